@@ -1,0 +1,35 @@
+# Sortition's workshop. `make` alone tells what there is.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: help setup demo test check bench clean
+.DEFAULT_GOAL := help
+
+help:  ## what there is to do
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 14
+
+setup: $(STAMP)  ## make .venv with the tested set of packages (constraints.txt)
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev]'
+	touch $(STAMP)
+
+demo: setup  ## compare the methods on embedded data, in about a minute
+	$(BIN)/sortition demo
+
+test: setup  ## all tests
+	$(BIN)/python -m pytest -n auto
+
+check: setup  ## lint, format and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## the benchmarks that are quick enough to run by hand
+	$(BIN)/python benchmarks/selection.py
+
+clean:  ## remove what the workshop made
+	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

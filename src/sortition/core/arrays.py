@@ -1,0 +1,44 @@
+"""Array types and the checks that every table of per-client values passes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.errors import bad
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Array = npt.NDArray[Any]
+
+
+def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
+    """Client ids as a one-dimensional int64 array: whole, non-negative, distinct (and sorted, if ``ordered``)."""
+    given = np.asarray(ids)
+    if given.size == 0:
+        return np.empty(0, np.int64)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise bad(who, "a one-dimensional array of whole client ids", given)
+    if given.dtype == np.uint64 and given.max() > np.iinfo(np.int64).max:
+        raise bad(who, "below 2**63", int(given.max()), "Give clients dense ids of your own: 0, 1, 2, …")
+    array = given.astype(np.int64, copy=False)
+    rising = bool(np.all(array[1:] > array[:-1]))
+    if ordered and not rising:
+        array = np.sort(array)
+    if (array[0] if rising or ordered else array.min()) < 0:
+        raise bad(who, "≥ 0", int(array.min()))
+    if not rising:
+        ranked = array if ordered else np.sort(array)
+        repeated = ranked[1:][ranked[1:] == ranked[:-1]]
+        if repeated.size:
+            raise bad(who, "distinct", f"client {int(repeated[0])} twice")
+    return array
+
+
+def frozen(array: Array) -> Array:
+    """The same array, read-only: a value object cannot be changed behind its owner's back."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

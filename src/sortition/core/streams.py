@@ -1,0 +1,27 @@
+"""Randomness is handed in: one independent stream per (seed, purpose, round, client).
+
+Nothing random is ever saved, one extra draw shifts nothing else, and methods compared under one seed face the same
+partition, initial model, availability and batches.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from sortition.core.errors import bad
+
+
+def sequence(seed: int, purpose: str, t: int = 0, client: int | None = None) -> np.random.SeedSequence:
+    """The seed sequence behind :func:`stream`; its ``generate_state`` seeds other libraries' generators."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise bad("seed", "a whole number ≥ 0", seed)
+    name = int.from_bytes(hashlib.blake2s(purpose.encode(), digest_size=4).digest(), "little")
+    key = (name, int(t)) if client is None else (name, int(t), int(client))
+    return np.random.SeedSequence(int(seed), spawn_key=key)
+
+
+def stream(seed: int, purpose: str, t: int = 0, client: int | None = None) -> np.random.Generator:
+    """A generator that depends on its four arguments and on nothing else."""
+    return np.random.Generator(np.random.PCG64(sequence(seed, purpose, t, client)))

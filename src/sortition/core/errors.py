@@ -51,4 +51,6 @@ def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> Inpu
     """``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
     listed = ", ".join(names) if names else "none"
-    return InputError(f"Unknown {what} {name!r}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}")
+    return InputError(
+        f"Unknown {what} {name!r}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}"
+    )

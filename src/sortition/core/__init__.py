@@ -1,0 +1,70 @@
+"""The vocabulary: rounds, questions, signals, selectors, and the registrar that advances a selection."""
+
+from sortition.core.client import LocalClient, LocalResult
+from sortition.core.errors import (
+    DataError,
+    InputError,
+    SortitionError,
+    StorageError,
+    UndeclaredError,
+)
+from sortition.core.questions import Feedback, Measure, Reading
+from sortition.core.registrar import Registrar, Turn
+from sortition.core.rounds import Cohort, Population, Round
+from sortition.core.selector import Needs, Selector, method
+from sortition.core.signals import (
+    BATCH_LOSS,
+    BIAS_UPDATE,
+    DISPERSION,
+    DURATION,
+    GRADIENT,
+    HEAD_UPDATE,
+    LOSS,
+    PRODUCTS,
+    STEP_GRADIENT,
+    TRAINING_LOSS,
+    UPDATE,
+    Signal,
+    probe,
+)
+from sortition.core.state import State, per_client, per_pair, shared
+from sortition.core.streams import stream
+
+__all__ = [
+    "BATCH_LOSS",
+    "BIAS_UPDATE",
+    "DISPERSION",
+    "DURATION",
+    "GRADIENT",
+    "HEAD_UPDATE",
+    "LOSS",
+    "PRODUCTS",
+    "STEP_GRADIENT",
+    "TRAINING_LOSS",
+    "UPDATE",
+    "Cohort",
+    "DataError",
+    "Feedback",
+    "InputError",
+    "LocalClient",
+    "LocalResult",
+    "Measure",
+    "Needs",
+    "Population",
+    "Reading",
+    "Registrar",
+    "Round",
+    "Selector",
+    "Signal",
+    "SortitionError",
+    "State",
+    "StorageError",
+    "Turn",
+    "UndeclaredError",
+    "method",
+    "per_client",
+    "per_pair",
+    "probe",
+    "shared",
+    "stream",
+]

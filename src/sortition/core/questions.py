@@ -1,0 +1,87 @@
+"""A question to clients, the answer, and what came back from training. Values always travel with their ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Ids, as_ids, frozen
+from sortition.core.errors import bad
+from sortition.core.rounds import Cohort, Round
+from sortition.core.sampling import top
+from sortition.core.signals import Signal
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """Ask ``ids`` for ``signal``; with ``after``, under the model that this cohort would give (a rehearsal)."""
+
+    signal: Signal
+    ids: Ids
+    after: Cohort | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.signal, Signal):
+            raise bad("Measure.signal", "a Signal", self.signal)
+        object.__setattr__(self, "ids", frozen(as_ids("Measure.ids", self.ids)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reading:
+    """Who answered, and one row each; of a pairs signal, row i holds the products with the asked ids in order."""
+
+    ids: Ids
+    values: Array
+
+    def __post_init__(self) -> None:
+        ids = as_ids("Reading.ids", self.ids)
+        values = np.asarray(self.values)
+        if values.dtype.kind not in "fiub":
+            raise bad("Reading.values", "numbers, all rows of one shape", f"dtype {values.dtype}")
+        if values.dtype.kind != "f":
+            values = values.astype(np.float64)
+        if ids.size == 0 and values.size == 0:
+            values = values.reshape(0, *values.shape[1:])
+        if values.ndim < 1 or len(values) != ids.size:
+            raise bad("Reading.values", f"one row per id, {ids.size} in all", f"shape {values.shape}")
+        object.__setattr__(self, "ids", frozen(ids))
+        object.__setattr__(self, "values", frozen(values))
+
+    def __len__(self) -> int:
+        return int(self.ids.size)
+
+    def largest(self, k: int, rng: np.random.Generator | None = None) -> Ids:
+        """The ids of the k largest values, largest first; ties go to the lowest id, or to the lot if given a rng."""
+        return top(self.ids, self.values, k, rng)
+
+    def restrict(self, ids: npt.ArrayLike) -> Reading:
+        """Only the rows of these ids (those who did not answer are left out), in this reading's order."""
+        keep = np.isin(self.ids, np.asarray(ids, dtype=np.int64))
+        return Reading(self.ids[keep], self.values[keep])
+
+    def scatter(self, into: Array) -> Array:
+        """Write each row to its client's place in a table of all clients, and return that table."""
+        into[self.ids] = self.values
+        return into
+
+    @classmethod
+    def empty(cls) -> Reading:
+        """Nobody answered."""
+        return cls(np.empty(0, np.int64), np.empty(0))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Feedback:
+    """What came back from training: who completed, and a reading per declared report."""
+
+    round: Round
+    cohort: Cohort
+    ids: Ids
+    reports: Mapping[str, Reading]
+
+    def report(self, signal: Signal) -> Reading:
+        """The reports of one signal; empty if nobody sent any."""
+        return self.reports.get(signal.name, Reading.empty())

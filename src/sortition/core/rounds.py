@@ -1,0 +1,245 @@
+"""What the server knows when it chooses, and what it chose: Population, Round, Cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen
+from sortition.core.errors import InputError, UndeclaredError, bad, unknown
+
+FACTS = ("sizes", "label_counts", "features", "groups")
+
+
+class Population:
+    """Static facts about N clients, row k belonging to client k; a selector sees only what it declared.
+
+    Args:
+        sizes: (N,) examples per client, ≥ 0.
+        label_counts: (N, C) examples per client and label, ≥ 0.
+        features: (N, d) vectors that the federation's owner gives, such as a region or a local optimum.
+        groups: (N,) whole numbers: an owner, language or region per client.
+        known: ids whose rows hold (default: all). Rows of others are never read.
+        n_clients: N, where no fact is given.
+    """
+
+    __slots__ = ("_facts", "_known", "_owner", "n_clients")
+
+    def __init__(
+        self,
+        sizes: npt.ArrayLike | None = None,
+        label_counts: npt.ArrayLike | None = None,
+        *,
+        features: npt.ArrayLike | None = None,
+        groups: npt.ArrayLike | None = None,
+        known: npt.ArrayLike | None = None,
+        n_clients: int | None = None,
+    ) -> None:
+        given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups}
+        facts = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        lengths = {name: len(value) if value.ndim else 0 for name, value in facts.items()}
+        self.n_clients = n_clients if n_clients is not None else next(iter(lengths.values()), 0)
+        if self.n_clients < 1:
+            raise bad("Population", "of at least one client", f"{self.n_clients} clients")
+        self._known = None if known is None else as_ids("Population.known", known, ordered=True)
+        if self._known is not None and self._known.size and self._known[-1] >= self.n_clients:
+            raise bad("Population.known", f"ids below {self.n_clients}", int(self._known[-1]))
+        rows = slice(None) if self._known is None else self._known
+        for name, value in facts.items():
+            _check_fact(name, value, self.n_clients, rows)
+        self._facts = {name: frozen(value) for name, value in facts.items()}
+        self._owner: str | None = None
+
+    def _read(self, name: str) -> Array:
+        if self._owner is not None and name not in self._facts:
+            raise UndeclaredError(f"{self._owner} read population.{name}, which its needs.reads do not declare.")
+        if name not in self._facts:
+            raise InputError(f"population.{name} must be given; got nothing. Pass {name}=… to Population.")
+        return self._facts[name]
+
+    @property
+    def sizes(self) -> Array:
+        """(N,) examples per client."""
+        return self._read("sizes")
+
+    @property
+    def label_counts(self) -> Array:
+        """(N, C) examples per client and label."""
+        return self._read("label_counts")
+
+    @property
+    def features(self) -> Array:
+        """(N, d) given vectors."""
+        return self._read("features")
+
+    @property
+    def groups(self) -> Array:
+        """(N,) given groups."""
+        return self._read("groups")
+
+    @property
+    def known(self) -> Ids:
+        """Sorted ids of the clients whose facts the server holds."""
+        return np.arange(self.n_clients) if self._known is None else self._known
+
+    def knows(self, ids: Ids) -> bool:
+        """Whether the facts of all these clients are held."""
+        return self._known is None or bool(np.isin(ids, self._known).all())
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """The names of the facts that are held."""
+        return tuple(self._facts)
+
+    def disclose(self, names: Iterable[str], owner: str) -> Population:
+        """The view that a selector gets: reading a fact that ``owner`` did not declare raises."""
+        view = object.__new__(Population)
+        view.n_clients, view._known, view._owner = self.n_clients, self._known, owner
+        view._facts = {name: self._read(name) for name in names}
+        return view
+
+
+def _check_fact(name: str, value: Array, n: int, rows: slice | Ids) -> None:
+    who = f"Population.{name}"
+    if value.ndim != (2 if name in ("label_counts", "features") else 1) or len(value) != n:
+        shape = f"({n}, …)" if name in ("label_counts", "features") else f"({n},)"
+        raise bad(who, f"of shape {shape}, one row a client", f"shape {value.shape}")
+    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
+        raise bad(who, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
+    held = value[rows]
+    if value.dtype.kind == "f" and not np.isfinite(held).all():
+        raise bad(who, "finite", "NaN or infinity")
+    if name in ("sizes", "label_counts") and held.size and held.min() < 0:
+        raise bad(who, "≥ 0", held.min().item())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Round:
+    """One choice to be made. ``available`` is sorted; a paper's t is ``index + 1``."""
+
+    index: int
+    horizon: int | None
+    available: Ids
+    budget: int
+    population: Population
+    rng: np.random.Generator
+
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            raise bad("Round.index", "≥ 0", self.index)
+        if isinstance(self.budget, bool) or not isinstance(self.budget, int | np.integer) or self.budget < 1:
+            raise bad("Round.budget", "a whole number ≥ 1", self.budget)
+        if self.horizon is not None and self.horizon < 1:
+            raise bad("Round.horizon", "≥ 1 or None", self.horizon)
+        object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))
+
+    @property
+    def n_clients(self) -> int:
+        """N."""
+        return self.population.n_clients
+
+    @property
+    def places(self) -> int:
+        """How many can be chosen: min(budget, |A_t|)."""
+        return min(self.budget, self.available.size)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cohort:
+    """Who trains, and with what weight: the next model is w + Σ weights_k · Δ_k.
+
+    Ids are distinct (sampling with replacement is weight); ``groups`` names each member's stratum; ``full`` allows
+    more than the budget and is metered as such; ``notes`` hold diagnostics that only a reader needs.
+    """
+
+    ids: Ids
+    weights: Floats
+    groups: Ids | None = None
+    full: bool = False
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        ids = as_ids("Cohort.ids", self.ids)
+        weights = np.asarray(self.weights, dtype=np.float64)
+        if weights.shape != ids.shape:
+            raise bad("Cohort.weights", f"one per member, shape {ids.shape}", f"shape {weights.shape}")
+        if not np.isfinite(weights).all() or (weights.size and weights.min() < 0):
+            raise bad("Cohort.weights", "finite and ≥ 0", weights)
+        object.__setattr__(self, "ids", frozen(ids))
+        object.__setattr__(self, "weights", frozen(weights))
+        if self.groups is not None:
+            groups = np.asarray(self.groups)
+            if groups.shape != ids.shape or groups.dtype.kind not in "iu":
+                raise bad("Cohort.groups", f"one whole number per member, shape {ids.shape}", groups)
+            object.__setattr__(self, "groups", frozen(groups.astype(np.int64, copy=False)))
+
+    @classmethod
+    def uniform(cls, ids: npt.ArrayLike, **rest: Any) -> Cohort:
+        """(1/|S|) Σ w_k."""
+        members = as_ids("Cohort.ids", ids)
+        return cls(members, np.full(members.size, 1.0 / max(members.size, 1)), **rest)
+
+    @classmethod
+    def by_size(cls, ids: npt.ArrayLike, sizes: Array, **rest: Any) -> Cohort:
+        """Σ n_k w_k / Σ_S n_k, where ``sizes`` is the whole population's (N,)."""
+        members = as_ids("Cohort.ids", ids)
+        own = np.asarray(sizes[members], dtype=np.float64)
+        total = own.sum()
+        return cls(members, own / total if total > 0 else np.full(own.size, 1.0 / max(own.size, 1)), **rest)
+
+    @classmethod
+    def drawn(cls, draws: npt.ArrayLike, **rest: Any) -> Cohort:
+        """m draws with replacement: a client drawn twice trains once and counts twice."""
+        members, counts = np.unique(np.asarray(draws, dtype=np.int64), return_counts=True)
+        return cls(members, counts / max(counts.sum(), 1), **rest)
+
+    def weights_of(self, answered: Ids) -> tuple[Floats, dict[str, Any]]:
+        """The aggregation weights of those who answered, in their order, and notes.
+
+        The total mass is kept: inside a stratum its members' share it; a stratum that fell silent gives its mass to
+        the others in proportion.
+        """
+        if answered.size == 0:
+            return np.empty(0), {}
+        order = np.argsort(self.ids)
+        at = order[np.searchsorted(self.ids, answered, sorter=order)]
+        weights = self.weights[at].copy()
+        total, notes = float(self.weights.sum()), {}
+        if answered.size < self.ids.size and self.groups is not None:
+            groups = self.groups[at]
+            for group in np.unique(groups):
+                inside = groups == group
+                mass, left = self.weights[self.groups == group].sum(), weights[inside].sum()
+                weights[inside] = weights[inside] * (mass / left) if left > 0 else mass / inside.sum()
+            silent = np.setdiff1d(self.groups, groups)
+            if silent.size:
+                notes["silent_groups"] = silent.tolist()
+        mass = weights.sum()
+        if mass > 0 and answered.size < self.ids.size:
+            weights *= total / mass
+        return weights, notes
+
+
+def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
+    """The cohort, if it is one that this round allows."""
+    if not isinstance(cohort, Cohort):
+        raise bad(f"{owner}.select", "a function that returns a Cohort", cohort)
+    outside = np.setdiff1d(cohort.ids, round.available)
+    if outside.size:
+        raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
+    if not cohort.full and cohort.ids.size > round.budget:
+        raise bad(
+            f"{owner}'s cohort", f"at most {round.budget} clients", f"{cohort.ids.size}", "Say full=True if meant."
+        )
+    return cohort
+
+
+def check_facts(names: Iterable[str], owner: str) -> None:
+    """Refuse a declared fact that no population has."""
+    for name in names:
+        if name not in FACTS:
+            raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")

@@ -1,0 +1,117 @@
+"""The contract: a selector is frozen parameters, declared needs, and one function that chooses and may ask."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
+
+import numpy as np
+from pydantic import ConfigDict, ValidationError
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from sortition.core.errors import unknown
+from sortition.core.questions import Feedback, Measure, Reading
+from sortition.core.rounds import Cohort, Round, check_facts
+from sortition.core.signals import Signal
+from sortition.core.state import State
+from sortition.core.validation import translated
+
+S = TypeVar("S", bound=State)
+C = TypeVar("C", bound=type)
+
+Asking = Generator[Measure, Reading, Cohort]
+Choice = Cohort | Asking
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a method wants to know: enforced, metered and printed. The privacy label.
+
+    Attributes:
+        reads: static facts of the population (``sizes``, ``label_counts``, ``features``, ``groups``).
+        asks: signals that it may ask for during ``select``.
+        reports: signals that the cohort sends back with its updates.
+        horizon: whether it needs to know how many rounds there will be.
+    """
+
+    reads: tuple[str, ...] = ()
+    asks: tuple[Signal, ...] = ()
+    reports: tuple[Signal, ...] = ()
+    horizon: bool = False
+
+    def __post_init__(self) -> None:
+        check_facts(self.reads, "a selector")
+
+    @property
+    def individual(self) -> bool:
+        """Whether single clients' updates must be visible, which rules secure aggregation out."""
+        return any(signal.exact for signal in (*self.asks, *self.reports))
+
+
+class Selector(ABC, Generic[S]):
+    """A client-selection method. Subclasses are final and decorated with :func:`method`.
+
+    Class attributes:
+        memory: the type of its state.
+        cite: BibTeX of the paper.
+        scales: False if time or memory per round grows faster than the number of clients.
+    """
+
+    memory: ClassVar[type[State]] = State
+    cite: ClassVar[str] = ""
+    scales: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> Needs:
+        """What it reads, asks and wants reported; nothing unless said."""
+        return Needs()
+
+    def init(self, n_clients: int, rng: np.random.Generator) -> S:
+        """The state before the first round."""
+        return cast(S, self.memory(n_clients))
+
+    @abstractmethod
+    def select(self, state: S, round: Round) -> Choice:
+        """Choose from ``round.available``: return a Cohort, or yield questions first and return it then."""
+
+    def observe(self, state: S, feedback: Feedback) -> None:
+        """Learn from what came back; those who are silent teach nothing."""
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Parameters that together cover the variants; the contract is checked on each."""
+        return [{}]
+
+    @classmethod
+    def load(cls, **parameters: Any) -> Selector[Any]:
+        """An instance with these parameters; an unknown one is met with 'did you mean'."""
+        names = [item.name for item in fields(cast(Any, cls))]
+        for name in parameters:
+            if name not in names:
+                raise unknown("parameter", name, names, cls.__name__)
+        return cls(**parameters)
+
+    def parameters(self) -> dict[str, Any]:
+        """The hyper-parameters, by name."""
+        return {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+def method(cls: C) -> C:
+    """Make a Selector class what it must be: a frozen dataclass whose parameters are validated in our grammar."""
+    config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
+    made = pydantic_dataclass(frozen=True, kw_only=True, config=config)(cls)
+    initialise: Callable[..., None] = made.__init__
+
+    @functools.wraps(initialise)
+    def checked(self: Any, *args: Any, **parameters: Any) -> None:
+        try:
+            initialise(self, *args, **parameters)
+        except ValidationError as error:
+            raise translated(error, cls.__name__, [item.name for item in fields(type(self))]) from None
+
+    made.__init__ = checked  # type: ignore[method-assign]
+    return cast(C, made)

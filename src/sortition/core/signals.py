@@ -1,0 +1,170 @@
+"""Signals: what a selector may ask a client, as named pure functions of a :class:`LocalClient`.
+
+What a signal depends on is its price: ``of="model"`` costs a pass over the local data with the received model,
+``of="training"`` is free from those who train anyway and a local training from anybody else, ``of="pairs"`` is a
+protocol between the asked clients. Signals are open: a paper with a new one defines it in its own file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, Literal
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.client import LocalClient
+from sortition.core.errors import bad
+from sortition.core.streams import stream
+
+Payload = Mapping[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class Signal:
+    """A named pure function of a client.
+
+    Attributes:
+        name: unique; travels over the wire and names the column of a report.
+        of: what it depends on: the received ``model``, the local ``training``, or ``pairs`` of clients.
+        compute: ``(client, payload) -> row`` or, of pairs, ``(clients, payload) -> (n, n)`` products.
+        scalar: one number a client, else a vector whose length the first answers fix.
+        nonnegative: a negative value is a fault of the client.
+        payload: arrays sent down with the question, given by the federation's owner, and metered.
+        summary: what the server learns, in words: the line of the privacy label.
+        exact: reveals an individual update, so secure aggregation is impossible.
+    """
+
+    name: str
+    of: Literal["model", "training", "pairs"]
+    compute: Callable[[Any, Payload], Any] = field(repr=False)
+    scalar: bool = True
+    nonnegative: bool = False
+    payload: Payload = field(default_factory=dict, repr=False)
+    summary: str = ""
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
+            raise bad("Signal.name", "letters, digits, '-' and '_'", self.name)
+        if self.of not in ("model", "training", "pairs"):
+            raise bad(f"Signal({self.name}).of", "'model', 'training' or 'pairs'", self.of)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Signal) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def row(self, client: LocalClient) -> Array:
+        """This client's answer."""
+        return np.asarray(self.compute(client, self.payload), dtype=np.float64)
+
+    def table(self, clients: Sequence[LocalClient]) -> Array:
+        """The answers of several clients, one row each; of pairs, row i holds the products with all of them."""
+        if self.of == "pairs":
+            return np.asarray(self.compute(clients, self.payload), dtype=np.float64)
+        return np.stack([self.row(client) for client in clients]) if clients else np.empty(0)
+
+    @property
+    def floats_down(self) -> int:
+        """Numbers sent to each asked client beside the model."""
+        return int(sum(np.size(array) for array in self.payload.values()))
+
+    def sketch(self, dim: int, seed: int = 0) -> Signal:
+        """The same vector, projected on the client to ``dim`` numbers by a shared seed.
+
+        A count sketch (Charikar et al. 2002): inner products are unbiased with relative variance ≤ 2/dim.
+        """
+        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+            raise bad(f"{self.name}.sketch(dim)", "a whole number ≥ 1", dim)
+        if self.scalar or self.of == "pairs":
+            raise bad(f"{self.name}.sketch", "of a vector signal", f"the {self.of} signal {self.name!r}")
+        inner = self.compute
+
+        def project(client: LocalClient, payload: Payload) -> Array:
+            return fold(np.asarray(inner(client, payload), dtype=np.float64), dim, seed)
+
+        return replace(
+            self,
+            name=f"{self.name}-sketch{dim}" + (f"-{seed}" if seed else ""),
+            compute=project,
+            summary=f"{self.summary}, projected to {dim} numbers",
+        )
+
+
+@lru_cache(maxsize=8)
+def _hashes(length: int, dim: int, seed: int) -> tuple[Array, Array]:
+    rng = stream(seed, "sketch", length, dim)
+    return rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
+
+
+def fold(vector: Array, dim: int, seed: int = 0) -> Array:
+    """Count sketch of a vector of any length: each coordinate is added, with a random sign, to a random bucket."""
+    buckets, signs = _hashes(vector.size, dim, seed)
+    return np.bincount(buckets, weights=vector * signs, minlength=dim)
+
+
+def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:
+    """FedGS eq. 12: mean logits of the locally trained model on Gaussian noise with the given moments.
+
+    ``mean`` and ``scale`` have the shape of one input and come from a validation set of the server.
+    """
+    mean, scale = np.asarray(mean, np.float64), np.asarray(scale, np.float64)
+    if mean.shape != scale.shape:
+        raise bad("probe.scale", f"of the mean's shape {mean.shape}", f"shape {scale.shape}")
+
+    def mean_output(client: LocalClient, payload: Payload) -> Array:
+        shape = (samples, *payload["mean"].shape)
+        noise = payload["mean"] + payload["scale"] * stream(seed, "probe").standard_normal(shape)
+        return np.asarray(client.train().outputs(noise).mean(axis=0))
+
+    payload = MappingProxyType({"mean": mean, "scale": scale})
+    return Signal("probe", "training", mean_output, False, payload=payload, summary="mean response to noise")
+
+
+def _products(clients: Sequence[LocalClient], _: Payload) -> Array:
+    rows = np.stack([np.asarray(client.label_counts, np.float64) for client in clients])
+    return rows @ rows.T
+
+
+LOSS = Signal("loss", "model", lambda c, _: c.loss(), nonnegative=True, summary="mean loss of the current model")
+BATCH_LOSS = Signal(
+    "batch-loss", "model", lambda c, _: c.batch_loss(), nonnegative=True, summary="loss of one mini-batch"
+)
+GRADIENT = Signal("gradient", "model", lambda c, _: c.gradient(), False, summary="full gradient", exact=True)
+UPDATE = Signal("update", "training", lambda c, _: c.train().update, False, summary="model update", exact=True)
+STEP_GRADIENT = Signal(
+    "step-gradient",
+    "training",
+    lambda c, _: c.train().update / (-c.train().learning_rate * max(c.train().steps, 1)),
+    False,
+    summary="model update per local step",
+    exact=True,
+)
+BIAS_UPDATE = Signal(
+    "bias-update", "training", lambda c, _: c.train().output_bias, False, summary="output-layer bias change", exact=True
+)
+HEAD_UPDATE = Signal(
+    "head-update",
+    "training",
+    lambda c, _: np.concatenate([np.ravel(c.train().output_weight), np.ravel(c.train().output_bias)]),
+    False,
+    summary="output-layer change",
+    exact=True,
+)
+TRAINING_LOSS = Signal(
+    "training-loss", "training", lambda c, _: c.train().loss, nonnegative=True, summary="mean loss while training"
+)
+DISPERSION = Signal(
+    "dispersion",
+    "training",
+    lambda c, _: c.train().dispersion,
+    nonnegative=True,
+    summary="spread of stochastic gradients",
+)
+DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
+PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")

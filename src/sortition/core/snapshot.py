@@ -1,0 +1,88 @@
+"""Named arrays and a JSON header in one file: npz, no pickle, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.errors import StorageError
+
+FORMAT = 1
+_HEADER = "header"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file as a whole: temporary name, fsync, rename, fsync of the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise StorageError(
+            f"{path} could not be written: {error.strerror or error}. What was there is unchanged."
+        ) from error
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def digest(value: Any) -> str:
+    """A short hash of any JSON-able value; the same for the same value on every machine."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+    """Write arrays and header, atomically."""
+    if _HEADER in arrays:
+        raise StorageError(f"Snapshot arrays must not be named {_HEADER!r}.")
+    text = json.dumps({**header, "format": FORMAT}, sort_keys=True)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{_HEADER: np.frombuffer(text.encode(), np.uint8)}, **dict(arrays))  # type: ignore[arg-type]
+    write_atomically(Path(path), buffer.getvalue())
+
+
+def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read what :func:`save` wrote; a torn, foreign or newer file is refused with a sentence."""
+    try:
+        with np.load(Path(path), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop(_HEADER).tobytes().decode())
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist.") from None
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
+    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+        raise StorageError(f"{path} is not a Sortition snapshot: its header has no format.")
+    if header["format"] > FORMAT:
+        raise StorageError(
+            f"{path} has format {header['format']}; this version reads up to {FORMAT}. Update Sortition."
+        )
+    return arrays, header
+
+
+def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
+    """What differs between two flat tables, in words: ``alpha was 1.0, is 2.0``; empty if nothing does."""
+
+    def told(table: Mapping[str, Any], key: str) -> str:
+        return repr(table[key]) if key in table else "absent"
+
+    keys = sorted(saved.keys() | current.keys())
+    return "; ".join(
+        f"{k} was {told(saved, k)}, is {told(current, k)}" for k in keys if told(saved, k) != told(current, k)
+    )

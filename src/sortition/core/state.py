@@ -1,0 +1,102 @@
+"""A selector's memory: a dataclass whose fields say which axis runs over clients and what fills it when clients join.
+
+So growth, copies, snapshots and the check that memory is linear in N are written once, here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.errors import StorageError
+
+_AXES = "sortition_axes"
+
+
+def per_client(fill: float = 0.0, *, dtype: type = float, width: int | None = None) -> Any:
+    """One entry a client; with ``width``, one row (0: a width that the first readings fix)."""
+    shape = () if width is None else (width,)
+    return field(default=None, metadata={_AXES: 1, "fill": fill, "dtype": dtype, "shape": shape})
+
+
+def per_pair(fill: float = 0.0, *, dtype: type = float) -> Any:
+    """One entry per pair of clients: N × N, for methods that stop scaling at a few thousand clients."""
+    return field(default=None, metadata={_AXES: 2, "fill": fill, "dtype": dtype, "shape": ()})
+
+
+def shared(value: Any = None) -> Any:
+    """A value of no client axis: a number, or an array of any shape (given here empty, as ``None``)."""
+    return field(default=value, metadata={_AXES: 0})
+
+
+@dataclass
+class State:
+    """What the next round needs to know of the earlier ones; without fields, nothing."""
+
+    n_clients: int
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            if item.metadata.get(_AXES) and getattr(self, item.name) is None:
+                shape = (self.n_clients,) * item.metadata[_AXES] + item.metadata["shape"]
+                setattr(self, item.name, np.full(shape, item.metadata["fill"], item.metadata["dtype"]))
+
+    def axes(self) -> dict[str, int]:
+        """How many axes of each field run over clients."""
+        return {item.name: item.metadata[_AXES] for item in fields(self) if _AXES in item.metadata}
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        twin = object.__new__(type(self))
+        for item in fields(self):
+            value = getattr(self, item.name)
+            setattr(twin, item.name, value.copy() if isinstance(value, np.ndarray) else value)
+        return twin
+
+    def grow(self, n_clients: int) -> None:
+        """Make room for clients that joined; those who were there keep their ids and values."""
+        extra = n_clients - self.n_clients
+        if extra <= 0:
+            return
+        for item in fields(self):
+            axes = item.metadata.get(_AXES, 0)
+            if axes:
+                value = getattr(self, item.name)
+                padding = [(0, extra)] * axes + [(0, 0)] * (value.ndim - axes)
+                setattr(self, item.name, np.pad(value, padding, constant_values=item.metadata["fill"]))
+        self.n_clients = n_clients
+
+    def arrays(self) -> dict[str, Array]:
+        """Every field as a named array; an absent (None) one is left out."""
+        values = {item.name: getattr(self, item.name) for item in fields(self)}
+        return {name: np.asarray(value) for name, value in values.items() if value is not None}
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, Array]) -> Self:
+        """The state that :meth:`arrays` described."""
+        known = {item.name for item in fields(cls)}
+        strange = sorted(set(arrays) - known)
+        if strange or "n_clients" not in arrays:
+            missing = "" if strange else " n_clients is missing."
+            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: unknown fields {strange}.{missing}")
+        state = cls(int(arrays["n_clients"]))
+        for item in fields(cls):
+            axes, start = item.metadata.get(_AXES, 0), getattr(state, item.name)
+            if item.name not in arrays:
+                if axes:
+                    raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} is missing.")
+                setattr(state, item.name, None)
+                continue
+            value = arrays[item.name]
+            if axes and value.shape[:axes] != (state.n_clients,) * axes:
+                raise StorageError(
+                    f"Snapshot does not fit {cls.__qualname__}: {item.name!r} has shape {value.shape} "
+                    f"for {state.n_clients} clients."
+                )
+            plain = value.ndim == 0 and not isinstance(start, np.ndarray)
+            setattr(state, item.name, value.item() if plain else value.copy())
+        return state

@@ -1,0 +1,50 @@
+"""Pydantic's findings in our one grammar; the only place that reads its error codes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import ValidationError
+
+from sortition.core.errors import InputError, bad, unknown
+
+_BOUNDS = {"greater_than": ("gt", ">"), "greater_than_equal": ("ge", "≥"), "less_than": ("lt", "<")}
+_BOUNDS |= {"less_than_equal": ("le", "≤")}
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "a table",
+    "finite": "finite",
+    "is": "an instance of its class",
+}
+_UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+
+def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:
+    """The first finding of a pydantic error as a sentence; ``known`` are the names that the owner has."""
+    found = error.errors(include_url=False)
+    # an unknown name is the likelier slip than what it made invalid
+    first: Any = next((e for e in found if e["type"] in _UNKNOWN), found[0])
+    path = ".".join(str(part) for part in first["loc"])
+    who = f"{owner}.{path}" if path else owner
+    kind, context = first["type"], first.get("ctx", {})
+    if kind in _UNKNOWN:
+        return unknown("key", str(first["loc"][-1]), known, owner)
+    if kind.startswith("missing"):
+        return InputError(f"{who} must be given; got nothing.")
+    if kind in _BOUNDS:
+        key, sign = _BOUNDS[kind]
+        return bad(who, f"{sign} {context[key]}", first["input"])
+    if kind == "literal_error":
+        return bad(who, f"one of {context['expected']}", first["input"])
+    if kind == "value_error":
+        cause = context["error"]
+        return cause if isinstance(cause, InputError) else bad(who, str(cause), first["input"])
+    if "too_short" in kind or "too_long" in kind:
+        return bad(who, first["msg"].removeprefix("List should have "), first["input"])
+    return bad(who, _KINDS.get(kind.split("_")[0], first["msg"].lower()), first["input"])

@@ -1,0 +1,118 @@
+"""A data set as the simulator sees it: arrays, and where it comes already split over clients, who holds what."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids, frozen
+from sortition.core.errors import bad
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Training and test examples; images stay compact (uint8) until :meth:`scaled`.
+
+    Attributes:
+        name: what it is called in a configuration.
+        x_train: (n, …) images (n, h, w) or (n, h, w, channels) as uint8, or feature vectors (n, d) as float32.
+        y_train: (n,) labels, int64 in 0 … classes − 1.
+        x_test: (m, …) like ``x_train``.
+        y_test: (m,) like ``y_train``.
+        classes: number of labels.
+        clients: index arrays into ``x_train``, one per client, where the data come already split.
+        features: (N, d) one vector per client, where the data's makers know one (synthetic: the local optimum).
+        validation: index arrays into ``x_train``, one per client, where the released split holds some back.
+        white: the pixel value that :meth:`scaled` maps to 1.
+        digest: SHA-256 over all arrays above, with names, shapes and types; computed when not given.
+    """
+
+    name: str
+    x_train: Array
+    y_train: Ids
+    x_test: Array
+    y_test: Ids
+    classes: int
+    clients: tuple[Ids, ...] | None = None
+    features: Floats | None = None
+    validation: tuple[Ids, ...] | None = None
+    white: int = 255
+    digest: str = field(default="")
+
+    def __post_init__(self) -> None:
+        for split in ("train", "test"):
+            x, y = np.asarray(getattr(self, f"x_{split}")), np.asarray(getattr(self, f"y_{split}"))
+            _check(f"{self.name}.{split}", x, y, self.classes)
+            object.__setattr__(self, f"x_{split}", frozen(np.ascontiguousarray(x)))
+            object.__setattr__(self, f"y_{split}", frozen(np.ascontiguousarray(y, dtype=np.int64)))
+        if self.x_train.shape[1:] != self.x_test.shape[1:]:
+            raise bad(f"{self.name}.x_test", f"of examples shaped {self.x_train.shape[1:]}", self.x_test.shape[1:])
+        for part in ("clients", "validation"):
+            self._check_indices(part)
+        if not self.digest:
+            object.__setattr__(self, "digest", digest(self._arrays()))
+
+    def scaled(self, *, standardise: bool = False) -> Dataset:
+        """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) as they are.
+
+        ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel
+        (images) or per feature (vectors). The digest stays that of the stored data.
+        """
+        train, test = (_floats(x, self.white) for x in (self.x_train, self.x_test))
+        if standardise:
+            axes = (0, 2, 3) if train.ndim == 4 else (0,)
+            mean = train.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+            spread = train.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
+            spread[spread == 0] = 1  # a constant pixel or feature carries nothing; leave it at 0
+            train, test = (train - mean) / spread, (test - mean) / spread
+        return replace(self, x_train=train, x_test=test)
+
+    def _check_indices(self, part: str) -> None:
+        given = getattr(self, part)
+        if given is None:
+            return
+        indices = tuple(frozen(np.asarray(one, dtype=np.int64)) for one in given)
+        held = np.concatenate([*indices, np.empty(0, np.int64)])
+        if held.size and not 0 <= held.min() <= held.max() < len(self.y_train):
+            raise bad(f"{self.name}.{part}", f"indices of the {len(self.y_train)} training examples", held)
+        object.__setattr__(self, part, indices)
+
+    def _arrays(self) -> dict[str, Array]:
+        arrays = {key: getattr(self, key) for key in ("x_train", "y_train", "x_test", "y_test")}
+        for part in ("clients", "validation"):
+            arrays |= {f"{part}/{k}": indices for k, indices in enumerate(getattr(self, part) or ())}
+        return arrays | ({} if self.features is None else {"features": self.features})
+
+
+def digest(arrays: dict[str, Array]) -> str:
+    """SHA-256 of named arrays; shapes and types count, byte order and memory layout do not."""
+    total = hashlib.sha256()
+    for key, array in arrays.items():
+        little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        total.update(f"{key} {little.dtype.str} {little.shape};".encode())
+        total.update(little.data)
+    return total.hexdigest()
+
+
+def _check(who: str, x: Array, y: Array, classes: int) -> None:
+    if x.ndim < 2 or len(x) == 0:
+        raise bad(f"{who}: x", "of shape (examples, …), with at least one example", x.shape)
+    if x.dtype.kind not in "uif" or (x.dtype.kind == "f" and not np.isfinite(x).all()):
+        raise bad(f"{who}: x", "finite numbers", x.dtype if x.dtype.kind not in "uif" else "NaN or infinity")
+    if y.shape != (len(x),) or y.dtype.kind not in "iu":
+        raise bad(f"{who}: y", f"{len(x)} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+    if y.min() < 0 or y.max() >= classes:
+        raise bad(f"{who}: y", f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
+
+
+def _floats(x: Array, white: int) -> Array:
+    """Images to (n, channels, h, w); integers divided by the value of white."""
+    if x.ndim == 3:
+        x = x[:, None]
+    elif x.ndim == 4 and x.dtype.kind in "iu":
+        x = np.moveaxis(x, -1, 1)
+    if x.dtype.kind in "iu":
+        return np.multiply(x, np.float32(1 / white), dtype=np.float32, order="C")
+    return np.ascontiguousarray(x, dtype=np.float32)

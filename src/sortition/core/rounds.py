@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen
+from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen, strangers
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 
 FACTS = ("sizes", "label_counts", "features", "groups")
@@ -228,7 +228,7 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
     """The cohort, if it is one that this round allows."""
     if not isinstance(cohort, Cohort):
         raise bad(f"{owner}.select", "a function that returns a Cohort", cohort)
-    outside = np.setdiff1d(cohort.ids, round.available)
+    outside = strangers(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     if not cohort.full and cohort.ids.size > round.budget:

@@ -43,7 +43,8 @@ def with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator)
         return ids
     bounds = np.cumsum(w if w.sum() > 0 else np.ones_like(w))
     at = np.searchsorted(bounds, rng.random(k) * bounds[-1], side="right")
-    return ids[np.minimum(at, ids.size - 1)]
+    drawn: Ids = ids[np.minimum(at, ids.size - 1)]
+    return drawn
 
 
 def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:

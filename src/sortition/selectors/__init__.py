@@ -1,0 +1,60 @@
+"""The methods: one paper, one file, one class. ``discover()`` lists them by file name; ``load(name)`` makes one.
+
+Outside, names have hyphens (``power-of-choice``); files have underscores, and both are accepted. Other packages add
+methods by the entry point group ``sortition.selectors``. Nothing is imported before it is loaded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import Any
+
+from sortition.core.errors import InputError, unknown
+from sortition.core.selector import Selector
+
+GROUP = "sortition.selectors"
+
+
+def _ours() -> list[str]:
+    files = Path(__file__).parent.glob("[!_]*.py")
+    return sorted(file.stem.replace("_", "-") for file in files)
+
+
+def _theirs() -> dict[str, EntryPoint]:
+    return {point.name.replace("_", "-"): point for point in entry_points(group=GROUP)}
+
+
+def discover() -> list[str]:
+    """The names of all methods, ours first."""
+    ours = _ours()
+    return ours + sorted(set(_theirs()) - set(ours))
+
+
+def find(name: str) -> type[Selector[Any]]:
+    """The class of a method."""
+    wanted = name.replace("_", "-")
+    if wanted in _ours():
+        module = importlib.import_module(f"{__name__}.{wanted.replace('-', '_')}")
+        found = [
+            item
+            for item in vars(module).values()
+            if inspect.isclass(item) and issubclass(item, Selector) and item.__module__ == module.__name__
+        ]
+        if len(found) != 1:
+            raise InputError(f"{module.__name__} must be a file with one Selector class; got {len(found)}.")
+        return found[0]
+    theirs = _theirs()
+    if wanted not in theirs:
+        raise unknown("method", name, discover())
+    made = theirs[wanted].load()
+    if not (inspect.isclass(made) and issubclass(made, Selector)):
+        raise InputError(f"Entry point {wanted!r} must be a Selector class; got {made!r}.")
+    return made
+
+
+def load(name: str, **parameters: Any) -> Selector[Any]:
+    """A method by name, with its parameters: ``load("power-of-choice", d=20)``."""
+    return find(name).load(**parameters)

@@ -1,0 +1,97 @@
+"""Power-of-choice: Cho, Wang and Joshi 2020, *Client selection in federated learning: convergence analysis …*.
+
+| paper | here |
+|---|---|
+| d, m ≤ d ≤ K | ``d``; None means 2m, the setting that FedCor compares with |
+| p_k, data fraction | ``population.sizes`` |
+| F_k(w), local loss | the question ``LOSS`` (pow-d) or ``BATCH_LOSS`` (cpow-d) |
+| last accumulated loss (rpow-d) | the report ``TRAINING_LOSS``, +∞ for who never trained |
+
+Variants: pow-d asks the candidates for F_k(w_t); cpow-d for the loss of one mini-batch; rpow-d asks nobody and uses the
+loss that each client reported when it last trained.
+
+Deviations: candidates who do not answer cannot be chosen; their places go to the other candidates by lot if too few
+answered. d is cut to the number of available clients and raised to m.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    BATCH_LOSS,
+    LOSS,
+    TRAINING_LOSS,
+    Cohort,
+    Feedback,
+    Measure,
+    Needs,
+    Round,
+    Selector,
+    State,
+    method,
+    per_client,
+)
+from sortition.core.arrays import Floats
+from sortition.core.sampling import top, uniformly, weighted
+from sortition.core.selector import Asking
+
+
+@dataclass
+class Memory(State):
+    """The loss each client last reported (rpow-d)."""
+
+    loss: Floats = per_client(np.inf)
+
+
+@method
+class PowerOfChoice(Selector[Memory]):
+    """Of d candidates drawn by size, the m with the largest local loss.
+
+    Attributes:
+        d: number of candidates; None for twice the budget.
+        variant: "pow-d" (asks for the loss), "cpow-d" (of one mini-batch), "rpow-d" (asks nothing, last reported).
+    """
+
+    d: Annotated[int, Field(ge=1)] | None = None
+    variant: Literal["pow-d", "cpow-d", "rpow-d"] = "pow-d"
+
+    memory = Memory
+    cite = """@article{cho2020client,
+  title = {Client Selection in Federated Learning: Convergence Analysis and Power-of-Choice Selection Strategies},
+  author = {Cho, Yae Jee and Wang, Jianyu and Joshi, Gauri},
+  journal = {arXiv preprint arXiv:2010.01243}, year = {2020}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes, and the loss of the candidates or of the cohort."""
+        if self.variant == "rpow-d":
+            return Needs(reads=("sizes",), reports=(TRAINING_LOSS,))
+        return Needs(reads=("sizes",), asks=(LOSS if self.variant == "pow-d" else BATCH_LOSS,))
+
+    def select(self, state: Memory, round: Round) -> Asking:
+        """Steps 1 to 3 of the paper's section 4."""
+        d = max(self.d or 2 * round.budget, round.budget)
+        sizes = round.population.sizes[round.available]
+        candidates = weighted(round.available, sizes, d, round.rng)  # step 1: d candidates, p_k ∝ n_k
+        if self.variant == "rpow-d":
+            return Cohort.uniform(top(candidates, state.loss[candidates], round.budget, round.rng))
+        loss = yield Measure(LOSS if self.variant == "pow-d" else BATCH_LOSS, candidates)  # step 2: F_k(w_t)
+        chosen = loss.largest(round.budget, round.rng)  # step 3: the worst served
+        silent = np.setdiff1d(candidates, loss.ids)
+        fill = uniformly(silent, min(round.budget, candidates.size) - chosen.size, round.rng)
+        return Cohort.uniform(np.concatenate([chosen, fill]))
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Remember the reported losses (rpow-d)."""
+        feedback.report(TRAINING_LOSS).scatter(state.loss)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """All variants."""
+        return [{"d": 12}, {"variant": "cpow-d"}, {"variant": "rpow-d", "d": 8}]

@@ -42,7 +42,8 @@ def strangers(ids: Ids, among: Ids) -> Ids:
     if ids is among or among.size == 0:
         return ids[:0] if ids is among else ids
     at = np.minimum(np.searchsorted(among, ids), among.size - 1)
-    return ids[among[at] != ids]
+    outside: Ids = ids[among[at] != ids]
+    return outside
 
 
 def frozen(array: Array) -> Array:

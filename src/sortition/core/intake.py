@@ -68,6 +68,8 @@ def _sift_table(signal: Signal, reading: Reading, asked: Ids) -> tuple[Reading, 
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
+    if not len(reading):
+        return reading, {}
     flat = values.reshape(len(reading), -1)
     finite = np.asarray(np.isfinite(flat).all(axis=1))
     sound = finite & np.asarray((flat >= 0).all(axis=1)) if signal.nonnegative else finite

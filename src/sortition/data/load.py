@@ -1,0 +1,51 @@
+"""One door to all data sets: by name, by path, or from arrays."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sortition.core.errors import bad, unknown
+from sortition.data.catalogue import ENTRIES
+from sortition.data.dataset import Dataset
+from sortition.data.digits import digits
+from sortition.data.fetch import read
+from sortition.data.own import from_file, from_pairs
+from sortition.data.synthetic import synthetic
+
+MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthetic}
+
+
+def names() -> list[str]:
+    """The data sets that have a name."""
+    return [*MADE, *ENTRIES]
+
+
+def load(source: Any, **options: Any) -> Dataset:
+    """A data set by name (see :func:`names`), from an npz file or a folder of npy files, or from (x, y) arrays."""
+    if isinstance(source, tuple | list):
+        return from_pairs(source, **options)
+    if not isinstance(source, str | Path):
+        raise bad("data", "a name, a path or a tuple of arrays", source)
+    name = str(source).replace("_", "-")
+    if name in MADE:
+        return _called(MADE[name], name, options)
+    if name in ENTRIES:
+        return _called(partial(read, name), name, options)
+    path = Path(source).expanduser()
+    if path.exists():
+        return _called(partial(from_file, path), str(source), options)
+    if path.suffix or len(path.parts) > 1:
+        raise bad("data", "a name or an existing path", str(source))
+    raise unknown("data set", str(source), names())
+
+
+def _called(make: Callable[..., Dataset], name: str, options: dict[str, Any]) -> Dataset:
+    known = list(inspect.signature(make).parameters)
+    for option in options:
+        if option not in known:
+            raise unknown("key", option, known, name)
+    return make(**options)

@@ -173,7 +173,7 @@ def growing(cls: type[Selector[Any]]) -> None:
 
 
 def _extended(small: Population, large: Population) -> Population:
-    facts = {
+    facts: dict[str, Any] = {
         name: np.concatenate([getattr(small, name), getattr(large, name)[small.n_clients :]]) for name in small.facts
     }
     return Population(**facts)

@@ -106,7 +106,7 @@ class QuadraticClient:
     @property
     def label_counts(self) -> Array:
         """Examples per label."""
-        return self._world.population.label_counts[self._k]
+        return np.asarray(self._world.population.label_counts[self._k])
 
     def loss(self) -> float:
         """½‖w − c_k‖²."""

@@ -1,0 +1,162 @@
+"""One model on one data set: trains cohorts, measures losses, takes gradients. Vectors (P,) in, vectors out."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from sortition.core.errors import bad, unknown
+from sortition.learning import dropout, stacked, vector
+from sortition.learning.batches import Plan, plans
+from sortition.learning.passes import Passes
+from sortition.learning.rule import LocalRule
+from sortition.learning.sequential import Examples, Worker
+from sortition.learning.vector import Layout, Vector
+
+ENGINES = ("auto", "stacked", "sequential")
+STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What a cohort's local training left: one row per client."""
+
+    deltas: Vector  # (k, P)
+    losses: npt.NDArray[np.float32]  # (k,) mean batch loss along the path
+    steps: npt.NDArray[np.int64]  # (k,)
+    examples: npt.NDArray[np.int64]  # (k,) forward-backward passes of single examples
+    dispersion: npt.NDArray[np.float32] | None = None  # (k,)
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """The rule of one round, and where each client's dropout words come from."""
+
+    rule: LocalRule
+    lr: float
+    sources: Sequence[np.random.BitGenerator] | None
+
+
+class Learner:
+    """A model, the examples, and how to train on them.
+
+    Args:
+        model: any module whose output is logits (B, classes).
+        x: (n, …) examples; ``y`` (n,) labels.
+        rule: the local rule.
+        device: any name that torch knows.
+        engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        rule: LocalRule,
+        *,
+        device: str = "cpu",
+        engine: str = "auto",
+    ) -> None:
+        self.device, self.rule = _device(device), rule
+        self.initial = vector.flatten(model)
+        self.layout = Layout.of(model)
+        self.model = copy.deepcopy(model).to(self.device)
+        self.layers = stacked.layers_of(self.model)
+        if engine not in ENGINES:
+            raise unknown("engine", engine, ENGINES)
+        if engine == "stacked" and self.layers is None:
+            raise bad("engine", "'auto' or 'sequential' for a model of other layers than linear ones", engine)
+        self.stacks = engine != "sequential" and self.layers is not None
+        self.y = torch.as_tensor(np.ascontiguousarray(y, dtype=np.int64), device=self.device)
+        self.examples = self._held(x)
+        self._worker = Worker(self.model, self.examples, self.y)
+        self.passes = Passes(self.model, self.examples, self.y)
+
+    def _held(self, x: npt.ArrayLike) -> Examples:
+        data = torch.as_tensor(np.ascontiguousarray(x), device=self.device)
+        data = data if data.dtype == torch.int64 else data.float()
+        return Examples(data.flatten(1) if self.stacks else data)
+
+    def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
+        """Passes of the same model over other examples, such as the test set."""
+        labels = torch.as_tensor(np.ascontiguousarray(y, dtype=np.int64), device=self.device)
+        return Passes(self.model, self._held(x), labels)
+
+    @property
+    def drops(self) -> bool:
+        """Whether the model has dropout."""
+        return bool(self._worker.drops)
+
+    def train(
+        self,
+        params: Vector,
+        members: Sequence[npt.NDArray[np.int64]],
+        ids: npt.NDArray[np.int64],
+        *,
+        seed: int,
+        t: int,
+        purpose: str = "train",
+        dispersion: bool = False,
+        rule: LocalRule | None = None,
+    ) -> Trained:
+        """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
+
+        A client's result depends on (seed, purpose, t, client) and its data, not on who trains beside it.
+        """
+        rule, k = rule or self.rule, len(ids)
+        work = plans(members, ids, rule, seed, t, purpose)
+        sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
+        out = Trained(
+            np.empty((k, self.layout.size), np.float32),
+            np.empty(k, np.float32),
+            np.array([p.steps for p in work], np.int64),
+            np.array([p.examples for p in work], np.int64),
+            np.empty(k, np.float32) if dispersion else None,
+        )
+        run = self._stacked if self.stacks else self._sequential
+        run(torch.as_tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources), out)
+        return out
+
+    def _stacked(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
+        size = max(1, STACK_BYTES // (4 * self.layout.size))
+        order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
+        for at in range(0, len(work), size):
+            part = order[at : at + size]
+            final, losses, spread = stacked.train(
+                self.layers or [],
+                self.layout.split(start),
+                self.examples.rows,
+                self.y,
+                [work[i] for i in part],
+                how.rule,
+                how.lr,
+                [how.sources[i] for i in part] if how.sources else None,
+                out.dispersion is not None,
+            )
+            out.deltas[part], out.losses[part] = (final - start).cpu().numpy(), losses.cpu().numpy()
+            if out.dispersion is not None:
+                out.dispersion[part] = spread.cpu().numpy()
+
+    def _sequential(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
+        for i, plan in enumerate(work):
+            bits = how.sources[i] if how.sources else None
+            final, loss, spread = self._worker.train(start, plan, how.rule, how.lr, bits, out.dispersion is not None)
+            out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), loss
+            if out.dispersion is not None:
+                out.dispersion[i] = spread
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise bad("device", "one that torch can use here, such as 'cpu' or 'cuda:0'", name) from error
+    return device

@@ -1,0 +1,67 @@
+"""The papers' convolutional nets. Inputs (channels, height, width); ReLU and 2 × 2 max-pooling throughout.
+
+| preset        | from                             | layers                                                        |
+|---------------|----------------------------------|---------------------------------------------------------------|
+| fedcor        | FedCor's CIFAR-10 code           | 3 × 3 conv 32-pool-64-pool-64 without padding, 64, C          |
+| hics          | HiCS-FL's CIFAR-10 paper         | the same net; ``hics-dropout`` with the released code's 0.2   |
+| mcmahan-mnist | McMahan et al. 2017, MNIST       | 5 × 5 conv 32-pool-64-pool, padded, 512, C                    |
+| mcmahan-cifar | the TensorFlow net it points to  | 5 × 5 conv 64-pool-64-pool, padded, 384, 192, C, no LRN       |
+| fedgs-cifar   | FedGS's CIFAR-10 code            | 5 × 5 conv 64-pool-64-pool without padding, 384, 192, C       |
+| fedgs-fmnist  | FedGS's Fashion-MNIST code       | the net of mcmahan-mnist                                      |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import nn
+
+from sortition.core.errors import bad
+
+
+def convolutional(
+    inputs: tuple[int, int, int],
+    classes: int,
+    *,
+    channels: tuple[int, ...],
+    kernel: int,
+    padded: bool,
+    pools: int,
+    dense: tuple[int, ...],
+    dropout: float = 0.0,
+) -> nn.Module:
+    """Convolutions, of which the first ``pools`` are pooled, then dense layers."""
+    layers: list[nn.Module] = []
+    depth = inputs[0]
+    for i, width in enumerate(channels):
+        layers += [nn.Conv2d(depth, width, kernel, padding=kernel // 2 if padded else 0), nn.ReLU()]
+        layers += [nn.MaxPool2d(2)] if i < pools else []
+        depth = width
+    body = nn.Sequential(*layers)
+    try:
+        with torch.no_grad():
+            features = body(torch.zeros(1, *inputs)).numel()
+    except RuntimeError as error:
+        raise bad("cnn", "given images large enough for its layers", f"shape {inputs}") from error
+    head: list[nn.Module] = [nn.Flatten()]
+    for width in dense:
+        head += [nn.Linear(features, width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+        features = width
+    return nn.Sequential(*body, *head, nn.Linear(features, classes))
+
+
+_three = partial(convolutional, channels=(32, 64, 64), kernel=3, padded=False, pools=2, dense=(64,))
+_mnist = partial(convolutional, channels=(32, 64), kernel=5, padded=True, pools=2, dense=(512,))
+_cifar = partial(convolutional, channels=(64, 64), kernel=5, pools=2, dense=(384, 192))
+
+PRESETS: dict[str, Callable[..., nn.Module]] = {
+    "fedcor": _three,
+    "hics": _three,
+    "hics-dropout": partial(_three, dropout=0.2),
+    "mcmahan-mnist": _mnist,
+    "mcmahan-cifar": partial(_cifar, padded=True),
+    "fedgs-cifar": partial(_cifar, padded=False),
+    "fedgs-fmnist": _mnist,
+}

@@ -1,0 +1,67 @@
+"""Passes without training: losses of single examples, outputs, gradients. Dropout is off, running statistics stand."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sortition.learning import vector
+from sortition.learning.sequential import Examples
+from sortition.learning.vector import Vector
+
+CHUNK = 1024  # examples of one forward pass: small enough to stay in the cache, large enough for full GEMM speed
+Index = npt.NDArray[np.int64]
+
+
+class Passes:
+    """A model over one set of examples: x as the model takes it, labels y (n,)."""
+
+    def __init__(self, model: nn.Module, examples: Examples, labels: torch.Tensor) -> None:
+        self.model, self.examples, self.labels = model, examples, labels
+        self.layout = vector.Layout.of(model)
+
+    def _load(self, params: Vector) -> torch.device:
+        device = self.labels.device
+        vector.load(self.model, self.layout, torch.as_tensor(params, device=device))
+        self.model.eval()
+        return device
+
+    @torch.inference_mode()
+    def losses(
+        self, params: Vector, index: Index | None = None
+    ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Cross-entropy and whether the prediction is right, of the examples ``index`` (n,), or of all in order."""
+        device = self._load(params)
+        at = None if index is None else torch.from_numpy(index).to(device)
+        n = len(self.labels) if at is None else len(at)
+        losses, hits = torch.empty(n, device=device), torch.empty(n, dtype=torch.bool, device=device)
+        for start in range(0, n, CHUNK):
+            part = slice(start, min(start + CHUNK, n))
+            x = self.examples.slice(part.start, part.stop) if at is None else self.examples.take(at[part])
+            y = self.labels[part] if at is None else self.labels[at[part]]
+            logits = self.model(x)
+            losses[part] = nn.functional.cross_entropy(logits, y, reduction="none")
+            hits[part] = logits.argmax(1) == y
+        return losses.cpu().numpy(), hits.cpu().numpy()
+
+    @torch.inference_mode()
+    def outputs(self, params: Vector, inputs: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
+        """Logits (n, classes) of given inputs (n, …)."""
+        device = self._load(params)
+        x = torch.as_tensor(np.asarray(inputs, np.float32), device=device)
+        x = x.reshape(len(x), *self.examples.shape)
+        return torch.cat([self.model(part) for part in x.split(CHUNK)]).cpu().numpy()
+
+    def gradient(self, params: Vector, index: Index) -> Vector:
+        """∇F(params) (P,), F the mean loss of the examples ``index``; 0 for buffers."""
+        device = self._load(params)
+        at = torch.from_numpy(index).to(device)
+        parameters = list(self.model.parameters())
+        total = torch.zeros(self.layout.size, device=device)
+        for part in at.split(CHUNK):
+            loss = nn.functional.cross_entropy(self.model(self.examples.take(part)), self.labels[part], reduction="sum")
+            found = torch.autograd.grad(loss, parameters)
+            total[: self.layout.weights] += torch.cat([g.reshape(-1) for g in found])
+        return (total / max(len(at), 1)).cpu().numpy()

@@ -1,0 +1,65 @@
+"""How a client trains: SGD by steps or by epochs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sortition.core.errors import bad
+
+
+@dataclass(frozen=True)
+class LocalRule:
+    """SGD on F_k(w) + (proximal / 2) ‖w − w_t‖², with torch's meaning of weight decay and momentum.
+
+    Exactly one of ``steps`` and ``epochs`` is given; ``batch=None`` takes all of a client's data at once. Learning
+    rate of round t (0-based): lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).
+    """
+
+    lr: float
+    steps: int | None = None
+    epochs: int | None = None
+    batch: int | None = 64
+    decay: float = 1.0
+    decay_every: int = 1
+    milestones: tuple[int, ...] = ()
+    drop: float = 0.5
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    proximal: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))
+        if (self.steps is None) == (self.epochs is None):
+            raise bad("LocalRule", "given either steps or epochs", f"steps={self.steps} and epochs={self.epochs}")
+        for name in ("steps", "epochs", "batch", "decay_every"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise bad(f"LocalRule.{name}", "a whole number ≥ 1", value)
+        for name in ("lr", "decay", "drop"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise bad(f"LocalRule.{name}", "finite and > 0", getattr(self, name))
+        for name in ("weight_decay", "proximal"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise bad(f"LocalRule.{name}", "finite and ≥ 0", getattr(self, name))
+        if not 0 <= self.momentum < 1:
+            raise bad("LocalRule.momentum", "in [0, 1)", self.momentum)
+        if any(isinstance(m, bool) or not isinstance(m, int) or m < 0 for m in self.milestones):
+            raise bad("LocalRule.milestones", "rounds ≥ 0", self.milestones)
+
+    def lr_at(self, t: int) -> float:
+        """Learning rate of round t."""
+        drops = sum(m <= t for m in self.milestones)
+        return self.lr * self.decay ** (t // self.decay_every) * self.drop**drops
+
+    def steps_of(self, n: int) -> int:
+        """SGD steps that a client with n examples takes."""
+        return self.steps if self.steps is not None else (self.epochs or 0) * self.per_epoch(n)
+
+    def per_epoch(self, n: int) -> int:
+        """Batches in one epoch over n examples; the last one may be smaller."""
+        return -(-n // self.rows(n))
+
+    def rows(self, n: int) -> int:
+        """Rows of a full batch of a client with n examples."""
+        return n if self.batch is None else min(self.batch, n)

@@ -1,0 +1,114 @@
+"""One client after the other, for any ``torch.nn.Module``: convolutions are fastest so on a CPU.
+
+Images are kept channels-last, gradients come from ``autograd.grad`` without an optimiser object, and the update runs
+over all tensors at once (``torch._foreach``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sortition.learning import dropout, vector
+from sortition.learning.batches import Plan
+from sortition.learning.rule import LocalRule
+
+
+class Examples:
+    """All examples of a data set on the device; images lie channels-last, so that gathering them is one copy."""
+
+    def __init__(self, x: Tensor) -> None:
+        self.image = x.ndim == 4
+        self.shape = tuple(x.shape[1:])
+        self.rows = x.permute(0, 2, 3, 1).contiguous() if self.image else x
+
+    def take(self, index: Tensor) -> Tensor:
+        """The examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
+        return self._turned(self.rows.index_select(0, index))
+
+    def slice(self, start: int, stop: int) -> Tensor:
+        """The examples start … stop − 1."""
+        return self._turned(self.rows[start:stop])
+
+    def _turned(self, rows: Tensor) -> Tensor:
+        return rows.permute(0, 3, 1, 2) if self.image else rows
+
+
+class Worker:
+    """The one model through which all clients train, with its keyed dropout layers."""
+
+    def __init__(self, model: nn.Module, examples: Examples, labels: Tensor) -> None:
+        self.model, self.examples, self.labels = model, examples, labels
+        self.layout = vector.Layout.of(model)
+        self.drops = dropout.keyed(model)
+        if examples.image:
+            model.to(memory_format=torch.channels_last)
+
+    def train(
+        self,
+        flat: Tensor,
+        plan: Plan,
+        rule: LocalRule,
+        lr: float,
+        bits: np.random.BitGenerator | None,
+        dispersion: bool,
+    ) -> tuple[Tensor, float, float]:
+        """One client from the vector ``flat`` (P,): its local vector, mean batch loss and dispersion."""
+        vector.load(self.model, self.layout, flat)
+        self.model.train()
+        for drop in self.drops:
+            drop.bits, drop.rows = bits, plan.index.shape[1]
+        parameters = list(self.model.parameters())
+        descent = Descent(parameters, rule, lr, dispersion)
+        index, counts = torch.from_numpy(plan.index).to(flat.device), plan.counts.tolist()
+        losses = torch.zeros((), device=flat.device)
+        for s, count in enumerate(counts):
+            batch = index[s, :count]
+            loss = nn.functional.cross_entropy(self.model(self.examples.take(batch)), self.labels[batch])
+            descent.step(torch.autograd.grad(loss, parameters))
+            losses += loss.detach()
+        final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
+        return final, float(losses) / max(plan.steps, 1), descent.spread(plan.steps)
+
+
+class Descent:
+    """The local rule over the parameters of one client."""
+
+    def __init__(self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, track: bool) -> None:
+        self.values = [p.data for p in parameters]
+        self.rule, self.lr = rule, lr
+        self.anchor = [v.clone() for v in self.values] if rule.proximal else None
+        self.velocity = [torch.zeros_like(v) for v in self.values] if rule.momentum else None
+        self.total = [torch.zeros_like(v) for v in self.values] if track else None
+        self.squares = 0.0
+
+    @torch.no_grad()
+    def step(self, gradients: Sequence[Tensor]) -> None:
+        """One SGD step, in place."""
+        rule, g = self.rule, list(gradients)
+        if self.total is not None:
+            torch._foreach_add_(self.total, g)
+            self.squares += _square(g)
+        pull = rule.weight_decay + rule.proximal
+        if pull:
+            torch._foreach_add_(g, self.values, alpha=pull)
+        if self.anchor is not None:
+            torch._foreach_add_(g, self.anchor, alpha=-rule.proximal)
+        if self.velocity is not None:
+            torch._foreach_mul_(self.velocity, rule.momentum)
+            torch._foreach_add_(self.velocity, g)
+            g = self.velocity
+        torch._foreach_add_(self.values, g, alpha=-self.lr)
+
+    def spread(self, steps: int) -> float:
+        """sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""
+        if self.total is None or steps < 2:
+            return 0.0
+        return max((self.squares - _square(self.total) / steps) / (steps - 1), 0.0) ** 0.5
+
+
+def _square(tensors: Sequence[Tensor]) -> float:
+    return float(torch.stack(torch._foreach_norm(list(tensors))).square().sum())

@@ -1,0 +1,61 @@
+"""The server's step: from the weighted sum of updates to the next model (Reddi et al. 2021, Hsu et al. 2019)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.errors import bad, unknown
+from sortition.learning.vector import Vector
+
+RULES = ("plain", "momentum", "adam")
+State = dict[str, npt.NDArray[np.float32]]
+
+
+def aggregate(deltas: Vector, weights: npt.NDArray[np.float64]) -> Vector:
+    """Δ = Σ a_k Δ_k (P,), of deltas (k, P) and weights (k,)."""
+    return weights.astype(np.float32) @ deltas
+
+
+@dataclass(frozen=True)
+class ServerRule:
+    """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction."""
+
+    name: str = "plain"
+    lr: float = 1.0
+    momentum: float = 0.9
+    beta1: float = 0.9
+    beta2: float = 0.99
+    epsilon: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.name not in RULES:
+            raise unknown("server rule", self.name, RULES)
+        for name in ("lr", "epsilon"):
+            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise bad(f"ServerRule.{name}", "finite and > 0", getattr(self, name))
+        for name in ("momentum", "beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise bad(f"ServerRule.{name}", "in [0, 1)", getattr(self, name))
+
+    def init(self, size: int) -> State:
+        """What the rule remembers between rounds, for a model of ``size`` numbers."""
+        zeros = {"plain": (), "momentum": ("velocity",), "adam": ("first", "second")}[self.name]
+        return {key: np.zeros(size, np.float32) for key in zeros}
+
+    def step(self, params: Vector, update: Vector, state: State) -> tuple[Vector, State]:
+        """The next model and memory; the given ones stay as they are."""
+        lr = np.float32(self.lr)
+        if self.name == "plain":
+            return params + lr * update, state
+        if self.name == "momentum":
+            velocity = np.float32(self.momentum) * state["velocity"] + update
+            return params + lr * velocity, {"velocity": velocity}
+        b1, b2 = np.float32(self.beta1), np.float32(self.beta2)
+        first = b1 * state["first"] + (1 - b1) * update
+        second = b2 * state["second"] + (1 - b2) * update**2
+        scale = (np.sqrt(second) + np.float32(self.epsilon)).astype(np.float32)
+        return params + lr * first / scale, {"first": first, "second": second}

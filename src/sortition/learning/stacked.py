@@ -1,0 +1,246 @@
+"""A cohort in lock-step: every weight is (clients, out, in), every step one batched GEMM per layer and direction.
+
+For models made of linear layers, activations and dropout. Forward and backward are written out, which saves what
+autograd cannot: the input layer needs no input gradient, and w ← w − η·gᵀx is one ``baddbmm`` that never holds a
+gradient. Clients are ordered by their number of steps, so those who have finished are a tail that is cut off; rows beyond a
+client's batch carry weight 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from sortition.core.arrays import Array
+from sortition.learning import dropout
+from sortition.learning.batches import Plan
+from sortition.learning.rule import LocalRule
+
+_BACKWARD = {
+    nn.ReLU: lambda g, out: torch.ops.aten.threshold_backward(g, out, 0),
+    nn.Tanh: torch.ops.aten.tanh_backward,
+    nn.Sigmoid: torch.ops.aten.sigmoid_backward,
+}
+_FORWARD = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_, nn.Sigmoid: torch.sigmoid_}
+
+
+def layers_of(model: nn.Module) -> list[nn.Module] | None:
+    """The layers of a model that can be stacked, from input to output; None for any other model."""
+    if type(model) is not nn.Sequential:
+        return None
+    flat: list[nn.Module] = []
+    for child in model:
+        inner = layers_of(child) if type(child) is nn.Sequential else [child]
+        if inner is None:
+            return None
+        flat += inner
+    flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten)]
+    known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
+    return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
+
+
+@dataclass
+class Slot:
+    """One parameter of the whole cohort (k, …) with what the rule needs of it."""
+
+    value: Tensor
+    anchor: Tensor
+    velocity: Tensor | None = None
+    total: Tensor | None = None
+
+
+@dataclass
+class Descent:
+    """The local rule of one round, applied to slots."""
+
+    rule: LocalRule
+    lr: float
+    squares: Tensor | None = field(default=None)  # (k,) Σ_s ‖g_s‖², only when the dispersion is asked for
+
+    def step(self, slot: Slot, k: int, left: Tensor, right: Tensor | None) -> None:
+        """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
+        value, rule = slot.value[:k], self.rule
+        pull = rule.weight_decay + rule.proximal
+        if slot.total is not None and self.squares is not None:
+            gradient = left if right is None else torch.bmm(left, right)
+            self.squares[:k] += gradient.flatten(1).square().sum(1)
+            slot.total[:k] += gradient
+            left, right = gradient, None
+        if slot.velocity is None:
+            _accumulate(value, 1 - self.lr * pull, left, right, -self.lr)
+            if rule.proximal:
+                value.add_(slot.anchor, alpha=self.lr * rule.proximal)
+            return
+        velocity = slot.velocity[:k]
+        _accumulate(velocity, rule.momentum, left, right, 1.0)
+        if pull:
+            velocity.add_(value, alpha=pull)
+        if rule.proximal:
+            velocity.add_(slot.anchor, alpha=-rule.proximal)
+        value.add_(velocity, alpha=-self.lr)
+
+
+def _accumulate(into: Tensor, keep: float, left: Tensor, right: Tensor | None, scale: float) -> None:
+    if right is not None:
+        into.baddbmm_(left, right, beta=keep, alpha=scale)
+        return
+    if keep != 1:
+        into.mul_(keep)
+    into.add_(left, alpha=scale)
+
+
+class Stack:
+    """A cohort's copies of one model, ready to train."""
+
+    def __init__(self, layers: Sequence[nn.Module], initial: Sequence[Tensor], k: int, descent: Descent) -> None:
+        self.layers, self.descent = layers, descent
+        track, moving = descent.squares is not None, descent.rule.momentum > 0
+        self.slots = [
+            Slot(
+                value := p.unsqueeze(0).repeat(k, *[1] * p.ndim),
+                p,
+                torch.zeros_like(value) if moving else None,
+                torch.zeros_like(value) if track else None,
+            )
+            for p in initial
+        ]
+
+    def step(self, x: Tensor, y: Tensor, weight: Tensor, words: Sequence[Tensor]) -> Tensor:
+        """One SGD step of the first k clients.
+
+        x (k, B, d), y (k, B, 1), weight (k, B, 1) with 1/|batch| on real rows; words: per dropout layer (k, B, width).
+        Returns the batch losses (k,).
+        """
+        k, h, slots, drops = len(x), x, iter(self.slots), iter(words)
+        saved: list[Any] = []
+        for layer in self.layers:
+            if isinstance(layer, nn.Linear):
+                w, b = next(slots), next(slots) if layer.bias is not None else None
+                saved.append((layer, h, w, b))
+                turned = w.value[:k].transpose(1, 2)
+                h = torch.bmm(h, turned) if b is None else torch.baddbmm(b.value[:k].unsqueeze(1), h, turned)
+            elif isinstance(layer, nn.Dropout):
+                kept = dropout.mask(next(drops), layer.p)
+                saved.append((layer, kept, None, None))
+                h = h * kept
+            else:
+                h = _FORWARD[type(layer)](h)
+                saved.append((layer, h, None, None))
+        logp = torch.log_softmax(h, 2)
+        g = logp.exp().scatter_add_(2, y, torch.full_like(weight, -1.0)).mul_(weight)
+        self._backward(g, saved, k)
+        return logp.gather(2, y).mul_(weight).sum((1, 2)).neg_()
+
+    def _backward(self, g: Tensor, saved: list[Any], k: int) -> None:
+        for at in reversed(range(len(saved))):
+            layer, kept, w, b = saved[at]
+            if isinstance(layer, nn.Linear):
+                after = torch.bmm(g, w.value[:k]) if at else None  # with the weights of this step, so before they move
+                self.descent.step(w, k, g.transpose(1, 2), kept)
+                if b is not None:
+                    self.descent.step(b, k, g.sum(1), None)
+                g = after
+            elif isinstance(layer, nn.Dropout):
+                g = g * kept
+            else:
+                g = _BACKWARD[type(layer)](g, kept)
+
+
+@torch.no_grad()
+def train(
+    layers: Sequence[nn.Module],
+    initial: Sequence[Tensor],
+    rows: Tensor,
+    labels: Tensor,
+    plans: Sequence[Plan],
+    rule: LocalRule,
+    lr: float,
+    sources: Sequence[np.random.BitGenerator] | None,
+    dispersion: bool,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Train clients with the given plans.
+
+    Args:
+        layers: of :func:`layers_of`.
+        initial: the global parameters, in the model's order.
+        rows: (n, d) all examples.
+        labels: (n,).
+        plans: one per client.
+        rule: the local rule.
+        lr: its learning rate in this round.
+        sources: of dropout words, one per client; None without dropout.
+        dispersion: whether to measure the spread of the stochastic gradients.
+
+    Returns:
+        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None; in the order of ``plans``.
+    """
+    device, k = rows.device, len(plans)
+    order = sorted(range(k), key=lambda i: -plans[i].steps)
+    ranked = [plans[i] for i in order]
+    index, weight, active = _grid(ranked)
+    words = _words(layers, ranked, [sources[i] for i in order], index.shape) if sources else []
+    at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
+    targets = labels[at].unsqueeze(3)
+    descent = Descent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
+    stack = Stack(layers, initial, k, descent)
+    losses = torch.zeros(k, device=device)
+    for s, now in enumerate(active):
+        x = rows.index_select(0, at[s, :now].reshape(-1)).view(now, index.shape[2], -1)
+        drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
+        losses[:now] += stack.step(x, targets[s, :now], weights[s, :now], drops)
+    steps = torch.tensor([max(p.steps, 1) for p in ranked], dtype=torch.float32, device=device)
+    final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
+    spread = _spread(stack, steps) if dispersion else None
+    back = torch.as_tensor(np.argsort(order), device=device)
+    return final[back], (losses / steps)[back], None if spread is None else spread[back]
+
+
+def _grid(ranked: Sequence[Plan]) -> tuple[Array, Array, list[int]]:
+    """Indices (S, k, B), row weights (S, k, B, 1), and how many clients still train in each step."""
+    shape = (ranked[0].steps, len(ranked), max(p.index.shape[1] for p in ranked))
+    index, counts = np.zeros(shape, np.int64), np.ones(shape[:2], np.int64)
+    for j, p in enumerate(ranked):
+        index[: p.steps, j, : p.index.shape[1]] = p.index
+        counts[: p.steps, j] = p.counts
+    real = np.arange(shape[2]) < counts[:, :, None]
+    weight = np.where(real, 1 / counts[:, :, None], 0).astype(np.float32)[..., None]
+    steps = np.array([p.steps for p in ranked])
+    return index, weight, [int((steps > s).sum()) for s in range(shape[0])]
+
+
+def _words(
+    layers: Sequence[nn.Module],
+    ranked: Sequence[Plan],
+    sources: Sequence[np.random.BitGenerator],
+    grid: tuple[int, ...],
+) -> list[Array]:
+    """Per dropout layer the words (S, k, B, width); each client's own are drawn step by step, layer by layer."""
+    widths, width = [], 0
+    for layer in layers:
+        if isinstance(layer, nn.Linear):
+            width = layer.out_features
+        elif isinstance(layer, nn.Dropout):
+            widths.append(width)
+    steps, k, rows = grid
+    out = [np.zeros((steps, k, rows, w), np.int16) for w in widths]
+    for j, (p, bits) in enumerate(zip(ranked, sources, strict=True)):
+        own = p.index.shape[1]
+        spans = [dropout.words(own * w) for w in widths]
+        drawn = dropout.draw(bits, p.steps * sum(spans)).reshape(p.steps, sum(spans))
+        start = 0
+        for table, w, span in zip(out, widths, spans, strict=True):
+            table[: p.steps, j, :own] = drawn[:, start : start + own * w].reshape(p.steps, own, w)
+            start += span
+    return out
+
+
+def _spread(stack: Stack, steps: Tensor) -> Tensor:
+    """sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,); 0 for a single step."""
+    squares: Any = stack.descent.squares
+    joint: Any = sum(slot.total.flatten(1).square().sum(1) for slot in stack.slots if slot.total is not None)
+    return ((squares - joint / steps).clamp_min(0) / (steps - 1).clamp_min(1)).sqrt()

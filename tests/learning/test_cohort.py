@@ -1,0 +1,157 @@
+"""The two engines against torch's own SGD and against each other."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sortition.core.errors import InputError
+from sortition.learning import Learner, LocalRule, build
+from sortition.learning.batches import plans
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(120, 12)).astype(np.float32)
+Y = RNG.integers(0, 4, 120)
+# unequal sizes: less than a batch, a partial last batch, whole batches
+MEMBERS = [np.arange(0, 5), np.arange(5, 42), np.arange(42, 74), np.arange(74, 120)]
+IDS = np.array([7, 2, 9, 4])
+
+RULES = {
+    "plain": LocalRule(lr=0.1, steps=7, batch=8),
+    "epochs": LocalRule(lr=0.1, epochs=2, batch=8),
+    "full-batch": LocalRule(lr=0.1, epochs=3, batch=None),
+    "momentum": LocalRule(lr=0.05, epochs=2, batch=8, momentum=0.9),
+    "decay": LocalRule(lr=0.1, epochs=2, batch=8, weight_decay=0.1),
+    "proximal": LocalRule(lr=0.1, epochs=2, batch=8, proximal=0.5),
+    "all": LocalRule(lr=0.05, epochs=2, batch=8, momentum=0.5, weight_decay=0.1, proximal=0.5),
+}
+
+
+def learner(rule, engine="auto", seed=0, **options):
+    return Learner(build("mlp", (12,), 4, seed=seed, hidden=(9, 6), **options), X, Y, rule, engine=engine)
+
+
+def by_hand(model, rule, index, counts, params):
+    """Torch's own optimiser on one client, with the proximal term as a loss."""
+    model = copy.deepcopy(model)
+    start = [p.detach().clone() for p in model.parameters()]
+    lr, momentum, decay = rule.lr, rule.momentum, rule.weight_decay
+    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=decay)
+    losses = []
+    for row, count in zip(index, counts, strict=True):
+        batch = row[:count]
+        loss = nn.functional.cross_entropy(model(torch.from_numpy(X[batch])), torch.from_numpy(Y[batch]))
+        losses.append(loss.item())
+        near = sum(((p - s) ** 2).sum() for p, s in zip(model.parameters(), start, strict=True))
+        optimiser.zero_grad()
+        (loss + rule.proximal / 2 * near).backward()
+        optimiser.step()
+    return torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() - params, np.mean(losses)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "sequential"])
+@pytest.mark.parametrize("name", RULES)
+def test_every_client_trains_as_torchs_sgd_would(name, engine):
+    rule = RULES[name]
+    own = learner(rule, engine)
+    trained = own.train(own.initial, MEMBERS, IDS, seed=3, t=0, dispersion=name == "plain")
+    for i, plan in enumerate(plans(MEMBERS, IDS, rule, 3, 0)):
+        delta, loss = by_hand(build("mlp", (12,), 4, hidden=(9, 6)), rule, plan.index, plan.counts, own.initial)
+        np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
+        assert trained.losses[i] == pytest.approx(loss, rel=1e-5)
+        assert trained.steps[i] == plan.steps
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_stacked_equals_sequential_with_dropout(name):
+    one, other = (learner(RULES[name], engine, dropout=0.4) for engine in ("stacked", "sequential"))
+    a, b = (own.train(own.initial, MEMBERS, IDS, seed=1, t=5, dispersion=True) for own in (one, other))
+    np.testing.assert_allclose(a.deltas, b.deltas, atol=2e-6)
+    np.testing.assert_allclose(a.losses, b.losses, rtol=1e-5)
+    np.testing.assert_allclose(a.dispersion, b.dispersion, rtol=1e-4)
+
+
+def test_dropout_changes_the_result_and_evaluation_is_without_it():
+    dry, wet = learner(RULES["plain"]), learner(RULES["plain"], dropout=0.5)
+    np.testing.assert_array_equal(dry.initial, wet.initial)
+    a, b = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0) for own in (dry, wet))
+    assert np.abs(a.deltas - b.deltas).max() > 1e-3
+    np.testing.assert_array_equal(dry.passes.losses(dry.initial)[0], wet.passes.losses(wet.initial)[0])
+
+
+@pytest.mark.parametrize("activation", [nn.Tanh, nn.Sigmoid])
+def test_other_activations_and_a_layer_without_bias(activation):
+    model = nn.Sequential(nn.Linear(12, 5, bias=False), activation(), nn.Sequential(nn.Linear(5, 4)))
+    a, b = (Learner(model, X, Y, RULES["momentum"], engine=e) for e in ("stacked", "sequential"))
+    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "sequential"])
+def test_a_client_does_not_depend_on_its_cohort(engine):
+    own = learner(RULES["epochs"], engine, dropout=0.5)
+    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=3)
+    for i in range(4):
+        alone = own.train(own.initial, MEMBERS[i : i + 1], IDS[i : i + 1], seed=1, t=3)
+        np.testing.assert_allclose(alone.deltas[0], together.deltas[i], atol=1e-6)
+
+
+def test_a_cohort_too_large_for_one_stack_trains_in_several(monkeypatch):
+    own = learner(RULES["epochs"], dropout=0.5)
+    whole = own.train(own.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
+    monkeypatch.setattr("sortition.learning.learner.STACK_BYTES", 3 * 4 * own.layout.size)
+    parts = own.train(own.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
+    np.testing.assert_allclose(parts.deltas, whole.deltas, atol=1e-6)
+    np.testing.assert_allclose(parts.dispersion, whole.dispersion, rtol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["stacked", "sequential"])
+def test_dispersion_is_the_standard_deviation_of_the_step_gradients(engine):
+    # A learning rate of almost 0 keeps the model still, so the gradients of the steps can be taken at the start.
+    rule = LocalRule(lr=1e-12, steps=5, batch=8, weight_decay=0.3, proximal=0.2)
+    own = learner(rule, engine)
+    got = own.train(own.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0, dispersion=True).dispersion[0]
+    (plan,) = plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
+    g = np.stack([own.passes.gradient(own.initial, row[:c]) for row, c in zip(plan.index, plan.counts, strict=True)])
+    assert got == pytest.approx(np.sqrt(((g - g.mean(0)) ** 2).sum() / 4), rel=1e-4)
+
+
+@pytest.mark.parametrize("preset", ["fedcor", "mcmahan-mnist"])
+def test_images_train_as_in_torch(preset):
+    shape = (3, 20, 20)
+    x = RNG.normal(size=(30, *shape)).astype(np.float32)
+    y = RNG.integers(0, 4, 30)
+    model = build("cnn", shape, 4, preset=preset)
+    rule = LocalRule(lr=0.1, steps=3, batch=10, momentum=0.5)
+    own = Learner(model, x, y, rule)
+    assert not own.stacks
+    got = own.train(own.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas[0]
+    (plan,) = plans([np.arange(30)], np.array([0]), rule, 0, 0)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    for row in plan.index:
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(torch.from_numpy(x[row])), torch.from_numpy(y[row])).backward()
+        optimiser.step()
+    expected = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() - own.initial
+    np.testing.assert_allclose(got, expected, atol=5e-6)
+
+
+def test_running_statistics_travel_with_the_model():
+    model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
+    own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=30))
+    assert own.layout.size == own.layout.weights + 10
+    delta = own.train(own.initial, [np.arange(120)], np.array([0]), seed=0, t=0).deltas[0]
+    assert np.abs(delta[own.layout.weights :]).max() > 0
+    assert (own.passes.gradient(own.initial, np.arange(9))[own.layout.weights :] == 0).all()
+
+
+def test_forcing_and_refusing_engines():
+    model = nn.Sequential(nn.Linear(12, 4), nn.Softplus(), nn.Linear(4, 4))
+    with pytest.raises(InputError, match="engine must be 'auto' or 'sequential'"):
+        Learner(model, X, Y, RULES["plain"], engine="stacked")
+    with pytest.raises(InputError, match="Did you mean 'stacked'"):
+        Learner(model, X, Y, RULES["plain"], engine="stakced")
+    with pytest.raises(InputError, match="device must be one that torch can use"):
+        Learner(model, X, Y, RULES["plain"], device="abacus")

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+
+from sortition.core.errors import InputError
+from sortition.learning.server import ServerRule, aggregate
+
+W = np.array([1.0, 2.0], np.float32)
+D = np.array([0.5, -1.0], np.float32)
+
+
+def test_aggregate_is_the_weighted_sum():
+    deltas = np.array([[1, 2], [3, 4]], np.float32)
+    np.testing.assert_allclose(aggregate(deltas, np.array([0.25, 0.5])), [1.75, 2.5])
+    assert aggregate(deltas, np.array([0.25, 0.5])).dtype == np.float32
+    np.testing.assert_array_equal(aggregate(np.empty((0, 2), np.float32), np.empty(0)), [0, 0])
+
+
+def test_plain_and_momentum_by_hand():
+    new, _ = ServerRule(lr=2.0).step(W, D, {})
+    np.testing.assert_allclose(new, [2.0, 0.0])
+    rule = ServerRule("momentum", momentum=0.5)
+    one, state = rule.step(W, D, rule.init(2))
+    two, _ = rule.step(one, D, state)  # v2 = 0.5·D + D = 1.5·D
+    np.testing.assert_allclose(two, W + 2.5 * D)
+
+
+def test_adam_by_hand():
+    rule = ServerRule("adam", lr=0.1, beta1=0.5, beta2=0.75, epsilon=0.1)
+    new, state = rule.step(W, D, rule.init(2))
+    # first = D/2 = (.25, −.5); second = D²/4 = (.0625, .25), roots (.25, .5); steps .1·(.25/.35, −.5/.6)
+    np.testing.assert_allclose(new, W + 0.1 * np.array([0.25 / 0.35, -0.5 / 0.6]), rtol=1e-6)
+    np.testing.assert_allclose(state["second"], [0.0625, 0.25])
+    assert new.dtype == np.float32
+    np.testing.assert_array_equal(W, [1, 2])
+
+
+def test_bad_server_rules_are_refused():
+    with pytest.raises(InputError, match="Did you mean 'adam'"):
+        ServerRule("adm")
+    with pytest.raises(InputError, match=r"ServerRule.lr must be finite and > 0"):
+        ServerRule(lr=0.0)
+    with pytest.raises(InputError, match=r"ServerRule.beta1"):
+        ServerRule("adam", beta1=1.0)

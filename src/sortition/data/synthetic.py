@@ -51,11 +51,12 @@ def synthetic(
         raise bad("synthetic.extra", "≥ 0", extra)
     if reading not in ("deviation", "variance"):
         raise bad("synthetic.reading", "'deviation' or 'variance'", reading)
-    spreads = (alpha, beta) if reading == "deviation" else (np.sqrt(alpha), np.sqrt(beta))
+    if reading == "variance":
+        alpha, beta = alpha**0.5, beta**0.5
     rng: Generator | RandomState = stream(seed, "synthetic")
     if legacy:
-        rng = RandomState(seed)  # noqa: NPY002 (the released draw order)
-    return _assemble(*_draw(rng, *spreads, clients, extra))
+        rng = RandomState(seed)  # the released draw order, which only the legacy generator has
+    return _assemble(*_draw(rng, alpha, beta, clients, extra))
 
 
 def _draw(

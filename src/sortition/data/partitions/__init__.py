@@ -1,0 +1,66 @@
+"""Splitting data over clients exactly as the papers do: ``split("shards", labels, 100, rng, per_client=2)``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Ids
+from sortition.core.errors import bad
+from sortition.core.family import Family
+from sortition.data.partitions._partition import Partition
+from sortition.data.partitions._rule import PartitionRule
+
+__all__ = ["FAMILY", "Partition", "PartitionRule", "discover", "rule", "split"]
+
+FAMILY = Family(__name__, "partition", PartitionRule)  # type: ignore[type-abstract]
+
+
+def discover() -> list[str]:
+    """The names of all partitions."""
+    return FAMILY.discover()
+
+
+def rule(name: str, **params: Any) -> PartitionRule:
+    """The validated parameters of a partition, before any data are at hand."""
+    return FAMILY.make(name, params)
+
+
+def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, **params: Any) -> Partition:
+    """Split examples with these ``labels`` (n,) over ``clients``; loses none and gives none twice.
+
+    A client that a rule leaves empty gets one example from the largest, which ``Partition.notes`` tells.
+    """
+    chosen = rule(name, **params)
+    given = np.asarray(labels)
+    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
+        raise bad("partition.labels", "a non-empty list of whole numbers", given)
+    if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
+        raise bad("partition.clients", "a whole number ≥ 1", clients)
+    if clients > given.size:
+        raise bad("partition.clients", f"at most {given.size}, one example each", clients)
+    dense = np.unique(given, return_inverse=True)[1].astype(np.int64)  # labels without examples play no part
+    notes: list[str] = []
+    owners = chosen.owners(dense, int(clients), rng, notes)
+    _fill_empty(owners, int(clients), notes)
+    return Partition.of_owners(owners, int(clients), tuple(notes))
+
+
+def _fill_empty(owners: Ids, clients: int, notes: list[str]) -> None:
+    """In place: each empty client takes the first example of whoever holds most."""
+    sizes = np.bincount(owners, minlength=clients)
+    empty = np.flatnonzero(sizes == 0)
+    if not empty.size:
+        return
+    notes.append(f"{empty.size} of {clients} clients were left empty and got one example from the largest.")
+    spare = np.maximum(sizes - 1, 0)
+    # whoever is largest gives first: rank each client's spare examples from the top, take the highest ranks
+    order = np.argsort(owners, kind="stable")
+    starts = np.cumsum(sizes) - sizes
+    place = np.arange(owners.size) - np.repeat(starts, sizes)  # 0 … n_k − 1 within its client
+    level = np.repeat(sizes, sizes) - place  # how large the client is when this example leaves
+    movable = place < np.repeat(spare, sizes)
+    ranked = np.argsort(np.where(movable, -level, 1), kind="stable")[: empty.size]
+    owners[order[ranked]] = empty

@@ -19,6 +19,8 @@ _KINDS = {
     "list": "a list",
     "tuple": "a list",
     "dict": "a table",
+    "model": "a table",
+    "dataclass": "a table",
     "finite": "finite",
     "is": "an instance of its class",
 }
@@ -39,7 +41,7 @@ def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) ->
         return InputError(f"{who} must be given; got nothing.")
     if kind in _BOUNDS:
         key, sign = _BOUNDS[kind]
-        return bad(who, f"{sign} {context[key]}", first["input"])
+        return bad(who, f"{sign} {context[key]:g}", first["input"])
     if kind == "literal_error":
         return bad(who, f"one of {context['expected']}", first["input"])
     if kind == "value_error":

@@ -1,0 +1,1 @@
+"""Studies: one TOML file, many runs, published tables."""

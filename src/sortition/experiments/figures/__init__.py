@@ -1,0 +1,1 @@
+"""Published pictures that are computed rather than run: one file a subject, named by presets."""

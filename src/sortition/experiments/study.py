@@ -1,0 +1,152 @@
+"""From a study's file to its runs: settings × methods × seeds, all checked before anything runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sortition.core.errors import InputError, bad, unknown
+from sortition.core.validation import translated
+from sortition.experiments import methods
+from sortition.experiments.config import Federation, Method, RunConfig, Study, checked
+from sortition.experiments.overlay import Table, assign, combinations, label_of, merged, placed, sweep
+
+SHARED = tuple(Federation.model_fields)
+ALONE = "main"  # the setting of a study that has none
+SEVERAL = ("setting.", "sweep.")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a study, in the order in which they are played: seed by seed, so that early tables are paired."""
+
+    title: str
+    runs: tuple[RunConfig, ...]
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings' names, in order."""
+        return list(dict.fromkeys(run.setting for run in self.runs))
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods' labels, in order."""
+        return list(dict.fromkeys(run.method.label for run in self.runs))
+
+    def only(self, keep: Iterable[RunConfig]) -> Plan:
+        """The same plan with fewer runs."""
+        return Plan(self.title, tuple(keep))
+
+
+def read(path: str | Path) -> Table:
+    """A TOML file as a table."""
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise bad("The study's file", "one that exists", str(path)) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} must be valid TOML; got {error}.") from None
+    except OSError as error:
+        raise InputError(f"{path} must be readable; got {error.strerror}.") from None
+
+
+def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> Plan:
+    """Resolve a study's table and the ``--set`` options into runs."""
+    raw: Table = dict(table)
+    shared = [text for text in sets if not text.startswith(SEVERAL)]
+    for text in sets:
+        raw = raw if text in shared else assign(raw, text)
+    studies = [(name, checked(Study, resolved, owner)) for name, resolved in _settings(raw, shared)]
+    names = [name.casefold() for name, _ in studies]
+    if len(set(names)) < len(names):
+        raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
+    runs = [run for name, study in studies for run in _runs(name, study)]
+    return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
+
+
+def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
+    """Each setting's name and its whole table, swept; what the command line sets wins over settings and sweeps."""
+    base = {key: value for key, value in raw.items() if key not in ("setting", "sweep")}
+    given = raw.get("setting", [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise bad("setting", "a list of tables, [[setting]]", given)
+    fixed = [text.partition("=")[0].strip() for text in sets]
+    values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
+    shared = {key: found for key, found in values.items() if not key.startswith("method.")}
+    if "seeds" in shared or "name" in shared:
+        raise bad("sweep", "over keys of the federation or of methods", "seeds" if "seeds" in shared else "name")
+    for one in given or [{"name": ALONE}]:
+        name = one.get("name")
+        if not isinstance(name, str) or not name or name.startswith(".") or set(name) & set("/\\:"):
+            raise bad("setting.name", "a text that can name a folder", name)
+        table = merged(base, {k: v for k, v in one.items() if k != "name"})
+        for text in sets:
+            table = assign(table, text)
+        table = _swept_methods(table, values)
+        for suffix, pairs in combinations(shared):
+            resolved = table
+            for key, value in pairs.items():
+                resolved = placed(resolved, key.split("."), value)
+            label = suffix if not given and suffix else ",".join(part for part in (name, suffix) if part)
+            yield label, resolved
+
+
+def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
+    """Each method that a sweep names, once per combination, with a label of its own."""
+    known = [label_of(method) for method in table.get("method", [])]
+    for key in values:
+        if key.startswith("method.") and not any(key.startswith(f"method.{label}.") for label in known):
+            raise unknown("method", key.split(".")[1], known, "sweep: the study")
+    result = []
+    for method in table.get("method", []):
+        prefix = f"method.{label_of(method)}."
+        own = {key.removeprefix(prefix): found for key, found in values.items() if key.startswith(prefix)}
+        for suffix, pairs in combinations(own):
+            one = dict(method)
+            for key, value in pairs.items():
+                one = placed(one, key.split("."), value)
+            result.append({**one, "label": f"{label_of(method)},{suffix}"} if suffix else one)
+    return {**table, "method": result} if "method" in table else table
+
+
+def _runs(setting: str, study: Study) -> list[RunConfig]:
+    """One setting's runs; every method is loaded once, so that a wrong parameter is told now."""
+    labels = [method.label for method in study.method]
+    for label in study.methods or ():
+        if label not in labels:
+            raise unknown("method", label, labels, f"setting {setting!r}")
+    clients = study.data.clients
+    chosen = [method for method in study.method if study.methods is None or method.label in study.methods]
+    runs = []
+    for method in chosen:
+        cohort = method.cohort or study.cohort
+        if clients is not None and cohort > clients:
+            raise bad("cohort", f"at most the number of clients, {clients}", cohort)
+        federation = {
+            **{key: getattr(study, key) for key in SHARED},
+            "cohort": cohort,
+            "local": _overridden(study.local, method.local, f"{method.label}.local"),
+            "server": _overridden(study.server, method.server, f"{method.label}.server"),
+        }
+        methods.make(method.name, method.options)
+        resolved = Method(name=method.name, label=method.label, **method.options)
+        runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
+    return runs
+
+
+def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
+    """A rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+    names = [field.name for field in fields(rule)]
+    under = {name: getattr(rule, name) for name in names}
+    if "name" in over and over["name"] != under.get("name"):
+        under = {}
+    under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
+    try:
+        return type(rule)(**{**under, **over})
+    except ValidationError as error:
+        raise translated(error, owner, names) from None

@@ -21,7 +21,7 @@ def test_epochs_are_without_replacement(n, batch, work, by_epochs):
         assert len(np.unique(epoch)) == len(epoch)
         if start + per_epoch <= got.steps:
             assert sorted(epoch) == members.tolist()
-    assert got.examples == sum(map(len, seen))
+    assert got.examples == sum(map(len, seen)) == rule.examples_of(n)
 
 
 def test_batches_depend_on_seed_purpose_round_and_client_only():

@@ -56,6 +56,11 @@ class LocalRule:
         """SGD steps that a client with n examples takes."""
         return self.steps if self.steps is not None else (self.epochs or 0) * self.per_epoch(n)
 
+    def examples_of(self, n: int) -> int:
+        """Examples that pass forward and backward at a client with n."""
+        whole, part = divmod(self.steps_of(n), self.per_epoch(n))
+        return whole * n + part * self.rows(n)
+
     def per_epoch(self, n: int) -> int:
         """Batches in one epoch over n examples; the last one may be smaller."""
         return -(-n // self.rows(n))

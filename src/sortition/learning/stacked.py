@@ -2,8 +2,8 @@
 
 For models made of linear layers, activations and dropout. Forward and backward are written out, which saves what
 autograd cannot: the input layer needs no input gradient, and w ← w − η·gᵀx is one ``baddbmm`` that never holds a
-gradient. Clients are ordered by their number of steps, so those who have finished are a tail that is cut off; rows beyond a
-client's batch carry weight 0.
+gradient. Clients are ordered by their number of steps, so those who have finished are a tail that is cut off; rows
+beyond a client's batch carry weight 0.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sortition.core.arrays import Array
 from sortition.learning import dropout
 from sortition.learning.batches import Plan
+from sortition.learning.grid import grid, words_of
 from sortition.learning.rule import LocalRule
 
 _BACKWARD = {
@@ -182,8 +182,8 @@ def train(
     device, k = rows.device, len(plans)
     order = sorted(range(k), key=lambda i: -plans[i].steps)
     ranked = [plans[i] for i in order]
-    index, weight, active = _grid(ranked)
-    words = _words(layers, ranked, [sources[i] for i in order], index.shape) if sources else []
+    index, weight, active = grid(ranked)
+    words = words_of(layers, ranked, [sources[i] for i in order], index.shape) if sources else []
     at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
     targets = labels[at].unsqueeze(3)
     descent = Descent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
@@ -198,45 +198,6 @@ def train(
     spread = _spread(stack, steps) if dispersion else None
     back = torch.as_tensor(np.argsort(order), device=device)
     return final[back], (losses / steps)[back], None if spread is None else spread[back]
-
-
-def _grid(ranked: Sequence[Plan]) -> tuple[Array, Array, list[int]]:
-    """Indices (S, k, B), row weights (S, k, B, 1), and how many clients still train in each step."""
-    shape = (ranked[0].steps, len(ranked), max(p.index.shape[1] for p in ranked))
-    index, counts = np.zeros(shape, np.int64), np.ones(shape[:2], np.int64)
-    for j, p in enumerate(ranked):
-        index[: p.steps, j, : p.index.shape[1]] = p.index
-        counts[: p.steps, j] = p.counts
-    real = np.arange(shape[2]) < counts[:, :, None]
-    weight = np.where(real, 1 / counts[:, :, None], 0).astype(np.float32)[..., None]
-    steps = np.array([p.steps for p in ranked])
-    return index, weight, [int((steps > s).sum()) for s in range(shape[0])]
-
-
-def _words(
-    layers: Sequence[nn.Module],
-    ranked: Sequence[Plan],
-    sources: Sequence[np.random.BitGenerator],
-    grid: tuple[int, ...],
-) -> list[Array]:
-    """Per dropout layer the words (S, k, B, width); each client's own are drawn step by step, layer by layer."""
-    widths, width = [], 0
-    for layer in layers:
-        if isinstance(layer, nn.Linear):
-            width = layer.out_features
-        elif isinstance(layer, nn.Dropout):
-            widths.append(width)
-    steps, k, rows = grid
-    out = [np.zeros((steps, k, rows, w), np.int16) for w in widths]
-    for j, (p, bits) in enumerate(zip(ranked, sources, strict=True)):
-        own = p.index.shape[1]
-        spans = [dropout.words(own * w) for w in widths]
-        drawn = dropout.draw(bits, p.steps * sum(spans)).reshape(p.steps, sum(spans))
-        start = 0
-        for table, w, span in zip(out, widths, spans, strict=True):
-            table[: p.steps, j, :own] = drawn[:, start : start + own * w].reshape(p.steps, own, w)
-            start += span
-    return out
 
 
 def _spread(stack: Stack, steps: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ def words_of(
     layers: Sequence[nn.Module],
     ranked: Sequence[Plan],
     sources: Sequence[np.random.BitGenerator],
-    grid: tuple[int, ...],
+    shape: tuple[int, ...],
 ) -> list[Array]:
     """Per dropout layer the words (S, k, B, width); each client's own are drawn step by step, layer by layer."""
     widths, width = [], 0

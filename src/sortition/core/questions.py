@@ -63,8 +63,14 @@ class Reading:
         return Reading(self.ids[keep], self.values[keep])
 
     def scatter(self, into: Array) -> Array:
-        """Write each row to its client's place in a table of all clients, and return that table."""
-        into[self.ids] = self.values
+        """Write each row to its client's place in a table of all clients, and return that table.
+
+        A table declared with ``per_client(width=0)`` takes its width from the first rows, so use what is returned.
+        """
+        if into.ndim == 2 and into.shape[1] == 0 and self.values.ndim == 2 and len(self):
+            into = np.zeros((len(into), self.values.shape[1]), into.dtype)
+        if len(self):
+            into[self.ids] = self.values
         return into
 
     @classmethod

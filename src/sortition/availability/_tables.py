@@ -1,0 +1,118 @@
+"""Reading a trace file: CSV or Parquet with named columns, or a 0/1 matrix of rounds × clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sortition.availability._events import Events, from_intervals, from_transitions
+from sortition.availability._mode import Mask
+from sortition.core.arrays import Array, Floats
+from sortition.core.errors import DataError, bad
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WHO = "availability trace"
+ON, OFF = ("1", "true", "on", "online", "available"), ("0", "false", "off", "offline", "unavailable")
+
+
+def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
+    """Events, or the (rounds, clients) matrix where the file is one."""
+    if not path.is_file():
+        raise bad(f"{WHO}.path", "a file", str(path))
+    try:
+        if path.suffix in (".npy", ".npz"):
+            loaded = np.load(path, allow_pickle=False)
+            return as_matrix(loaded if path.suffix == ".npy" else loaded[loaded.files[0]], clients)
+        table = _table(path)
+    except (OSError, EOFError, ValueError, KeyError, IndexError) as error:
+        raise DataError(f"{path} cannot be read as a trace: {error}.") from error
+    columns = set(table.columns)
+    if not {"client_id", "start", "end"} <= columns and not {"client_id", "time", "state"} <= columns:
+        if path.suffix == ".csv" and "client_id" not in columns:
+            return as_matrix(_plain(path), clients)
+        raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns))
+    keep = _known(table["client_id"], clients, notes)
+    table = table.filter(keep)
+    ids = table["client_id"].cast(int).to_numpy()
+    missing = clients - len(np.unique(ids))
+    if missing:
+        notes.append(f"{missing} of {clients} clients are not in the trace and are never reachable.")
+    if "start" in columns:
+        return from_intervals(ids, _moments(table["start"], notes), _moments(table["end"], notes), clients, notes)
+    return from_transitions(ids, _moments(table["time"], notes), _states(table["state"]), clients, notes)
+
+
+def as_matrix(given: Any, clients: int) -> Mask:
+    """(rounds, clients) bool of zeros and ones."""
+    matrix: Array = np.asarray(given)
+    if matrix.ndim != 2 or matrix.shape[1] != clients or len(matrix) == 0:
+        raise bad(f"{WHO} matrix", f"of shape (rounds, {clients})", matrix.shape)
+    if matrix.dtype.kind not in "buif" or not np.isin(matrix, (0, 1)).all():
+        raise bad(f"{WHO} matrix", "made of 0 and 1", matrix)
+    return matrix.astype(bool)
+
+
+def _table(path: Path) -> pl.DataFrame:
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
+    try:
+        return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+
+
+def _plain(path: Path) -> Array:
+    return np.loadtxt(path, delimiter=",", ndmin=2)
+
+
+def _known(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series:
+    """Which rows name one of the clients 0 … N − 1."""
+    whole = ids.cast(int, strict=False)
+    keep = (whole >= 0) & (whole < clients)
+    keep = keep.fill_null(False) & (whole.cast(float) == ids.cast(float, strict=False)).fill_null(False)
+    if strangers := ids.filter(~keep).n_unique():
+        shown = ", ".join(map(str, ids.filter(~keep).unique(maintain_order=True).to_list()[:3]))
+        notes.append(f"{strangers} unknown clients ({shown}{', …' if strangers > 3 else ''}) were left out.")
+    if not keep.any():
+        raise bad(f"{WHO} client_id", f"in 0 … {clients - 1}", "no known client")
+    return keep
+
+
+def _moments(column: pl.Series, notes: list[str]) -> Floats:
+    """Numbers as they are; dates as seconds since 1970 in UTC, whatever their zone."""
+    if column.dtype.is_numeric():
+        values = column.cast(float)
+    else:
+        values = _dates(column, notes).dt.epoch("us").cast(float) / 1e6
+    if values.null_count() or not values.is_finite().all():
+        raise bad(f"{WHO}.{column.name}", "a number or a date in every row", f"{values.null_count()} rows without one")
+    return values.to_numpy()
+
+
+def _dates(column: pl.Series, notes: list[str]) -> pl.Series:
+    import polars as pl
+
+    if column.dtype == pl.String:
+        zoned = column.str.contains(r"(Z|[+-]\d\d:?\d\d)$").fill_null(False)
+        if not zoned.all():
+            naive = f"{column.name}: {int((~zoned).sum())} dates have no time zone and were read as UTC."
+            notes.append(naive)
+        plain = pl.select(pl.when(zoned).then(column).otherwise(column + "Z")).to_series()
+        return plain.str.replace("Z$", "+00:00").str.to_datetime(time_zone="UTC", strict=False)
+    if not column.dtype.is_temporal():
+        raise bad(f"{WHO}.{column.name}", "numbers or dates", str(column.dtype))
+    return column.cast(pl.Datetime("us", "UTC")) if column.dtype == pl.Date else column
+
+
+def _states(column: pl.Series) -> Mask:
+    words = column.cast(str).str.to_lowercase()
+    strange = words.filter(~words.is_in([*ON, *OFF]).fill_null(False))
+    if len(strange):
+        raise bad(f"{WHO}.state", "0 or 1, true or false, on or off", strange[0])
+    return words.is_in(list(ON)).to_numpy().astype(bool)

@@ -1,0 +1,34 @@
+"""Labels take turns (FedGS's YC): in a period of T_p rounds each label has its T_p / L rounds.
+
+With r = (1 + t mod T_p) / T_p, label y has its turn when y/L < r ≤ (y+1)/L; its holders' rate is then 1, else 1 − β.
+The paper leaves T_p open; its released code has T_p = 10 L.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from sortition.availability._mode import Chances, Facts, Rates, fact
+
+
+class LabelCycle(Chances):
+    """``period`` is T_p in rounds, 10 L unless given."""
+
+    needs: ClassVar[tuple[str, ...]] = ("label_counts",)
+    beta: float = Field(0.9, ge=0, le=1)
+    period: int | None = Field(None, ge=1)
+
+    def rates(self, facts: Facts) -> Rates:
+        """Holders of the label whose turn it is, and the others."""
+        held = fact(facts, "label_counts", "label-cycle") > 0
+        labels = held.shape[1]
+        period = self.period or 10 * labels
+
+        def rates(t: int) -> np.ndarray:
+            turn = ((1 + t % period) * labels - 1) // period  # ⌈r L⌉ − 1 in whole numbers
+            return np.where(held[:, turn], 1.0, 1 - self.beta)
+
+        return rates

@@ -60,7 +60,7 @@ def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any
 def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read what :func:`save` wrote; a torn, foreign or newer file is refused with a sentence."""
     try:
-        with np.load(Path(path), allow_pickle=False) as file:
+        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     except FileNotFoundError:

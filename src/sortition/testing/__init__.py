@@ -1,6 +1,6 @@
 """For authors of methods: the public contract, worlds that need no training engine, and golden records."""
 
-from sortition.testing.contract import ContractError, check_selector, contract
+from sortition.testing.conformance import ContractError, check_selector, contract
 from sortition.testing.golden import record
 from sortition.testing.play import play
 from sortition.testing.worlds import QuadraticWorld, ScriptedWorld

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from sortition.core import Cohort, InputError, Selector, State, method
+from sortition.selectors import discover, find, load
+
+
+def test_names_have_hyphens_and_underscores_are_accepted():
+    assert {"uniform", "by-size", "full", "power-of-choice", "active"} <= set(discover())
+    assert find("power_of_choice") is find("power-of-choice")
+
+
+def test_unknown_names_get_a_hint():
+    with pytest.raises(InputError, match=r"Unknown method 'unifrom'.*Did you mean 'uniform'"):
+        load("unifrom")
+    with pytest.raises(InputError, match=r"Unknown parameter 'wieghts'; Uniform has weights. Did you mean 'weights'"):
+        load("uniform", wieghts="size")
+
+
+def test_listing_imports_no_method():
+    code = (
+        "import sys, sortition.selectors as s; s.discover();"
+        "loaded = [m for m in sys.modules if m.startswith('sortition.selectors.')];"
+        "assert not loaded, loaded; assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@method
+class Theirs(Selector[State]):
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
+
+
+class Point:
+    name = "their_method"
+
+    def __init__(self, target):
+        self.target = target
+
+    def load(self):
+        return self.target
+
+
+def test_other_packages_add_methods_by_entry_point(monkeypatch):
+    monkeypatch.setattr("sortition.selectors.entry_points", lambda group: [Point(Theirs)])
+    assert discover()[-1] == "their-method"
+    assert isinstance(load("their-method"), Theirs)
+    monkeypatch.setattr("sortition.selectors.entry_points", lambda group: [Point(int)])
+    with pytest.raises(InputError, match="must be a Selector class"):
+        find("their-method")

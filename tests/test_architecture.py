@@ -1,0 +1,127 @@
+"""Who may import whom, and where randomness may come from: the layout is the architecture."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "sortition"
+SCIENCE = {"numpy", "scipy", "sklearn", "pydantic"}
+ALL = {
+    "core",
+    "selectors",
+    "data",
+    "availability",
+    "learning",
+    "simulation",
+    "flower",
+    "experiments",
+    "report",
+    "testing",
+}
+
+# room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
+MAY = {
+    "core": (set(), {"numpy", "pydantic"}),
+    "selectors": ({"core"}, SCIENCE),
+    "data": ({"core"}, SCIENCE),
+    "availability": ({"core"}, SCIENCE),
+    "learning": ({"core"}, SCIENCE | {"torch"}),
+    "simulation": ({"core", "data", "availability", "learning"}, SCIENCE | {"torch"}),
+    "flower": ({"core"}, SCIENCE | {"flwr"}),
+    "testing": ({"core"}, {"numpy"}),
+    "experiments": (ALL - {"flower", "report"}, SCIENCE | {"torch", "polars", "rich", "tomli_w", "altair"}),
+    "report": ({"core", "experiments"}, SCIENCE | {"polars", "altair", "vl_convert"}),
+    "cli": (ALL - {"flower"}, SCIENCE | {"typer", "rich", "polars"}),
+}
+INSIDE_FUNCTIONS = {
+    "core": (set(), set()),
+    "data": (set(), {"torch", "PIL", "polars", "altair", "rich"}),
+    "availability": ({"data"}, {"polars", "altair"}),
+    "flower": ({"learning"}, {"torch"}),
+    "experiments": ({"flower", "report"}, {"ray", "typer"}),
+    "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),
+}
+STANDARD = set(__import__("sys").stdlib_module_names)
+
+
+def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
+    """(module, whether inside a function, line) of every import in a file; type-checking blocks count as inside."""
+    tree = ast.parse(path.read_text())
+
+    def walk(node: ast.AST, inside: bool) -> Iterator[tuple[str, bool, int]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from ((alias.name, inside, child.lineno) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{path}:{child.lineno}: relative import"
+                if child.module == "sortition":
+                    yield from ((f"sortition.{alias.name}", inside, child.lineno) for alias in child.names)
+                else:
+                    yield child.module or "", inside, child.lineno
+            else:
+                function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                typing_only = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test)
+                yield from walk(child, inside or function or typing_only)
+
+    yield from walk(tree, False)
+
+
+def room(path: Path) -> str:
+    first = path.relative_to(SOURCE).parts[0]
+    return first.removesuffix(".py")
+
+
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_one_way(path: Path) -> None:
+    here = room(path)
+    if here == "__init__":
+        return
+    ours, libraries = MAY[here]
+    more_ours, more_libraries = INSIDE_FUNCTIONS.get(here, (set(), set()))
+    for module, inside, line in imports(path):
+        top, _, rest = module.partition(".")
+        where = f"{path.relative_to(SOURCE)}:{line} imports {module}"
+        if top == "sortition":
+            target = rest.partition(".")[0]
+            allowed = ours | {here, "__version__"} | (more_ours if inside else set())
+            if target == "data" and rest.startswith("data.dataset"):
+                continue  # the Dataset type is everybody's
+            assert not target or target in allowed, where
+        elif top not in STANDARD:
+            assert top in libraries | (more_libraries if inside else set()), where
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_randomness_is_handed_in(path: Path) -> None:
+    text = path.read_text()
+    for number, line in enumerate(text.splitlines(), 1):
+        if "NPY002" in line:
+            continue  # a paper's own draws from numpy's legacy generator, with a reason beside it
+        for word in ("np.random.seed", "np.random.rand", "np.random.choice", "random.seed"):
+            assert word not in line, f"{path.relative_to(SOURCE)}:{number}: {word}"
+        if "torch.manual_seed" in line:  # torch's initialisers know the global generator only: fork it
+            assert "fork_rng" in text, f"{path.relative_to(SOURCE)}:{number}: torch.manual_seed outside fork_rng"
+        if room(path) in ("selectors", "core", "simulation", "learning") and path.name != "streams.py":
+            assert "default_rng" not in line, (
+                f"{path.relative_to(SOURCE)}:{number}: use stream(seed, purpose, t, client)"
+            )
+
+
+def test_selectors_are_final_and_one_a_file() -> None:
+    from sortition.core import Selector
+    from sortition.selectors import discover, find
+
+    for name in discover():
+        cls = find(name)
+        assert Selector in cls.__bases__, f"{name} must derive from Selector and from nothing in between"
+
+
+def test_no_rooms_without_a_subject() -> None:
+    assert not [p for p in FILES if p.stem in ("utils", "helpers", "common", "misc")]

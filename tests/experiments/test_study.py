@@ -1,9 +1,9 @@
 import pytest
+from tests.experiments.tables import small
 
 from sortition.core.errors import InputError
 from sortition.experiments.config import RunConfig
 from sortition.experiments.study import plan, read
-from tests.experiments.tables import small
 
 
 def test_runs_are_settings_by_methods_by_seeds_seed_first():

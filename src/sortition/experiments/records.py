@@ -1,0 +1,206 @@
+"""Reading run folders: the only channel between running and reporting. Files in, polars and arrays out."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, StorageError
+
+CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
+ROUNDS, TIMINGS = "rounds.jsonl", "timings.jsonl"
+FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when asked for, then kept."""
+
+    path: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        try:
+            return tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8"))
+        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise StorageError(f"{self.path / CONFIG} cannot be read: {error}.") from None
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Versions, hashes, the method's needs; empty before the run started."""
+        return document(self.path / MANIFEST)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures of a finished run; empty before."""
+        return document(self.path / SUMMARY)
+
+    @property
+    def setting(self) -> str:
+        """The setting's name."""
+        return str(self.config.get("setting", ""))
+
+    @property
+    def method(self) -> str:
+        """The method's label, unique in its study."""
+        return str(self.config.get("method", {}).get("label", ""))
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return int(self.config.get("seed", 0))
+
+    @property
+    def done(self) -> bool:
+        """Whether it played all its rounds, or reached the target it should stop at."""
+        return self.summary.get("status") == "done"
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """One record a round, in order."""
+        return lines(self.path / ROUNDS)
+
+    @cached_property
+    def timings(self) -> list[dict[str, Any]]:
+        """Wall-clock seconds of each round."""
+        return lines(self.path / TIMINGS)
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """The same as ``records``."""
+        return self.records
+
+    def federation(self) -> dict[str, Array]:
+        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
+        arrays = _arrays(self.path / FEDERATION)
+        if "availability" in arrays:
+            n = arrays["sizes"].size
+            arrays["availability"] = np.unpackbits(arrays["availability"], axis=1, count=n).astype(bool)
+        return arrays
+
+    def clients(self) -> dict[str, Array]:
+        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
+        return _arrays(self.path / CLIENTS)
+
+    def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
+        """Rounds played (1-based) and the test metric, where it was evaluated."""
+        found = [(r["round"] + 1, r["test"][of]) for r in self.records if (r.get("test") or {}).get(of) is not None]
+        played, values = zip(*found, strict=True) if found else ((), ())
+        return np.array(played, np.int64), np.array(values, np.float64)
+
+
+def find(*folders: str | Path) -> list[Run]:
+    """All run folders at or under some folders, by setting, method and seed as written."""
+    runs = []
+    for folder in folders:
+        if not Path(folder).is_dir():
+            raise InputError(f"{folder} must be a folder of runs; got nothing there.")
+        runs += [Run(path.parent) for path in sorted(Path(folder).rglob(CONFIG)) if not path.is_symlink()]
+    return sorted(runs, key=lambda run: (str(run.path.parent), run.seed))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    """The records of an append-only file; a torn last line is left out, any other is an error."""
+    try:
+        raw = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    found = []
+    for at, line in enumerate(raw[:-1]):  # what follows the last newline was not written whole
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            if any(later.strip() for later in raw[at + 1 :]):
+                raise StorageError(f"{path} is damaged in line {at + 1}; only the last line may be torn.") from None
+    return found
+
+
+def document(path: Path) -> dict[str, Any]:
+    """A JSON file; empty where there is none."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+
+
+def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
+    """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
+    chosen = find(runs) if isinstance(runs, str | Path) else list(runs)
+    frames = [_curve(run) for run in chosen]
+    kept = [frame for frame in frames if frame.height]
+    return pl.concat(kept) if kept else pl.DataFrame(schema=SCHEMA)
+
+
+SCHEMA = {
+    "setting": pl.String,
+    "method": pl.String,
+    "seed": pl.Int64,
+    "round": pl.Int64,
+    "accuracy": pl.Float64,
+    "loss": pl.Float64,
+    "train_loss": pl.Float64,
+    "available": pl.Int64,
+    "cohort": pl.Int64,
+    "bytes": pl.Float64,
+    "passes": pl.Float64,
+    "clock": pl.Float64,
+}
+
+
+def _curve(run: Run) -> pl.DataFrame:
+    rows = []
+    sent = passes = 0.0
+    for record in run.records:
+        test = record.get("test") or {}
+        sent += total_bytes(record)
+        passes += _sum(record.get("passes"))
+        rows.append(
+            (
+                run.setting,
+                run.method,
+                run.seed,
+                record["round"] + 1,
+                test.get("accuracy"),
+                test.get("loss"),
+                record.get("train_loss"),
+                record.get("available"),
+                len(record.get("cohort") or ()),
+                sent,
+                passes,
+                record.get("clock"),
+            )
+        )
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def total_bytes(record: dict[str, Any]) -> float:
+    """All bytes that a round moved, up and down."""
+    return _sum(record.get("bytes"))
+
+
+def _sum(value: Any) -> float:
+    if isinstance(value, dict):
+        return float(sum(_sum(part) for part in value.values()))
+    return float(value or 0)

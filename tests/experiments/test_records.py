@@ -1,0 +1,83 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.experiments.folders import make
+
+from sortition.core.errors import InputError, StorageError
+from sortition.experiments import folder, records
+
+
+def test_runs_are_found_with_their_names(tmp_path):
+    make(tmp_path, [0.1], method="fedgs", seed=3)
+    make(tmp_path, [0.1], setting="other", done=False)
+    found = records.find(tmp_path)
+    assert [(run.setting, run.method, run.seed, run.done) for run in found] == [
+        ("main", "fedgs", 3, True),
+        ("other", "uniform", 0, False),
+    ]
+
+
+def test_a_torn_last_line_is_left_out_and_no_other(tmp_path):
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(b'{"round":0}\n{"round":1}\n{"rou')
+    assert records.lines(file) == [{"round": 0}, {"round": 1}]
+    file.write_bytes(b'{"round":0}\n{"rou\n')  # torn, then a newline: still the last one
+    assert records.lines(file) == [{"round": 0}]
+    file.write_bytes(b'{"round":0}\n{"rou\n{"round":2}\n')
+    with pytest.raises(StorageError, match="line 2"):
+        records.lines(file)
+
+
+def test_curves_are_one_row_a_round_with_running_bytes(tmp_path):
+    make(tmp_path, [0.1, 0.4, 0.3])
+    frame = records.curves(tmp_path)
+    assert frame["round"].to_list() == [1, 2, 3]
+    assert frame["bytes"].to_list() == [30.0, 60.0, 90.0]
+    assert frame["accuracy"].to_list() == [0.1, 0.4, 0.3]
+    assert records.curves([]).height == 0
+
+
+def test_no_folder_is_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="folder of runs"):
+        records.find(tmp_path / "none")
+
+
+def test_a_journal_keeps_what_the_checkpoint_knows(tmp_path):
+    path = tmp_path / "rounds.jsonl"
+    journal = folder.Journal(path, 0)
+    for t in range(4):
+        journal.append({"round": np.int64(t), "x": np.array([1.5])})
+    journal.close()
+    path.write_bytes(path.read_bytes() + b'{"torn')
+    journal = folder.Journal(path, 2)
+    journal.append({"round": 2})
+    journal.close()
+    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 1, 2]
+    with pytest.raises(StorageError, match="3 whole lines"):
+        folder.Journal(path, 5)
+
+
+def test_a_full_disk_is_a_sentence(tmp_path):
+    journal = folder.Journal(tmp_path / "rounds.jsonl", 0)
+    journal.append({"round": 0})
+    journal._file.close()
+    journal._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+    with pytest.raises(StorageError, match="No space left"):
+        journal.append({"round": 1})
+    journal.close()
+    assert records.lines(tmp_path / "rounds.jsonl") == [{"round": 0}]
+
+
+def test_a_folder_has_one_holder(tmp_path):
+    with folder.locked(tmp_path), pytest.raises(StorageError, match="another runner"), folder.locked(tmp_path):
+        pass
+    with folder.locked(tmp_path):
+        pass
+
+
+def test_an_unwritable_folder_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="can be written"), folder.locked(tmp_path / "file" / "runs"):
+        pass

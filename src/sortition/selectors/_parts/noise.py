@@ -1,0 +1,36 @@
+"""Differential privacy for label histograms: what a client adds to its counts before it sends them.
+
+One example more or less changes one count by one, so the histogram's sensitivity is 1 in either norm.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
+
+from sortition.core.arrays import Array, Floats
+
+Mechanism = Literal["laplace", "gaussian"]
+
+
+def gaussian_scale(epsilon: float, delta: float) -> float:
+    """The least σ that gives (ε, δ) at sensitivity 1, for any ε (Balle and Wang 2018, Theorem 8)."""
+
+    def excess(log_sigma: float) -> float:
+        sigma = np.exp(log_sigma)
+        a, b = 0.5 / sigma, epsilon * sigma
+        return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)) - delta)
+
+    return float(np.exp(brentq(excess, -20.0, 20.0, xtol=1e-10)))
+
+
+def noisy(counts: Array, epsilon: float, mechanism: Mechanism, delta: float, rng: np.random.Generator) -> Floats:
+    """(n, C) counts under ε-differential privacy (Laplace) or (ε, δ) (Gaussian); negative ones are cut to 0."""
+    if mechanism == "laplace":
+        added = rng.laplace(0.0, 1.0 / epsilon, counts.shape)
+    else:
+        added = rng.normal(0.0, gaussian_scale(epsilon, delta), counts.shape)
+    return np.maximum(counts + added, 0.0)

@@ -1,0 +1,122 @@
+"""CS-UCB-Q: Xia et al. 2020, *Multi-armed bandit-based client scheduling for federated learning*.
+
+Clients are arms whose reward is a short latency, and a virtual queue per client makes sure that each takes part in its
+required share of the rounds.
+
+| paper | here |
+|---|---|
+| τ_k, clipped at τ_max | the report ``DURATION``; ``latency_limit``, None for the longest seen so far |
+| r_k = 1 − τ_k / τ_max, its mean ȳ_k over z_k plays | from ``state.latency`` and ``state.plays`` |
+| ŷ_k = min(ȳ_k + √(2 ln t / z_k), 1), 1 if z_k = 0 | ``_optimistic`` |
+| c_k, required share of rounds | ``fraction`` · m / N, or · m n_k / n with ``rate="size"`` |
+| D_k ← max(D_k + c_k − b_k(t − 1), 0) | ``state.queue``, ``state.chosen`` |
+| S_t: the m largest (1 − β) ŷ_k + β D_k | ``top`` over the available clients only |
+| weights n_k / Σ_S n_k | ``Cohort.by_size`` |
+
+Deviations: without a ``latency_limit`` the reward is relative to the longest latency so far. Ties go to the lowest
+id. A round that was skipped because nobody was there fills the queues as well. Those who fell silent were chosen
+(their queue is served) but teach nothing about their latency. c_k is cut at 1; Σ c_k ≤ m and c_k ≤ the client's
+availability are needed for the queues to stay bounded, and cannot be checked here.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import DURATION, Cohort, Feedback, Needs, Round, Selector, State, method, per_client, shared
+from sortition.core.arrays import Floats, Ids
+from sortition.core.sampling import top
+
+
+@dataclass
+class Memory(State):
+    """What each client's plays taught, what it is owed, and whether it was chosen last."""
+
+    latency: Floats = per_client(0.0)  # mean over its plays
+    plays: Ids = per_client(0, dtype=int)  # z_k
+    queue: Floats = per_client(0.0)  # D_k
+    chosen: Ids = per_client(0, dtype=int)  # b_k(t − 1)
+    longest: float = shared(0.0)
+    last: int = shared(-1)  # index of the last round in which somebody chose
+
+
+@method
+class CSUCBQ(Selector[Memory]):
+    """The fastest clients by upper confidence bounds, with queues that bring the others back.
+
+    Attributes:
+        beta: β, weight of the queues against the bandit; 1 leaves the queues alone.
+        fraction: the required share of an even (or data-sized) participation, φ.
+        rate: c_k equal for all, or in proportion to data size.
+        latency_limit: τ_max in seconds; None for the longest latency seen so far.
+    """
+
+    beta: Annotated[float, Field(ge=0, le=1)] = 0.5
+    fraction: Annotated[float, Field(ge=0, le=1)] = 1.0
+    rate: Literal["equal", "size"] = "equal"
+    latency_limit: Annotated[float, Field(gt=0)] | None = None
+
+    memory = Memory
+    cite = """@article{xia2020multi,
+  title = {Multi-Armed Bandit-Based Client Scheduling for Federated Learning},
+  author = {Xia, Wenchao and Quek, Tony Q. S. and Guo, Kun and Wen, Wanli and Yang, Howard H. and Zhu, Hongbo},
+  journal = {IEEE Transactions on Wireless Communications}, volume = {19}, number = {11}, pages = {7108--7123},
+  year = {2020}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes, and how long the cohort took."""
+        return Needs(reads=("sizes",), reports=(DURATION,))
+
+    def select(self, state: Memory, round: Round) -> Cohort:
+        """Serve the queues, then take the largest sums of optimism and debt."""
+        required = self._required(round)
+        skipped = round.index - state.last - 1
+        state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + skipped * required
+        ids = round.available
+        score = (1 - self.beta) * self._optimistic(state, ids, round.index + 1) + self.beta * state.queue[ids]
+        # the sums that make D_k of equal clients equal differ in the last bits: ties must not depend on them
+        cohort = top(ids, np.round(score, 9), round.budget)
+        state.chosen[:] = 0
+        state.chosen[cohort] = 1
+        state.last = round.index
+        return Cohort.by_size(cohort, round.population.sizes, notes={"longest_queue": float(state.queue.max())})
+
+    def _required(self, round: Round) -> Floats:
+        """c_k (N,)."""
+        n, known = round.n_clients, round.population.known
+        part = np.zeros(n)
+        sizes = np.asarray(round.population.sizes[known], np.float64)
+        by_size = self.rate == "size" and sizes.sum() > 0
+        part[known] = sizes / sizes.sum() if by_size else 1.0 / known.size
+        return np.minimum(self.fraction * round.budget * part, 1.0)
+
+    def _optimistic(self, state: Memory, ids: Ids, t: int) -> Floats:
+        """ŷ_k of these clients."""
+        limit = self.latency_limit or state.longest
+        reward = 1.0 - state.latency[ids] / limit if limit > 0 else np.ones(ids.size)
+        plays = state.plays[ids]
+        bound = np.minimum(reward + np.sqrt(2.0 * math.log(t) / np.maximum(plays, 1)), 1.0)
+        return np.where(plays > 0, bound, 1.0)
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Update the mean latency of those who answered."""
+        report = feedback.report(DURATION)
+        if not len(report):
+            return
+        ids, took = report.ids, report.values
+        state.longest = max(state.longest, float(took.max()))
+        took = took if self.latency_limit is None else np.minimum(took, self.latency_limit)
+        state.plays[ids] += 1
+        state.latency[ids] += (took - state.latency[ids]) / state.plays[ids]
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """The default, the bandit almost alone with a limit, and queues by size."""
+        return [{}, {"beta": 1e-5, "latency_limit": 2.0}, {"beta": 0.9, "fraction": 0.5, "rate": "size"}]

@@ -46,6 +46,14 @@ def strangers(ids: Ids, among: Ids) -> Ids:
     return outside
 
 
+def without(ids: Ids, chosen: Ids) -> Ids:
+    """The sorted array ``ids`` less those in ``chosen``, all of which are in it."""
+    keep = np.ones(ids.size, dtype=bool)
+    keep[np.searchsorted(ids, chosen)] = False
+    left: Ids = ids[keep]
+    return left
+
+
 def frozen(array: Array) -> Array:
     """The same array, read-only: a value object cannot be changed behind its owner's back."""
     view = array.view()

@@ -51,15 +51,24 @@ def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None)
     """The ids of the k largest values, largest first; ties go to the lowest id, or by lot if given a rng."""
     if values.ndim != 1 or values.shape != ids.shape:
         raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
+    at = _leading(ids, values, k, rng)
+    tie = ids[at] if rng is None else rng.permutation(at.size)
+    return ids[at[np.lexsort((tie, -values[at]))]]
+
+
+def leading(ids: Ids, values: Array, k: int) -> Ids:
+    """The ids of the k largest values in no order, ties to the lowest id: :func:`top` without the sorting."""
+    return ids[_leading(ids, values, k, None)]
+
+
+def _leading(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
     k = min(max(k, 0), ids.size)
-    if k == 0:
-        return ids[:0]
-    if k < ids.size:  # narrow to the k largest and their ties before ordering
-        bar = np.partition(values, ids.size - k)[ids.size - k]
-        keep = values >= bar
-        ids, values = ids[keep], values[keep]
-    tie = ids if rng is None else rng.permutation(ids.size)
-    return ids[np.lexsort((tie, -values))[:k]]
+    if k in (0, ids.size):
+        return np.arange(k)
+    bar = np.partition(values, ids.size - k)[ids.size - k]
+    above, level = np.flatnonzero(values > bar), np.flatnonzero(values == bar)
+    order = np.argsort(ids[level]) if rng is None else rng.permutation(level.size)
+    return np.concatenate([above, level[order[: k - above.size]]])
 
 
 def _checked(ids: Ids, weights: Array) -> Array:

@@ -25,9 +25,9 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import LOSS, Cohort, Feedback, Measure, Needs, Reading, Round, Selector, State, method, per_client
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Floats, without
 from sortition.core.rounds import Population
-from sortition.core.sampling import top, uniformly, weighted
+from sortition.core.sampling import leading, uniformly, weighted
 from sortition.core.selector import Asking
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -72,17 +72,12 @@ class Active(Selector[Memory]):
         if unmet.size:
             refresh(state, (yield Measure(LOSS, unmet)), round.population)
         ids = round.available
-        value = state.value[ids]
-        value = np.where(np.isnan(value), -np.inf, value)
+        value = np.nan_to_num(state.value[ids], nan=-np.inf)
         # 1 − α3 is not exact in binary: (1 − 0.1)·10 must give 9, not 8
         draws = min(math.floor((1 - self.alpha3) * round.places + 1e-9), int(np.isfinite(value).sum()))
-        kept = top(ids, value, max(ids.size - math.floor(self.alpha1 * ids.size), draws))
-        score = self.alpha2 * state.value[kept]
-        score = np.where(
-            np.isfinite(score), np.exp(score - np.max(score, initial=-np.inf, where=np.isfinite(score))), 0
-        )
-        chosen = weighted(kept, score, draws, round.rng)
-        rest = uniformly(np.setdiff1d(ids, chosen), round.places - chosen.size, round.rng)
+        kept = leading(ids, value, max(ids.size - math.floor(self.alpha1 * ids.size), draws))
+        chosen = weighted(kept, softmax(self.alpha2 * state.value[kept]), draws, round.rng)
+        rest = uniformly(without(ids, chosen), round.places - chosen.size, round.rng)
         return Cohort.uniform(np.concatenate([chosen, rest]))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -93,6 +88,13 @@ class Active(Selector[Memory]):
     def examples(cls) -> list[dict[str, Any]]:
         """The paper's setting, and one that leans on the softmax."""
         return [{}, {"alpha1": 0.5, "alpha2": 1.0, "alpha3": 0.3}]
+
+
+def softmax(score: Floats) -> Floats:
+    """∝ exp(score), the largest 1; a score that is unknown counts nothing."""
+    if np.isnan(score).all():
+        return np.zeros_like(score)
+    return np.nan_to_num(np.exp(score - np.nanmax(score)), nan=0.0)
 
 
 def refresh(state: Memory, loss: Reading, population: Population) -> None:

@@ -1,0 +1,114 @@
+"""Time and peak memory of one selection, for every discovered method, up to a million clients.
+
+    python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--rounds 20] [--markdown]
+
+30 % of the clients are available, the cohort is 100, answers are synthesised (and their making is not counted). Each
+method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady` the median of
+the last three rounds, `worst` the dearest after the first (a refit, say). Memory is the peak that the selection itself
+added to what was there before the call, plus its state. One process a row, one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import tracemalloc
+
+THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+def measure(name: str, clients: int, rounds: int, cohort: int = 100, share: float = 0.3) -> dict[str, float]:
+    """One row, in this process."""
+    from sortition.core import Registrar
+    from sortition.selectors import load
+    from sortition.testing.play import some
+    from sortition.testing.worlds import ScriptedWorld
+
+    world = ScriptedWorld(clients)
+    available = some(world, share)
+    seconds: list[float] = []
+    peak = 0.0
+    for traced in (False, True):  # tracing allocations slows Python down: time and memory are two passes
+        registrar = Registrar(load(name), world.population, horizon=10 * rounds)
+        if traced:
+            tracemalloc.start()
+        for t in range(rounds if not traced else min(rounds, 18)):
+            ids, spent = available(t), 0.0
+            tracemalloc.reset_peak() if traced else None
+            base = tracemalloc.get_traced_memory()[0] if traced else 0
+            started = time.perf_counter()
+            turn = registrar.begin(ids, cohort)
+            spent += time.perf_counter() - started
+            if traced:
+                peak = max(peak, tracemalloc.get_traced_memory()[1] - base)
+            while turn.question is not None:
+                reading = world.measure(turn.question, t)
+                tracemalloc.reset_peak() if traced else None
+                base = tracemalloc.get_traced_memory()[0] if traced else 0
+                started = time.perf_counter()
+                turn.answer(reading)
+                spent += time.perf_counter() - started
+                if traced:
+                    peak = max(peak, tracemalloc.get_traced_memory()[1] - base)
+            registrar.finish(turn, turn.cohort.ids, world.train(turn.cohort, registrar.needs.reports, t))
+            if not traced:
+                seconds.append(spent)
+    tracemalloc.stop()
+    state = sum(array.nbytes for array in registrar.state.arrays().values())
+    return {
+        "first": seconds[0],
+        "steady": statistics.median(seconds[-3:]),
+        "worst": max(seconds[1:]),
+        "memory": peak + state,
+    }
+
+
+def row(name: str, clients: int, rounds: int) -> dict[str, float] | str:
+    """One row, in a process of its own."""
+    command = [sys.executable, __file__, "--one", name, "--clients", str(clients), "--rounds", str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
+    if done.returncode:
+        return (done.stderr.strip().splitlines() or ["failed"])[-1]
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    from sortition.selectors import discover
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--methods", nargs="*", default=discover())
+    parser.add_argument("--clients", nargs="*", type=int, default=[100, 1_000, 10_000, 100_000, 1_000_000])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(measure(arguments.one, arguments.clients[0], arguments.rounds)))
+        return
+    bar = " | " if arguments.markdown else "  "
+    edge = "| " if arguments.markdown else ""
+    print(
+        edge + bar.join(f"{h:>16}" for h in ("method", "clients", "first ms", "steady ms", "worst ms", "memory MB")),
+        flush=True,
+    )
+    if arguments.markdown:
+        print("|" + "---|" * 6)
+    for name in arguments.methods:
+        for clients in arguments.clients:
+            found = row(name, clients, arguments.rounds)
+            if isinstance(found, str):
+                print(f"{edge}{name:>16}{bar}{clients:>16,}{bar}{found}", flush=True)
+                continue
+            cells = [f"{found[k] * 1e3:>16.2f}" for k in ("first", "steady", "worst")] + [
+                f"{found['memory'] / 2**20:>16.1f}"
+            ]
+            print(edge + bar.join([f"{name:>16}", f"{clients:>16,}", *cells]), flush=True)
+
+
+if __name__ == "__main__":
+    main()

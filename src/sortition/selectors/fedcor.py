@@ -1,0 +1,250 @@
+"""FedCor: Tang et al. 2022, *FedCor: Correlation-Based Active Client Selection Strategy for Heterogeneous FL*, CVPR.
+
+| paper | here |
+|---|---|
+| Δl^t = l(w^{t+1}) − l(w^t), loss changes of all clients | differences of the answers to ``LOSS`` |
+| N(μ, Σ), Σ = XᵀX, x_k ∈ R^d (eq. 8, 14) | ``state.X``, a row a client; d = ``dimension`` |
+| warm-up of W rounds: uniform cohorts, Δt = 1 | ``warmup`` |
+| Δt, S: a refit every Δt rounds on S sampled cohorts (Alg. 2) | ``interval``, ``samples`` |
+| M: earlier samples that are used again (eq. 17) | ``history_warmup``, ``history`` |
+| γ = θ^Δt, discount of eq. 17 | ``theta`` per round of age |
+| α_k = aβ^{τ_k}, τ_k = times chosen since the refit (eq. 9) | ``beta``, ``state.chosen``; a changes nothing (Lemma 2) |
+| p_k = n_k / n | ``population.sizes`` |
+| Algorithm 1, eq. 10, 11 | ``_parts.gaussian_process.greedy`` |
+
+Deviations: XXᵀ alone is singular (d < N), so the likelihood has σ² on the diagonal, as the released code has; ``noise``
+says how the choice uses it. A sample counts by its age in rounds, which is eq. 17 where samples are Δt apart. The paper
+gives no number of Adam steps: ``steps`` and ``warmup_steps`` are the released code's. A sample holds those who were
+available and answered; a client's embedding is drawn when it is first in one, until then it counts as independent and
+of variance σ². A refit is brought forward when fewer available clients than places have an embedding. Clients asked and
+clients fitted are capped (``ask_at_most``, ``fit_at_most``); others who answered follow the latent causes of the fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    LOSS,
+    Cohort,
+    Feedback,
+    Measure,
+    Needs,
+    Reading,
+    Round,
+    Selector,
+    State,
+    method,
+    per_client,
+    shared,
+)
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import uniformly
+from sortition.core.selector import Asking
+from sortition.selectors._parts.gaussian_process import Likelihood, Noise, ascend, fold_in, greedy
+
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+_SHOWN = 100  # embeddings in the notes
+
+
+@dataclass
+class Memory(State):
+    """Embeddings, the losses of the last question, and the loss changes that a fit still uses."""
+
+    X: Array = per_client(0.0, dtype=np.float32, width=0)
+    met: Array = per_client(False, dtype=bool)
+    chosen: Ids = per_client(0, dtype=np.int64)
+    loss: Floats = per_client(np.nan)
+    asked_at: int = shared(-2)  # the round whose training turns ``loss`` into a change
+    fitted_at: int = shared(-1)
+    history: Any = shared()  # (E, 4): number of the sample, its round, client, Δl
+
+    def add(self, t: int, before: Reading, after: Reading) -> None:
+        """One more sample, of those who answered both questions."""
+        ids, i, j = np.intersect1d(before.ids, after.ids, assume_unique=True, return_indices=True)
+        number = np.full(ids.size, self.history[-1, 0] + 1 if len(self.history) else 0)
+        change = after.values[j] - before.values[i]
+        self.history = np.vstack([self.history, np.stack([number, np.full(ids.size, t), ids, change], axis=1)])
+
+    def table(self, moments: int) -> tuple[Ids, Floats, Floats]:
+        """(n,) ids, (H, n) changes (NaN: not observed), (H,) rounds; older than the last moments is forgotten."""
+        rounds = np.unique(self.history[:, 1])[-moments:]
+        self.history = self.history[self.history[:, 1] >= rounds[0]]
+        ids, column = np.unique(self.history[:, 2].astype(np.int64), return_inverse=True)
+        _, first, row = np.unique(self.history[:, 0], return_index=True, return_inverse=True)
+        changes = np.full((first.size, ids.size), np.nan)
+        changes[row, column] = self.history[:, 3]
+        return ids, changes, self.history[first, 1]
+
+
+@method
+class FedCor(Selector[Memory]):
+    """Picks, one after the other, the clients whose training promises the largest fall of everybody's loss.
+
+    Attributes:
+        warmup: W, rounds of uniform cohorts in which everybody's losses are collected.
+        interval: Δt, rounds between refits after that.
+        beta: β, how fast a client's appeal fades when it is chosen again before the next refit.
+        dimension: d, of the embeddings.
+        samples: S, cohorts rehearsed per refit.
+        history_warmup: M during warm-up.
+        history: M afterwards.
+        theta: θ, discount per round of a sample's age.
+        rate: Adam's learning rate.
+        steps: Adam steps per refit.
+        warmup_steps: Adam steps per round of warm-up.
+        sigma: σ, noise of a loss change.
+        noise: "diagonal" (Σ = XXᵀ + σ²I), "observation" (Σ = XXᵀ, picks are observed with noise; the first released
+            code) or "none" (Σ = XXᵀ, the paper).
+        refit: "rehearsal" (a uniform cohort is trained and thrown away) or "round" (the real, chosen cohort: cheaper,
+            but not the uniform sample that the model is of).
+        mean: "zero", or "history": the discounted mean change of each client is taken off before the fit.
+        ask_at_most: clients asked per question, half of them known before.
+        fit_at_most: clients whose embeddings are fitted together.
+    """
+
+    warmup: Count = 15
+    interval: Positive = 10
+    beta: Annotated[float, Field(gt=0, le=1)] = 0.95
+    dimension: Positive = 15
+    samples: Positive = 1
+    history_warmup: Count = 10
+    history: Count = 1
+    theta: Annotated[float, Field(gt=0, le=1)] = 0.9
+    rate: Annotated[float, Field(gt=0)] = 0.01
+    steps: Count = 100
+    warmup_steps: Count = 150
+    sigma: Annotated[float, Field(gt=0)] = 0.01
+    noise: Noise = "diagonal"
+    refit: Literal["rehearsal", "round"] = "rehearsal"
+    mean: Literal["zero", "history"] = "zero"
+    ask_at_most: Positive = 10_000
+    fit_at_most: Positive = 2_000
+
+    memory = Memory
+    cite = """@inproceedings{tang2022fedcor,
+  title = {{FedCor}: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning},
+  author = {Tang, Minxue and Ning, Xuefei and Wang, Yitu and Sun, Jingwei and Wang, Yu and Li, Hai and Chen, Yiran},
+  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)}, pages = {10102--10111},
+  year = {2022}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes; everybody's loss in warm-up and around refits."""
+        return Needs(reads=("sizes",), asks=(LOSS,))
+
+    def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
+        """No embedding yet: a client's is drawn when it is first observed."""
+        return Memory(n_clients, X=np.zeros((n_clients, self.dimension), np.float32), history=np.empty((0, 4)))
+
+    def select(self, state: Memory, round: Round) -> Asking:
+        """Algorithm 2, lines 3 to 12."""
+        warm = round.index < self.warmup
+        fitted = yield from self._learn(state, round, warm)
+        notes: dict[str, Any] = {"phase": "warm-up" if warm else "selection", "fitted": fitted}
+        if fitted:
+            shown = np.flatnonzero(state.met)
+            shown = shown[:: -(-shown.size // _SHOWN)]
+            notes["embedding"] = {"ids": shown.tolist(), "x": np.round(state.X[shown], 3).tolist()}
+        if warm:
+            return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes=notes)
+        small = round.available.size <= self.ask_at_most  # then double precision costs nothing
+        X = state.X.astype(np.float64) if small else state.X
+        alpha = self.beta**state.chosen
+        ids, scores = greedy(X, shares(round), alpha, round.available, round.places, self.sigma, self.noise)
+        return Cohort.uniform(ids, notes={**notes, "scores": scores.tolist()})
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Line 14: α_k ← βα_k of the chosen; a round without any training gives no loss change."""
+        if feedback.round.index >= self.warmup:
+            state.chosen[feedback.cohort.ids] += 1
+        if feedback.ids.size == 0:
+            state.asked_at = -2
+
+    def _learn(self, state: Memory, round: Round, warm: bool) -> Generator[Measure, Reading, bool]:
+        """Collect loss changes where it is time to, refit on them, and say whether it was done."""
+        t = round.index
+        due = not warm and (
+            t // self.interval > state.fitted_at // self.interval or state.met[round.available].sum() < round.places
+        )
+        closes = state.asked_at == t - 1
+        opens = warm or (due and self.refit == "round")
+        rehearses = due and self.refit == "rehearsal"
+        if not (closes or opens or rehearses):
+            return False
+        before = yield Measure(LOSS, self._panel(state, round, state.met if rehearses else ~np.isnan(state.loss)))
+        count = len(state.history)
+        if closes:
+            ids = np.flatnonzero(~np.isnan(state.loss))
+            state.add(t - 1, Reading(ids, state.loss[ids]), before)
+        state.loss[:] = np.nan
+        if opens:
+            before.scatter(state.loss)
+        state.asked_at = t if opens else -2
+        for _ in range(self.samples if rehearses else 0):
+            trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
+            state.add(t, before, (yield Measure(LOSS, before.ids, after=trial)))
+        if len(state.history) == count:
+            return False
+        self._fit(state, round)
+        state.chosen[:] = 0  # line 9
+        state.fitted_at = t
+        return True
+
+    def _panel(self, state: Memory, round: Round, known: Array) -> Ids:
+        """Whom to ask: all available, or at most half the cap of known ones and the rest by lot."""
+        if round.available.size <= self.ask_at_most:
+            return round.available
+        old, new = round.available[known[round.available]], round.available[~known[round.available]]
+        old = uniformly(old, max(self.ask_at_most // 2, self.ask_at_most - new.size), round.rng)
+        return np.sort(np.concatenate([old, uniformly(new, self.ask_at_most - old.size, round.rng)]))
+
+    def _fit(self, state: Memory, round: Round) -> None:
+        """Eq. 16 and 17: some steps uphill from the last X, on those who were observed."""
+        warm = round.index <= self.warmup
+        ids, changes, at = state.table(1 + (self.history_warmup if warm else self.history))
+        weights = self.theta ** (at[-1] - at)
+        seen = ~np.isnan(changes)
+        if self.mean == "history":
+            changes = changes - np.nansum(weights[:, None] * changes, axis=0) / (weights @ seen)
+        met, inside = state.met[ids], np.ones(ids.size, bool)
+        if ids.size > self.fit_at_most:  # those with the best known place come first
+            order = np.lexsort((round.rng.random(ids.size), -seen.sum(axis=0), ~met))
+            inside[order[self.fit_at_most :]] = False
+        fresh = ids[inside & ~met]
+        state.X[fresh] = round.rng.standard_normal((fresh.size, self.dimension)) / np.sqrt(self.dimension)
+        likelihood = Likelihood(changes[:, inside], weights, self.sigma**2)
+        X = state.X[ids[inside]].astype(np.float64)
+        X = ascend(likelihood, X, self.rate, self.warmup_steps if warm else self.steps)
+        state.X[ids[inside]] = X
+        others, newest = ids[~inside], at == at[-1]
+        latent = likelihood.latent(X)[newest]
+        state.X[others] = fold_in(state.X[others], changes[newest][:, ~inside], latent, self.sigma**2)
+        state.met[ids] = True
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Small ones that reach every variant within a few rounds."""
+        small = {"warmup": 3, "interval": 2, "dimension": 4, "steps": 5, "warmup_steps": 10}
+        return [
+            small,
+            {**small, "noise": "observation", "refit": "round", "interval": 1, "mean": "history"},
+            {**small, "noise": "none", "samples": 2, "history": 2, "history_warmup": 1, "theta": 0.8, "beta": 0.5},
+            {**small, "ask_at_most": 12, "fit_at_most": 5, "rate": 0.05, "sigma": 0.05},
+        ]
+
+
+def shares(round: Round) -> Floats:
+    """p_k of all whose sizes are known; uniform where nobody has data."""
+    p = np.zeros(round.n_clients)
+    known = round.population.known
+    p[known] = round.population.sizes[known]
+    total = p.sum()
+    return p / total if total > 0 else np.full(p.size, 1 / p.size)

@@ -1,0 +1,143 @@
+"""Distances between clients' updates, the tree that they make, and two ways to cut it into groups.
+
+Shared by HiCS-FL and clustered sampling. Both papers' released codes give the rows of the distance matrix to Ward's
+method as if they were points; so does ``linkage="ward"``. ``"average"`` links the distances themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import cdist, squareform
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import uniformly
+
+Gap = Literal["angle", "l1", "l2"]
+Linkage = Literal["ward", "average"]
+Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0, 1, … of each leaf
+SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
+BLOCK = 16_384  # rows that are assigned at once
+
+
+def directions(rows: Array) -> Floats:
+    """(n, d) → (n, d + 1) unit rows; a zero row points into a dimension of its own.
+
+    So zero updates are alike (angle 0) and at π/2 from all others, where the angle is not defined.
+    """
+    rows = np.asarray(rows, np.float64)
+    norms = np.linalg.norm(rows, axis=1)
+    zero = norms == 0
+    return np.column_stack([rows / np.where(zero, 1.0, norms)[:, None], zero])
+
+
+def distances(a: Array, b: Array, gap: Gap = "angle") -> Array:
+    """(n, d), (m, d) → (n, m). Of :func:`directions` the angle, else the L1 or L2 distance of the rows."""
+    if gap != "angle":
+        return np.asarray(cdist(a, b, "cityblock" if gap == "l1" else "euclidean"))
+    cosine = a @ b.T
+    cosine[cosine > 1 - 1e-12] = 1  # equal rows are at distance 0, whatever the rounding
+    np.maximum(cosine, -1, out=cosine)
+    return np.asarray(np.arccos(cosine, out=cosine))
+
+
+def tree(gaps: Array, how: Linkage = "ward") -> Array:
+    """The (n − 1, 4) linkage matrix of n clients from their (n, n) distances."""
+    n = len(gaps)
+    if n < 2:
+        return np.empty((0, 4))
+    if how == "average":
+        return np.asarray(linkage(squareform((gaps + gaps.T) / 2, checks=False), "average"))
+    # Ward on rows as points needs their Euclidean distances: one Gram matrix, ten times faster than pdist
+    rows = gaps - gaps.mean(axis=0)
+    square = np.einsum("ij,ij->i", rows, rows)
+    squared = square[:, None] + square - 2 * (rows @ rows.T)
+    squared[squared < 1e-12 * square.max(initial=0)] = 0  # cancellation, where rows are equal
+    np.fill_diagonal(squared, 0)
+    return np.asarray(linkage(squareform(np.sqrt(squared), checks=False), "ward"))
+
+
+def cut_to_count(links: Array, count: int) -> Ids:
+    """``count`` groups (n if there are fewer clients): the last count − 1 merges undone, ties or not."""
+    n = len(links) + 1
+    if count >= n:
+        return np.arange(n)
+    ranked = links.copy()
+    ranked[:, 2] = np.arange(1, n)
+    return np.asarray(fcluster(ranked, n - count, "distance") - 1, np.int64)
+
+
+def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
+    """The largest subtrees whose members' mass is at most ``capacity``; a heavier client stays alone."""
+    n = len(links) + 1
+    if n == 1:
+        return np.zeros(1, np.int64)
+    total = np.concatenate([np.asarray(mass, np.float64), np.zeros(n - 1)])
+    for i, (left, right) in enumerate(links[:, :2].astype(np.int64)):
+        total[n + i] = total[left] + total[right]
+    weighed = links.copy()
+    weighed[:, 2] = total[n:]
+    return np.asarray(fcluster(weighed, capacity, "distance") - 1, np.int64)
+
+
+def grouped(
+    rows: Array,
+    cut: Cut,
+    limit: int,
+    rng: np.random.Generator,
+    *,
+    offset: Floats | None = None,
+    gap: Gap = "angle",
+    how: Linkage = "ward",
+) -> Ids:
+    """The group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|.
+
+    Up to ``limit`` clients the whole tree is built. Beyond, the tree of a random sample is cut, and everybody joins the
+    group whose mean row (and mean offset) is nearest: O(n) time and memory.
+    """
+    points = directions(rows) if gap == "angle" else np.asarray(rows, np.float64)
+    n = len(points)
+    leaves = np.arange(n) if n <= limit else _sample(rows, min(SAMPLE, limit), rng)
+    gaps = distances(points[leaves], points[leaves], gap)
+    np.fill_diagonal(gaps, 0)
+    if offset is not None:
+        gaps += np.abs(offset[leaves, None] - offset[leaves])
+    labels = cut(tree(gaps, how), leaves)
+    if n <= limit:
+        return labels
+    members = np.bincount(labels)
+    centres = np.zeros((members.size, points.shape[1]))
+    np.add.at(centres, labels, points[leaves])
+    centres /= members[:, None]
+    if gap == "angle":
+        centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
+    heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
+    return _nearest(points, offset, centres, heights, gap)
+
+
+def _sample(rows: Array, size: int, rng: np.random.Generator) -> Ids:
+    """Leaves by lot; rows that are not zero come first, since clients without an update are all alike."""
+    moved = rows.any(axis=1)
+    updated, still = np.flatnonzero(moved), np.flatnonzero(~moved)
+    take = min(updated.size, size - min(still.size, 1))
+    return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))
+
+
+def _nearest(points: Floats, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
+    """The nearest centre of every point, a block of points at a time; single precision is enough to rank."""
+    out = np.empty(len(points), np.int64)
+    near = centres.astype(np.float32)
+    for start in range(0, len(points), BLOCK):
+        block = slice(start, start + BLOCK)
+        own = points[block].astype(np.float32)
+        if gap == "angle" and (offset is None or heights is None):
+            out[block] = (own @ near.T).argmax(axis=1)  # the smallest angle has the largest cosine
+            continue
+        gaps = distances(own, near, gap)
+        if offset is not None and heights is not None:
+            gaps += np.abs(np.subtract.outer(offset[block].astype(np.float32), heights.astype(np.float32)))
+        out[block] = gaps.argmin(axis=1)
+    return out

@@ -1,0 +1,196 @@
+"""HiCS-FL: Chen and Vikalo 2024, *Heterogeneity-guided client sampling: towards fast and efficient non-IID FL*.
+
+| paper | here |
+|---|---|
+| Δb^(k), update of the output layer's bias | the report ``BIAS_UPDATE`` |
+| Ĥ(Δb) = H(softmax(Δb / T)), eq. 7, in nats | ``entropy_estimate``; T is ``temperature`` |
+| Dist(u, k) = arccos⟨Δb_u, Δb_k⟩/(‖Δb_u‖‖Δb_k‖) + λ·abs(Ĥ_u − Ĥ_k), eq. 9 | ``grouped``; λ is ``lam`` |
+| M clusters | ``clusters``; None means M = K |
+| γ^t = γ0 (1 − t/T), t = 1 … T | ``gamma0``, t = index + 1; without a horizon γ0 stays, and is noted |
+| π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
+| draw m by π, k by p̃ until S_t has K | ``weighted`` by π_m p̃_k: a client drawn again is drawn anew, the same law |
+| warm-up: t ≤ ⌈N/K⌉, K of those not met, without replacement | whoever has no Ĥ and is available comes first |
+| (1/K) Σ w_k | uniform weights |
+
+Variants of the released code: ``signal="head"`` (angle of the whole output layer's update, entropy of the row means of
+its weights), ``within="uniform"``, and clustered sampling on the same tree where Var(Ĥ) ≥ ``threshold``
+(``fallback="diverse"``); the prose suggests it where clients are "alike", Var(Ĥ) < ``threshold``.
+
+Deviations: Ward's method takes the distance rows as points, as released (``linkage="average"`` links the distances). A
+zero update is at π/2 from others (released: 0). Warm-up is over the available clients: who has no Ĥ yet is forced in
+whenever met (never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the places left are drawn as
+usual. Who was chosen three times without a report is no longer forced. Beyond ``exact_up_to`` clients a sample is
+clustered and all join the nearest group of it. The released code refreshes no signal after warm-up where clients have
+several α; here, as in the paper, every participant refreshes its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import BIAS_UPDATE, HEAD_UPDATE, Cohort, Feedback, Needs, Round, Selector, Signal, State, method
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import uniformly, weighted
+from sortition.core.state import per_client
+from sortition.selectors._parts.bins import by_groups, loose, whole
+from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, grouped
+
+ROW_MEANS = Signal(
+    "head-row-means",
+    "training",
+    lambda client, _: np.mean(client.train().output_weight, axis=1),
+    False,
+    summary="mean change of the output layer's weights per class",
+    exact=True,
+)
+TRIES = 3  # times that a client without report is forced in
+Positive = Annotated[float, Field(gt=0)]
+NonNegative = Annotated[float, Field(ge=0)]
+
+
+@dataclass
+class Memory(State):
+    """What each client last reported (0 before), its estimated entropy (NaN before) and how often it was chosen."""
+
+    update: Floats = per_client(width=0)
+    entropy: Floats = per_client(np.nan)
+    chosen: Ids = per_client(0, dtype=np.int64)
+
+
+@method
+class HiCS(Selector[Memory]):
+    """Clients are grouped by direction and estimated label entropy; balanced groups are preferred, less and less.
+
+    Attributes:
+        temperature: T of eq. 7; 0.0025 for Fashion-MNIST, 0.0015 for CIFAR-10 and Mini-ImageNet.
+        lam: λ of eq. 9, what a difference in entropy weighs against an angle.
+        gamma0: γ0, preference for balanced groups at the start; 4, and 2 for Mini-ImageNet.
+        clusters: M; None for as many as the cohort has places.
+        signal: "bias" (paper) or "head", the whole output layer (released code).
+        within: how a member of the drawn group is drawn, by "size" (paper) or "uniform" (released code).
+        linkage: "ward" on the rows of the distance matrix, or "average" on the distances.
+        fallback: clustered sampling instead "never", or where entropies are "diverse" (released) or "alike".
+        threshold: the variance of Ĥ that tells diverse from alike.
+        exact_up_to: clients up to which all are clustered; beyond, a sample of at most 1,000.
+    """
+
+    temperature: Positive = 0.0025
+    lam: NonNegative = 10.0
+    gamma0: NonNegative = 4.0
+    clusters: Annotated[int, Field(ge=1)] | None = None
+    signal: Literal["bias", "head"] = "bias"
+    within: Literal["size", "uniform"] = "size"
+    linkage: Linkage = "ward"
+    fallback: Literal["never", "diverse", "alike"] = "never"
+    threshold: NonNegative = 0.1
+    exact_up_to: Annotated[int, Field(ge=2)] = 2000
+
+    memory = Memory
+    cite = """@inproceedings{chen2024heterogeneity,
+  title = {Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-{IID} Federated Learning},
+  author = {Chen, Huancheng and Vikalo, Haris},
+  booktitle = {NeurIPS}, year = {2024}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes, the output layer's change of each participant, and the number of rounds."""
+        return Needs(
+            reads=("sizes",),
+            reports=(BIAS_UPDATE,) if self.signal == "bias" else (HEAD_UPDATE, ROW_MEANS),
+            horizon=True,
+        )
+
+    def select(self, state: Memory, round: Round) -> Cohort:
+        """Whoever has no estimate comes first; the places left are drawn group by group."""
+        ids = round.available
+        unmet = np.isnan(state.entropy[ids])
+        due = ids[unmet & (state.chosen[ids] < TRIES)]
+        forced = uniformly(due, round.budget, round.rng)
+        left = round.places - forced.size
+        warming = round.index < -(-round.n_clients // round.budget)
+        if left == 0 or (warming and forced.size):
+            return Cohort.uniform(forced, notes={"forced": int(forced.size)})
+        met, spare = ids[~unmet], np.setdiff1d(ids[unmet], forced)
+        drawn, notes = self._draw(state, met, left, round) if met.size else (met, {})
+        spares = uniformly(spare, left - drawn.size, round.rng)
+        return Cohort.drawn(
+            np.concatenate([forced, drawn, spares]), notes={"forced": int(forced.size + spares.size), **notes}
+        )
+
+    def _draw(self, state: Memory, met: Ids, places: int, round: Round) -> tuple[Ids, dict[str, Any]]:
+        """Up to ``places`` of the clients with an estimate."""
+        entropy, sizes = state.entropy[met], round.population.sizes[met]
+        diverse = float(entropy.var()) >= self.threshold
+        if self.fallback != "never" and diverse == (self.fallback == "diverse"):
+            groups = self._groups(state, met, round, by_mass(whole(sizes), places))
+            draws = by_groups(whole(sizes), places, groups, round.rng).draw(round.rng)
+            return met[draws], {"stage": "clustered"}
+        wanted = self.clusters or round.budget
+        groups = self._groups(state, met, round, lambda links, _: cut_to_count(links, wanted))
+        gamma = self.gamma0
+        if round.horizon is not None:
+            gamma *= max(0.0, 1 - (round.index + 1) / round.horizon)
+        inside = sizes if self.within == "size" else np.ones(met.size)
+        drawn = weighted(met, odds(entropy, groups, inside, gamma), places, round.rng)
+        notes = {"gamma": gamma, "groups": int(groups.max()) + 1, "entropy": float(state.entropy[drawn].mean())}
+        return drawn, notes if round.horizon is not None else {**notes, "horizon": "none: gamma stays"}
+
+    def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
+        """Eq. 9 and its tree, cut."""
+        offset = self.lam * state.entropy[ids]
+        return grouped(state.update[ids], cut, self.exact_up_to, round.rng, offset=offset, how=self.linkage)
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Refresh Δb_k and Ĥ_k of those who reported."""
+        state.chosen[feedback.cohort.ids] += 1
+        main, spread = (BIAS_UPDATE, BIAS_UPDATE) if self.signal == "bias" else (HEAD_UPDATE, ROW_MEANS)
+        values = feedback.report(spread)
+        rows = feedback.report(main).restrict(values.ids)
+        values = values.restrict(rows.ids)
+        if len(rows):
+            state.update = rows.scatter(state.update)
+            state.entropy[values.ids] = entropy_estimate(values.values, self.temperature)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """The paper's rule, the released code's, the other linkage, and the form for many clients."""
+        return [
+            {"temperature": 0.5},
+            {"signal": "head", "within": "uniform", "fallback": "diverse", "threshold": 0.01, "temperature": 0.5},
+            {"linkage": "average", "fallback": "alike", "clusters": 3, "lam": 1.0, "gamma0": 2.0},
+            {"temperature": 0.5, "exact_up_to": 12},
+        ]
+
+
+def entropy_estimate(updates: Array, temperature: float) -> Floats:
+    """Ĥ of each row (n, C), eq. 7: the entropy of softmax(Δb / T) in nats, at most ln C."""
+    scaled = np.asarray(updates, np.float64) / temperature
+    scaled -= scaled.max(axis=1, keepdims=True)
+    total = np.exp(scaled).sum(axis=1)
+    # H = ln Z − Σ p s, with p = exp(s)/Z and s ≤ 0: exp(s)·s → 0 where p vanishes
+    return np.asarray(np.log(total) - (np.exp(scaled) * scaled).sum(axis=1) / total)
+
+
+def odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
+    """π_m p̃_k of each client k of group m, eq. 10; they add up to 1. ``inside``: what p̃ is proportional to."""
+    members = np.bincount(groups)
+    score = gamma * np.bincount(groups, entropy) / members
+    share = np.exp(score - score.max())
+    total = np.bincount(groups, inside)
+    within = np.where(total[groups] > 0, inside / np.maximum(total, 1e-300)[groups], 1 / members[groups])
+    return np.asarray((share / share.sum())[groups] * within)
+
+
+def by_mass(sizes: Ids, places: int) -> Cut:
+    """Clustered sampling's cut: groups of at most one bin, where each leaf of a sample stands for its share."""
+    mass = loose(sizes, places)
+
+    def cut(links: Array, leaves: Ids) -> Ids:
+        return cut_to_mass(links, mass[leaves] * (mass.sum() / max(mass[leaves].sum(), 1)), float(sizes.sum()))
+
+    return cut

@@ -190,7 +190,7 @@ def parameters_read(cls: type[Selector[Any]]) -> None:
                 read.add(name)
             return object.__getattribute__(self, name)
 
-    world = ScriptedWorld()
+    world = ScriptedWorld(16)  # few, so that a warm-up that meets everybody once comes to its end
     for selector in _instances(cls):
         twin = cls.load(**selector.parameters())
         registrar = Registrar(twin, world.population, horizon=ROUNDS)

@@ -1,0 +1,88 @@
+"""Facility location among too many clients for all pairs: O(N·k) work on one short row per client.
+
+A bounded sample of clients is to be covered, a bounded sample of candidates is searched greedily, and then every one of
+the k chosen is exchanged for the best that one pass over *all* candidates finds near the middle of those it stands for.
+The pass is what makes this better than solving a subsample: medoids come from the whole pool.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.signals import fold
+from sortition.selectors._parts.distances import between
+from sortition.selectors._parts.facility import greedy
+
+BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
+
+
+def shortened(vectors: Array, width: int) -> Array:
+    """Rows of at most ``width`` numbers: longer ones are sketched, which keeps distances up to about √(2/width)."""
+    flat = vectors.reshape(len(vectors), -1)
+    if flat.shape[1] <= width:
+        return flat
+    return np.stack([fold(np.asarray(row, np.float64), width) for row in flat])
+
+
+def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
+    """The table of all clients' rows with these ones replaced; the first ones fix its width."""
+    if not ids.size:
+        return rows
+    short = shortened(vectors, rows.shape[1] or width)
+    if not rows.shape[1]:
+        rows = np.zeros((len(rows), short.shape[1]), rows.dtype)
+    rows[ids] = short
+    return rows
+
+
+def choose(
+    rows: Array, pool: Ids, candidates: Ids, references: Ids, k: int, mass: Floats, price: Floats | None = None
+) -> Ids:
+    """Ids of k clients of ``pool`` that lie near to the references.
+
+    Args:
+        rows: (N, width) one row a client.
+        pool: everybody who may be chosen.
+        candidates: a sample of the pool, searched greedily.
+        references: those to be covered, with ``mass`` (references,) each.
+        k: how many.
+        mass: how much each reference counts.
+        price: (N,) what choosing a client adds.
+    """
+    price = np.zeros(len(rows)) if price is None else price
+    clients = np.asarray(rows[references], np.float64)
+    table = between(rows[candidates], clients)
+    chosen = candidates[greedy(table, k, price=price[candidates], mass=mass)]
+    nearest = np.argmin(between(rows[chosen], clients), axis=0)
+    weight = np.bincount(nearest, weights=mass, minlength=chosen.size).astype(np.float64)
+    held = weight > 0
+    middles = np.zeros((chosen.size, clients.shape[1]))
+    np.add.at(middles, nearest, clients * mass[:, None])
+    middles[held] /= weight[held, None]
+    near = shortlist(rows, pool, middles, weight, price)
+    taken = set(chosen.tolist())
+    for cluster in np.flatnonzero(held):
+        mine = nearest == cluster
+        options = np.array([chosen[cluster], *(c for c in near[:, cluster].tolist() if c not in taken)])
+        cost = between(rows[options], clients[mine]) @ mass[mine] + price[options]
+        taken.discard(int(chosen[cluster]))
+        chosen[cluster] = options[np.argmin(cost)]
+        taken.add(int(chosen[cluster]))
+    return chosen
+
+
+def shortlist(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
+    """For every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
+    size = int(min(BLOCK, max(pool.size // 16, 1)))
+    heart = middles.astype(rows.dtype)
+    scale = weight.astype(rows.dtype)[:, None]
+    best = []
+    for start in range(0, pool.size, size):
+        ids = pool[start : start + size]
+        block = rows[ids]
+        squared = np.einsum("ij,ij->i", heart, heart)[:, None] + np.einsum("ij,ij->i", block, block)
+        squared -= 2 * (heart @ block.T)
+        cost = scale * np.sqrt(np.maximum(squared, 0, out=squared), out=squared) + price[ids].astype(rows.dtype)
+        best.append(ids[np.argmin(cost, axis=1)])
+    return np.stack(best)

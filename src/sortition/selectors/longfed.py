@@ -1,0 +1,240 @@
+"""LongFed: Li et al. 2024, *Emulating full client participation: a long-term client selection strategy* …
+
+| paper | here |
+|---|---|
+| g_i^t, the client's gradient | the report of the cohort, ``gradient``: per local step, summed, or of unit length |
+| d_ij^t, eqs. 4, 5 | ``Memory.distance``: renewed for pairs that trained in one round, else as it was |
+| Ē(S) = Σ_i min_{j∈S} d_ij, eq. 3 | the coverage that ``_parts.facility.greedy`` minimises |
+| a_j = abs(C_j), eq. 1 | ``weights="count"``: abs(C_j)/N; ``"data"``: the share of the data that C_j holds |
+| (ε, δ) individual fairness, eq. 7 | ``epsilon``, ``delta`` |
+| k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``_parts.fairness_queues``; k_i is fixed at the start of a round and used for both |
+| λ, eq. 23 | ``trade_off``, times the drift |
+| t = 1: all clients | ``first="everyone"``; or ``"ask"``: updates are asked for, and K are chosen at once |
+
+Deviations: Algorithm 1 as printed computes x from the clients chosen so far, which makes the fairness term the same
+for every candidate; here x includes the candidate. a_j is divided by N, for a step of FedAvg's length. With
+``weights="data"`` the coverage sum counts each client by its data too: then it bounds the error against Σ p_i g_i.
+Only available clients are candidates, all known ones are to be covered. A client met after the first round is asked
+for its update once; its distance to clients it never trained with is that of the last known updates, sketched to 256
+numbers. The defaults of ε, δ and λ are ours, free of scale. Beyond ``exact_up_to`` clients distances are between last
+known sketches of 64 numbers (staleness per client, not per pair), in every round ``sample`` clients are to be covered
+and as many are candidates first (``_parts.crowd``), reference clients are sought among these, and only newcomers
+among these are asked, also in round one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    STEP_GRADIENT,
+    UPDATE,
+    Cohort,
+    Feedback,
+    Measure,
+    Needs,
+    Reading,
+    Round,
+    Selector,
+    Signal,
+    State,
+    method,
+    per_client,
+    shared,
+)
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import uniformly
+from sortition.core.selector import Asking
+from sortition.selectors._parts.crowd import choose, stored
+from sortition.selectors._parts.distances import between, grown, pairwise
+from sortition.selectors._parts.facility import greedy, represented
+from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
+
+BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
+
+
+@dataclass
+class Memory(State):
+    """Last updates, distances, how often each was chosen, the two queues, and this round's reference clients."""
+
+    met: Array = per_client(False, dtype=bool)
+    rows: Array = per_client(width=0, dtype=np.float32)
+    chosen: Floats = per_client()
+    z: Floats = per_client()
+    q: Floats = per_client()
+    reference: Ids = per_client(dtype=np.int64)
+    distance: Floats | None = shared()  # (N, N), NaN where a pair never trained together; None beyond exact_up_to
+    rounds: int = shared(0)
+    epsilon: float = shared(np.nan)  # in units of distance, once the first distances are known
+    scale: float = shared(1.0)  # what λ is multiplied with
+
+
+@method
+class LongFed(Selector[Memory]):
+    """Clients whose updates cover everybody's, with similar clients chosen similarly often.
+
+    Attributes:
+        epsilon: how near two clients are similar: a quantile of the first distances, or a distance.
+        delta: how far the selection frequencies of similar clients may differ.
+        trade_off: λ, the weight of fairness: in mean first distances, or absolute.
+        units: "relative" (ours) or "absolute" (the paper's), of epsilon and trade_off.
+        gradient: "per-step" (update / (−lr · steps)), "sum" (the update), "unit" (its direction).
+        weights: "count" of the clients that each stands for (the paper's), or their "data".
+        first: in the first round "everyone" trains, or everyone is asked ("ask") and K are chosen.
+        sketch: clients send projections to this many numbers; None: whole updates.
+        exact_up_to: N up to which all pairwise distances are kept.
+        sample: beyond, how many clients are covered, and how many are candidates, in a round.
+    """
+
+    epsilon: Annotated[float, Field(ge=0)] = 0.15
+    delta: Annotated[float, Field(ge=0, le=1)] = 0.05
+    trade_off: Annotated[float, Field(ge=0)] = 0.5
+    units: Literal["relative", "absolute"] = "relative"
+    gradient: Literal["per-step", "sum", "unit"] = "per-step"
+    weights: Literal["count", "data"] = "count"
+    first: Literal["everyone", "ask"] = "everyone"
+    sketch: Annotated[int, Field(ge=1)] | None = None
+    exact_up_to: Annotated[int, Field(ge=0)] = 2000
+    sample: Annotated[int, Field(ge=2)] = 1000
+
+    memory = Memory
+    cite = """@article{li2024emulating,
+  title = {Emulating Full Client Participation: A Long-Term Client Selection Strategy for Federated Learning},
+  author = {Li, Qingming and Miao, Juzheng and Zhao, Puning and Zhou, Li and Zhao, H. Vicky and Ji, Shouling
+    and Zhou, Bowen and Liu, Furui},
+  journal = {arXiv preprint arXiv:2405.13584}, year = {2024}
+}"""
+
+    @property
+    def signal(self) -> Signal:
+        """The vector that clients are compared by."""
+        whole = STEP_GRADIENT if self.gradient == "per-step" else UPDATE
+        return whole if self.sketch is None else whole.sketch(self.sketch)
+
+    @property
+    def needs(self) -> Needs:
+        """Every trained client's update (or its sketch), of newcomers too; sizes, if weights follow the data."""
+        return Needs(reads=("sizes",) if self.weights == "data" else (), asks=(self.signal,), reports=(self.signal,))
+
+    def select(self, state: Memory, round: Round) -> Asking:
+        """Algorithm 2, lines 5 to 9."""
+        exact = self._fit(state)
+        if exact and state.rounds == 0 and self.first == "everyone":
+            return self._cohort(round.available, self._mass(round, round.available), full=True)
+        drawn = round.available if exact else np.sort(uniformly(round.available, self.sample, round.rng))
+        newcomers = drawn[~state.met[drawn]]
+        if newcomers.size:
+            self._learn(state, (yield Measure(self.signal, newcomers)))
+        known, pool = np.flatnonzero(state.met), round.available[state.met[round.available]]
+        if pool.size == 0:
+            return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes={"known": 0})
+        ids, weights = (self._cover if exact else self._sampled)(state, round, known, pool)
+        others = np.setdiff1d(round.available, pool)
+        silent = uniformly(others, round.places - ids.size, round.rng)  # unknown clients stand for themselves
+        own = self._mass(round, silent)
+        return self._cohort(np.append(ids, silent), np.append(weights, own), notes={"known": int(known.size)})
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Queues by eq. 13 and distances by eq. 5."""
+        chosen = np.zeros(state.n_clients, bool)
+        chosen[feedback.cohort.ids] = True
+        if state.rounds:  # x_i − x_k = 0 in a first round with everyone: queues stay empty
+            state.z, state.q = advance(state.z, state.q, chosen, state.reference, self.delta)
+        state.chosen += chosen
+        state.rounds += 1
+        self._learn(state, feedback.report(self.signal))
+
+    # -- selection, Algorithm 1 ------------------------------------------------------------------------------------
+
+    def _cover(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
+        """Exactly: every known client is covered, every known available one is a candidate."""
+        distance = self._table(state, known)
+        price = self._price(state, known, distance)
+        mass = self._mass(round, known)
+        candidates = np.searchsorted(known, pool)
+        table = distance[candidates]
+        picks = greedy(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
+        return pool[picks], represented(table[picks], mass)
+
+    def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
+        """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
+        references = np.sort(uniformly(known, self.sample, round.rng))
+        candidates = np.sort(uniformly(pool, max(self.sample, round.budget), round.rng))
+        seen = np.union1d(references, candidates)
+        price = self._price(state, seen, pairwise(state.rows[seen]))
+        mass = self._mass(round, references) * (known.size / references.size)
+        ids = choose(state.rows, pool, candidates, references, round.budget, mass, price)
+        return ids, represented(between(state.rows[ids], state.rows[references]), mass)
+
+    def _price(self, state: Memory, ids: Ids, distance: Floats) -> Floats:
+        """λ · pull (N,), with this round's reference clients sought among ``ids``."""
+        if np.isnan(state.epsilon):
+            off = distance[~np.eye(ids.size, dtype=bool)]
+            relative = self.units == "relative" and off.size > 0
+            state.epsilon = float(np.quantile(off, min(self.epsilon, 1.0))) if relative else self.epsilon
+            state.scale = float(off.mean()) if relative else 1.0
+        frequency = state.chosen[ids] / max(state.rounds, 1)
+        state.reference = np.arange(state.n_clients)
+        state.reference[ids] = ids[reference_clients(distance, frequency, state.epsilon)]
+        return self.trade_off * state.scale * pulls(state.z, state.q, state.reference)
+
+    def _mass(self, round: Round, ids: Ids) -> Floats:
+        """How much each client's own update counts in full participation, 1 on average."""
+        if self.weights == "count":
+            return np.ones(ids.size)
+        sizes = np.asarray(round.population.sizes, np.float64)
+        return np.asarray(sizes[ids] / max(sizes.mean(), 1e-300))
+
+    @staticmethod
+    def _cohort(ids: Ids, mass: Floats, **rest: Any) -> Cohort:
+        total = mass.sum()
+        return Cohort(ids, mass / total, **rest) if total > 0 else Cohort.uniform(ids, **rest)
+
+    # -- what is known of updates ----------------------------------------------------------------------------------
+
+    def _fit(self, state: Memory) -> bool:
+        """Whether all pairs are kept; makes room for clients that joined."""
+        exact = state.n_clients <= self.exact_up_to
+        state.distance = grown(state.distance, state.n_clients, np.nan) if exact else None
+        return exact
+
+    def _learn(self, state: Memory, reading: Reading) -> None:
+        """Eq. 5: distances of all pairs that answered together."""
+        if not len(reading):
+            return
+        vectors = reading.values.reshape(len(reading), -1)
+        if self.gradient == "unit":
+            vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
+        keep, width = np.ones(len(reading), bool), SHORT
+        if state.distance is not None:
+            state.distance[np.ix_(reading.ids, reading.ids)] = pairwise(vectors)
+            width = BRIDGE
+            if not np.isnan(state.distance).any():  # every pair is known: sketches serve only who joins later
+                keep = ~state.met[reading.ids]
+        state.rows = stored(state.rows, reading.ids[keep], vectors[keep], width)
+        state.met[reading.ids] = True
+
+    @staticmethod
+    def _table(state: Memory, known: Ids) -> Floats:
+        """d_ij of the known clients; of pairs that never trained together, from their last updates."""
+        if state.distance is None:
+            raise RuntimeError("the table is kept up to exact_up_to clients")
+        table = state.distance[np.ix_(known, known)]
+        missing = np.isnan(table)
+        if missing.any():
+            table[missing] = pairwise(state.rows[known])[missing]
+        return table
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """All variants, and the form for many clients."""
+        return [
+            {},
+            {"gradient": "sum", "weights": "data", "first": "ask"},
+            {"gradient": "unit", "units": "absolute", "epsilon": 1.0, "trade_off": 2.0, "delta": 0.1, "sketch": 8},
+            {"exact_up_to": 0, "sample": 12, "weights": "data"},
+        ]

@@ -13,6 +13,7 @@ class Diurnal(Chances):
     """The rate swings between ``low`` and ``high`` over the local day, highest at hour ``peak``.
 
     Attributes:
+        repeat: draw again while nobody is reachable.
         rounds_per_day: rounds in 24 hours.
         zones: hours ahead of UTC; each client belongs to one, at random, all equally likely.
         peak: local hour of the highest rate.
@@ -23,6 +24,7 @@ class Diurnal(Chances):
         start_day: UTC weekday of round 0; 0 is Monday.
     """
 
+    repeat: bool = False
     rounds_per_day: int = Field(24, ge=1)
     zones: tuple[float, ...] = Field((-8.0, -5.0, 0.0, 1.0, 5.5, 8.0), min_length=1, strict=False)
     peak: float = Field(2.0, ge=0, lt=24)

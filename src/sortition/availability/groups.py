@@ -17,6 +17,7 @@ from sortition.core.arrays import Floats
 class Groups(Chances):
     """``table`` (groups × slots of the day) replaces the waves; a slot lasts ``rounds_per_slot`` rounds."""
 
+    repeat: bool = False
     groups: int = Field(5, ge=1)
     by: By = "label"
     low: float = Field(0.05, ge=0, le=1)

@@ -74,20 +74,19 @@ class Learner:
         if engine == "stacked" and self.layers is None:
             raise bad("engine", "'auto' or 'sequential' for a model of other layers than linear ones", engine)
         self.stacks = engine != "sequential" and self.layers is not None
-        self.y = torch.as_tensor(np.ascontiguousarray(y, dtype=np.int64), device=self.device)
+        self.y = vector.tensor(y, np.int64, self.device)
         self.examples = self._held(x)
         self._worker = Worker(self.model, self.examples, self.y)
         self.passes = Passes(self.model, self.examples, self.y)
 
     def _held(self, x: npt.ArrayLike) -> Examples:
-        data = torch.as_tensor(np.ascontiguousarray(x), device=self.device)
-        data = data if data.dtype == torch.int64 else data.float()
+        whole = np.asarray(x).dtype == np.int64  # token ids stay whole numbers
+        data = vector.tensor(x, np.int64 if whole else np.float32, self.device)
         return Examples(data.flatten(1) if self.stacks else data)
 
     def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
         """Passes of the same model over other examples, such as the test set."""
-        labels = torch.as_tensor(np.ascontiguousarray(y, dtype=np.int64), device=self.device)
-        return Passes(self.model, self._held(x), labels)
+        return Passes(self.model, self._held(x), vector.tensor(y, np.int64, self.device))
 
     @property
     def drops(self) -> bool:
@@ -121,7 +120,7 @@ class Learner:
             np.empty(k, np.float32) if dispersion else None,
         )
         run = self._stacked if self.stacks else self._sequential
-        run(torch.as_tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources), out)
+        run(torch.tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources), out)
         return out
 
     def _stacked(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,6 +66,13 @@ class Layout:
         """Views of ``flat`` (…, P), one per tensor, each of shape (…, *shape)."""
         parts = torch.split(flat, self.sizes, dim=-1)
         return [p.view(*flat.shape[:-1], *shape) for p, shape in zip(parts, self.shapes, strict=True)]
+
+
+def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tensor:
+    """Examples or labels on the device; on a CPU they share the array's memory, which is read and never written."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.as_tensor(np.ascontiguousarray(array, dtype=kind), device=device)
 
 
 def tensors(model: nn.Module) -> list[torch.Tensor]:

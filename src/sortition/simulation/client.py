@@ -1,0 +1,106 @@
+"""A simulated client: what a signal sees of it. The data stay behind it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.streams import stream
+from sortition.learning import Trained
+
+if TYPE_CHECKING:
+    from sortition.simulation.moment import Moment
+
+
+class SimClient:
+    """Implements core's ``LocalClient`` for one client at one moment."""
+
+    def __init__(self, moment: Moment, client: int) -> None:
+        self._moment, self._client = moment, client
+
+    @property
+    def label_counts(self) -> Array:
+        """Examples per label (C,)."""
+        world = self._moment.world
+        return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
+
+    def loss(self) -> float:
+        """F_k(w) on all local data."""
+        return float(self._moment.losses(np.array([self._client]))[0])
+
+    def batch_loss(self) -> float:
+        """The same on one mini-batch, drawn by (seed, t, client)."""
+        moment, own = self._moment, self._moment.world.measured.of(self._client)
+        rng = stream(moment.world.seed, "loss-batch", moment.t, self._client)
+        batch = own[rng.choice(own.size, moment.world.rule.rows(own.size), replace=False)]
+        return float(moment.world.learner.passes.losses(moment.params, batch)[0].mean(dtype=np.float64))
+
+    def gradient(self) -> Array:
+        """∇F_k(w) on all local training data (P,)."""
+        return self._moment.world.learner.passes.gradient(
+            self._moment.params, self._moment.world.holdings.of(self._client)
+        )
+
+    def train(self) -> SimResult:
+        """This round's local training; a cohort trains together, so this is mostly a look-up."""
+        return SimResult(self._moment, self._client, *self._moment.trained(self._client))
+
+
+class SimResult:
+    """Implements core's ``LocalResult``: row ``row`` of a cohort's training."""
+
+    def __init__(self, moment: Moment, client: int, block: Trained, row: int) -> None:
+        self._moment, self._client, self._block, self._row = moment, client, block, row
+
+    @property
+    def update(self) -> Array:
+        """Δ_k (P,)."""
+        return self._block.deltas[self._row]
+
+    @property
+    def output_weight(self) -> Array:
+        """The output layer's weight change (C, d)."""
+        world = self._moment.world
+        weight, _ = world.learner.layout.head(world.classes)
+        return self.update[weight].reshape(world.classes, -1)
+
+    @property
+    def output_bias(self) -> Array:
+        """The output layer's bias change (C,), or the row means of its weight change."""
+        world = self._moment.world
+        _, bias = world.learner.layout.head(world.classes)
+        return self.output_weight.mean(axis=1) if bias is None else self.update[bias]
+
+    @property
+    def loss(self) -> float:
+        """Mean batch loss along the path."""
+        return float(self._block.losses[self._row])
+
+    @property
+    def steps(self) -> int:
+        """SGD steps."""
+        return int(self._block.steps[self._row])
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of this round."""
+        return self._moment.world.rule.lr_at(self._moment.t)
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Spread of the stochastic gradients; training is repeated to measure it where nobody asked beforehand."""
+        if self._block.dispersion is None:
+            self._block, self._row = self._moment.trained(self._client, dispersion=True)
+        return float((self._block.dispersion if self._block.dispersion is not None else [0.0])[self._row])
+
+    @property
+    def duration(self) -> float:
+        """Seconds from receiving the model to having answered."""
+        return float(self._moment.world.durations(np.array([self._client]), self._moment.t)[0])
+
+    def outputs(self, inputs: Array) -> Array:
+        """Logits of the locally trained model."""
+        return self._moment.world.learner.passes.outputs(self._moment.params + self.update, inputs)

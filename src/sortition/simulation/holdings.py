@@ -1,0 +1,50 @@
+"""Who holds which examples, as one array: a million clients cost no object each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Ids
+from sortition.core.errors import bad
+
+
+class Holdings:
+    """Index arrays of N clients, laid end to end: client k holds ``order[starts[k]:starts[k + 1]]``."""
+
+    def __init__(self, parts: Sequence[npt.ArrayLike], examples: int, who: str) -> None:
+        arrays = [np.asarray(part, np.int64) for part in parts]
+        if not arrays:
+            raise bad(who, "of at least one client", "none")
+        self.order = np.concatenate(arrays)
+        self.sizes = np.fromiter((a.size for a in arrays), np.int64, len(arrays))
+        self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        if self.order.size and not 0 <= self.order.min() <= self.order.max() < examples:
+            raise bad(who, f"indices of the {examples} examples", f"{self.order.min()} … {self.order.max()}")
+
+    def __len__(self) -> int:
+        return self.sizes.size
+
+    def of(self, client: int) -> Ids:
+        """The examples of one client."""
+        return self.order[self.starts[client] : self.starts[client + 1]]
+
+    def gather(self, ids: Ids) -> tuple[Ids, Ids]:
+        """The examples of several clients end to end, and how many each has."""
+        sizes = self.sizes[ids]
+        before = np.cumsum(sizes) - sizes
+        return self.order[np.repeat(self.starts[ids] - before, sizes) + np.arange(sizes.sum())], sizes
+
+    def label_counts(self, labels: Ids, classes: int) -> Ids:
+        """(N, classes) examples per client and label."""
+        owner = np.repeat(np.arange(len(self)), self.sizes)
+        flat = np.bincount(owner * classes + labels[self.order], minlength=len(self) * classes)
+        return flat.reshape(len(self), classes)
+
+
+def means(values: npt.NDArray[np.floating], sizes: Ids) -> npt.NDArray[np.float64]:
+    """Mean of each stretch of ``values``; no stretch may be empty."""
+    starts = np.cumsum(sizes) - sizes
+    return np.add.reduceat(values, starts, dtype=np.float64) / sizes

@@ -1,0 +1,110 @@
+"""One model at one round: all that clients compute there, done for many at once and remembered.
+
+Any signal works through :class:`SimClient`, one client at a time, on results that were trained together. Loss and
+update, which are asked of everybody, have a batched path of their own; tests hold it equal to the open one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.questions import Reading
+from sortition.core.signals import DISPERSION, LOSS, UPDATE, Signal
+from sortition.learning import Trained
+from sortition.learning.vector import Vector
+from sortition.simulation.client import SimClient
+from sortition.simulation.holdings import means
+
+if TYPE_CHECKING:
+    from sortition.simulation.world import World
+
+BLOCK_BYTES = 64 << 20  # updates that are trained and answered together
+KEPT_BYTES = 512 << 20  # updates that are remembered for the rest of the round
+
+
+class Moment:
+    """The model ``params`` in round t; ``purpose`` separates the randomness of a rehearsal from the round's own."""
+
+    def __init__(self, world: World, params: Vector, t: int, purpose: str = "train") -> None:
+        self.world, self.params, self.t, self.purpose = world, params, t, purpose
+        self._rows: dict[int, tuple[Trained, int]] = {}
+        self._kept = 0
+
+    def read(self, signal: Signal, ids: Ids) -> Reading:
+        """What the clients ``ids`` answer."""
+        if signal.compute is LOSS.compute:
+            return Reading(ids, self.losses(ids))
+        if signal.compute is UPDATE.compute:
+            return Reading(ids, self.updates(ids))
+        if signal.of == "training":
+            tracked = signal.compute is DISPERSION.compute
+            rows = [self._table(signal, part) for part in self._in_blocks(ids, tracked)]
+            return Reading(ids, np.concatenate(rows)) if rows else Reading.empty()
+        return Reading(ids, self._table(signal, ids))
+
+    def _table(self, signal: Signal, ids: Ids) -> Array:
+        return signal.table([SimClient(self, int(i)) for i in ids])
+
+    def losses(self, ids: Ids) -> Floats:
+        """F_k(w) (k,): one pass over the examples of all these clients, then a mean for each."""
+        if ids.size == 0:
+            return np.empty(0)
+        passes, measured = self.world.learner.passes, self.world.measured
+        index, sizes = measured.gather(ids)
+        if 4 * len(self.world.y) <= 5 * index.size:  # nearly everything: reading all in order is cheaper than gathering
+            return means(passes.losses(self.params)[0][index], sizes)
+        return means(passes.losses(self.params, index)[0], sizes)
+
+    def updates(self, ids: Ids) -> Vector:
+        """Δ_k (k, P) of this round's local training."""
+        self.train(ids)
+        blocks = [self._rows[int(i)] for i in ids]
+        if not blocks:
+            return np.empty((0, self.params.size), np.float32)
+        first = blocks[0][0]
+        if len(first.deltas) == ids.size and all(b is first and row == i for i, (b, row) in enumerate(blocks)):
+            return first.deltas  # the cohort as it was trained
+        return np.stack([block.deltas[row] for block, row in blocks])
+
+    def train(self, ids: Ids, dispersion: bool = False) -> None:
+        """Train those of ``ids`` who have not trained at this moment, together."""
+        missing = np.array([i for i in ids if not self._has(int(i), dispersion)], np.int64)
+        if missing.size == 0:
+            return
+        world = self.world
+        block = world.learner.train(
+            self.params,
+            [world.holdings.of(int(i)) for i in missing],
+            missing,
+            seed=world.seed,
+            t=self.t,
+            purpose=self.purpose,
+            dispersion=dispersion,
+            rule=world.rule,
+        )
+        self._rows.update({int(i): (block, row) for row, i in enumerate(missing)})
+        self._kept += block.deltas.nbytes
+
+    def trained(self, client: int, dispersion: bool = False) -> tuple[Trained, int]:
+        """The block and row where one client's result lies."""
+        self.train(np.array([client]), dispersion)
+        return self._rows[client]
+
+    def _has(self, client: int, dispersion: bool) -> bool:
+        found = self._rows.get(client)
+        return found is not None and not (dispersion and found[0].dispersion is None)
+
+    def _in_blocks(self, ids: Ids, dispersion: bool) -> Iterator[Ids]:
+        """Parts of ``ids``, trained; what would not fit into memory is forgotten when its part has been read."""
+        size = max(1, BLOCK_BYTES // (4 * self.params.size))
+        for at in range(0, ids.size, size):
+            part = ids[at : at + size]
+            self.train(part, dispersion)
+            yield part
+            if self._kept > KEPT_BYTES:
+                self._rows.clear()
+                self._kept = 0

@@ -1,0 +1,183 @@
+"""The simulator's backend: a data set split over clients, a model and a local rule, behind two verbs.
+
+``measure(params, question, t) -> Reading`` answers a question, ``train(params, ids, signals, t) -> Outcome`` trains a
+cohort and evaluates what it reports. Models are flat float32 vectors: params (P,), deltas (k, P). Everything random
+depends on (seed, t, client); a client costs nothing until it is asked or selected.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch import nn
+
+from sortition.core.arrays import Floats, Ids
+from sortition.core.errors import bad, unknown
+from sortition.core.questions import Measure, Reading
+from sortition.core.rounds import Cohort, Population
+from sortition.core.signals import BATCH_LOSS, DISPERSION, Signal
+from sortition.data import Dataset
+from sortition.learning import Learner, LocalRule
+from sortition.learning.server import aggregate
+from sortition.learning.vector import Vector
+from sortition.simulation.devices import Devices, Fleet
+from sortition.simulation.holdings import Holdings, means
+from sortition.simulation.moment import Moment
+
+MEASURED = ("train", "holdout")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came back from a cohort, one row per id."""
+
+    ids: Ids
+    deltas: Vector  # (k, P)
+    reports: dict[str, Reading]
+    durations: Floats  # (k,) simulated seconds
+    losses: npt.NDArray[np.float32]  # (k,) mean batch loss while training
+
+
+class World:
+    """Clients that can be asked and trained.
+
+    Args:
+        data: examples; images as integers are scaled to [0, 1].
+        clients: index arrays into the training examples, one per client.
+        model: with its initial weights; its outputs are logits.
+        rule: local training.
+        holdout: index arrays that are kept out of training, one per client (may be empty).
+        measured_on: where the loss signals are taken: on the ``train`` part or on the ``holdout`` (FedCor's code); a
+            client without a hold-out is measured on its training part.
+        seed: of batches, dropout masks and devices.
+        device: any name that torch knows.
+        engine: ``auto``, ``stacked`` or ``sequential``.
+        devices: hardware of the clients.
+    """
+
+    def __init__(
+        self,
+        data: Dataset,
+        clients: Sequence[npt.ArrayLike],
+        model: nn.Module,
+        rule: LocalRule,
+        *,
+        holdout: Sequence[npt.ArrayLike] | None = None,
+        measured_on: str = "train",
+        seed: int = 0,
+        device: str = "cpu",
+        engine: str = "auto",
+        devices: Devices | None = None,
+    ) -> None:
+        if measured_on not in MEASURED:
+            raise unknown("measured_on", measured_on, MEASURED, "World")
+        if measured_on == "holdout" and holdout is None:
+            raise bad("World.holdout", "given where losses are measured on it", None)
+        data = data if data.x_train.dtype.kind == "f" else data.scaled()
+        self.y, self.classes, self.seed = data.y_train, data.classes, seed
+        self.holdings = Holdings(clients, len(self.y), "World.clients")
+        if self.holdings.sizes.min() < 1:
+            raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
+        self.evaluated = self.holdings if holdout is None else self._held_out(clients, holdout)
+        self.measured = self.evaluated if measured_on == "holdout" else self.holdings
+        self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
+        self.test = self.learner.over(data.x_test, data.y_test)
+        self.rule, self._moment = rule, Moment(self, self.learner.initial, -1)
+        self.fleet = Fleet(devices or Devices(), self.n_clients, seed)
+
+    def _held_out(self, clients: Sequence[npt.ArrayLike], holdout: Sequence[npt.ArrayLike]) -> Holdings:
+        if len(holdout) != len(clients):
+            raise bad("World.holdout", f"one index array per client, {len(clients)} in all", len(holdout))
+        parts = [held if np.size(held) else own for own, held in zip(clients, holdout, strict=True)]
+        return Holdings(parts, len(self.y), "World.holdout")
+
+    @property
+    def n_clients(self) -> int:
+        """N."""
+        return len(self.holdings)
+
+    @property
+    def initial(self) -> Vector:
+        """The model before the first round (P,)."""
+        return self.learner.initial
+
+    @cached_property
+    def label_counts(self) -> Ids:
+        """(N, classes) training examples per client and label."""
+        return self.holdings.label_counts(self.y, self.classes)
+
+    def population(self, **facts: Any) -> Population:
+        """Sizes and label counts of the training parts, and facts that the owner adds (``features``, ``groups``)."""
+        return Population(self.holdings.sizes, self.label_counts, **facts)
+
+    def variant(self, rule: LocalRule | None = None, devices: Devices | None = None) -> World:
+        """The same data, model and seed with another local rule or other devices; nothing large is copied."""
+        twin = copy.copy(self)
+        twin.rule = rule or self.rule
+        twin.fleet = self.fleet if devices is None else Fleet(devices, self.n_clients, self.seed)
+        twin._moment = Moment(twin, self.initial, -1)
+        return twin
+
+    # -- the two verbs ----------------------------------------------------------------------------------------------
+
+    def measure(self, params: Vector, question: Measure, t: int) -> Reading:
+        """The answers of the asked clients under ``params``, or under the model of a rehearsal."""
+        if question.after is None:
+            return self._at(params, t).read(question.signal, question.ids)
+        trial = self.rehearse(params, question.after, t)
+        return Moment(self, trial, t, "rehearsal").read(question.signal, question.ids)
+
+    def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Outcome:
+        """The local training of ``ids`` from ``params``, and the signals that they report with it."""
+        moment = self._at(params, t)
+        moment.train(ids, dispersion=any(s.compute is DISPERSION.compute for s in signals))
+        deltas = moment.updates(ids)
+        losses = np.array([block.losses[row] for block, row in map(moment.trained, ids.tolist())], np.float32)
+        reports = {signal.name: moment.read(signal, ids) for signal in signals}
+        return Outcome(ids, deltas, reports, self.durations(ids, t), losses)
+
+    def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
+        """The model that a cohort would give; its training has randomness of its own."""
+        deltas = Moment(self, params, t, "rehearsal").updates(cohort.ids)
+        return params + aggregate(deltas, cohort.weights)
+
+    def _at(self, params: Vector, t: int) -> Moment:
+        if self._moment.params is not params or self._moment.t != t:
+            self._moment = Moment(self, params, t)
+        return self._moment
+
+    # -- what it costs, and how good it is --------------------------------------------------------------------------
+
+    def work(self, ids: Ids) -> Ids:
+        """Examples that pass forward and backward when ``ids`` train (k,)."""
+        return np.array([self.rule.examples_of(int(n)) for n in self.holdings.sizes[ids]], np.int64)
+
+    def steps(self, ids: Ids) -> Ids:
+        """SGD steps of ``ids`` in one round (k,)."""
+        return np.array([self.rule.steps_of(int(n)) for n in self.holdings.sizes[ids]], np.int64)
+
+    def reading_work(self, signal: Signal, ids: Ids) -> Ids:
+        """Examples that pass forward when ``ids`` answer a signal of the model (k,)."""
+        sizes = self.measured.sizes[ids]
+        batch = self.rule.batch if signal.compute is BATCH_LOSS.compute else None
+        return sizes if batch is None else np.minimum(sizes, batch)
+
+    def durations(self, ids: Ids, t: int) -> Floats:
+        """Seconds in which ``ids`` receive the model, train and answer (k,)."""
+        return self.fleet.seconds(ids, t, self.work(ids), 8 * self.initial.size)
+
+    def score(self, params: Vector) -> dict[str, float]:
+        """Loss and accuracy on the test set."""
+        losses, hits = self.test.losses(params)
+        return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
+
+    def client_accuracies(self, params: Vector) -> Floats:
+        """(N,) accuracy of each client on its hold-out, or on its training part where it has none."""
+        hits = self.learner.passes.losses(params)[1]
+        return means(hits[self.evaluated.order].astype(np.float32), self.evaluated.sizes)

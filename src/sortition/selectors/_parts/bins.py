@@ -49,8 +49,8 @@ def whole(sizes: Array) -> Ids:
 def pour(clients: Ids, mass: Ids, room: Ids) -> tuple[Ids, Ids, Ids]:
     """Fill bins of the given room with clients one after the other, cut where a bin ends: (bin, client, mass)."""
     ends_of_clients, ends_of_bins = np.cumsum(mass), np.cumsum(room)
-    ends = np.unique(np.concatenate([ends_of_clients, ends_of_bins]))
-    ends = ends[(ends > 0) & (ends <= min(ends_of_clients[-1], ends_of_bins[-1]))]
+    ends = np.sort(np.concatenate([ends_of_clients, ends_of_bins]), kind="stable")  # two sorted runs: merged in O(n)
+    ends = ends[(np.diff(ends, prepend=0) > 0) & (ends <= min(ends_of_clients[-1], ends_of_bins[-1]))]
     bins = np.searchsorted(ends_of_bins, ends)
     return bins, clients[np.searchsorted(ends_of_clients, ends)], np.diff(ends, prepend=0)
 

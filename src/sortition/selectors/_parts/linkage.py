@@ -20,18 +20,20 @@ Gap = Literal["angle", "l1", "l2"]
 Linkage = Literal["ward", "average"]
 Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0, 1, … of each leaf
 SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
-BLOCK = 16_384  # rows that are assigned at once
+BLOCK = 4096  # rows that are assigned at once
 
 
-def directions(rows: Array) -> Floats:
+def directions(rows: Array) -> Array:
     """(n, d) → (n, d + 1) unit rows; a zero row points into a dimension of its own.
 
     So zero updates are alike (angle 0) and at π/2 from all others, where the angle is not defined.
     """
-    rows = np.asarray(rows, np.float64)
-    norms = np.linalg.norm(rows, axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     zero = norms == 0
-    return np.column_stack([rows / np.where(zero, 1.0, norms)[:, None], zero])
+    out = np.empty((len(rows), rows.shape[1] + 1), rows.dtype)
+    np.divide(rows, np.where(zero, 1, norms)[:, None], out=out[:, :-1])
+    out[:, -1] = zero
+    return out
 
 
 def distances(a: Array, b: Array, gap: Gap = "angle") -> Array:
@@ -98,10 +100,10 @@ def grouped(
     Up to ``limit`` clients the whole tree is built. Beyond, the tree of a random sample is cut, and everybody joins the
     group whose mean row (and mean offset) is nearest: O(n) time and memory.
     """
-    points = directions(rows) if gap == "angle" else np.asarray(rows, np.float64)
-    n = len(points)
+    n = len(rows)
     leaves = np.arange(n) if n <= limit else _sample(rows, min(SAMPLE, limit), rng)
-    gaps = distances(points[leaves], points[leaves], gap)
+    points = directions(rows[leaves]) if gap == "angle" else rows[leaves]
+    gaps = distances(points, points, gap)
     np.fill_diagonal(gaps, 0)
     if offset is not None:
         gaps += np.abs(offset[leaves, None] - offset[leaves])
@@ -110,12 +112,12 @@ def grouped(
         return labels
     members = np.bincount(labels)
     centres = np.zeros((members.size, points.shape[1]))
-    np.add.at(centres, labels, points[leaves])
+    np.add.at(centres, labels, points)
     centres /= members[:, None]
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
     heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    return _nearest(points, offset, centres, heights, gap)
+    return _nearest(rows, offset, centres, heights, gap)
 
 
 def _sample(rows: Array, size: int, rng: np.random.Generator) -> Ids:
@@ -126,18 +128,21 @@ def _sample(rows: Array, size: int, rng: np.random.Generator) -> Ids:
     return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))
 
 
-def _nearest(points: Floats, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
-    """The nearest centre of every point, a block of points at a time; single precision is enough to rank."""
-    out = np.empty(len(points), np.int64)
+def _nearest(rows: Array, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
+    """The nearest centre of every row, a block of rows at a time; single precision is enough to rank."""
+    out = np.empty(len(rows), np.int64)
     near = centres.astype(np.float32)
-    for start in range(0, len(points), BLOCK):
+    for start in range(0, len(rows), BLOCK):
         block = slice(start, start + BLOCK)
-        own = points[block].astype(np.float32)
+        own = rows[block].astype(np.float32)
+        if gap == "angle":
+            own = directions(own)
         if gap == "angle" and (offset is None or heights is None):
             out[block] = (own @ near.T).argmax(axis=1)  # the smallest angle has the largest cosine
             continue
         gaps = distances(own, near, gap)
         if offset is not None and heights is not None:
-            gaps += np.abs(np.subtract.outer(offset[block].astype(np.float32), heights.astype(np.float32)))
+            apart = np.subtract.outer(offset[block].astype(np.float32), heights.astype(np.float32))
+            gaps += np.abs(apart, out=apart)
         out[block] = gaps.argmin(axis=1)
     return out

@@ -101,9 +101,8 @@ class CSUCBQ(Selector[Memory]):
         """ŷ_k of these clients."""
         limit = self.latency_limit or state.longest
         reward = 1.0 - state.latency[ids] / limit if limit > 0 else np.ones(ids.size)
-        plays = state.plays[ids]
-        bound = np.minimum(reward + np.sqrt(2.0 * math.log(t) / np.maximum(plays, 1)), 1.0)
-        return np.where(plays > 0, bound, 1.0)
+        doubt = np.sqrt(2.0 * math.log(t) / np.maximum(state.plays[ids], 1))
+        return np.minimum(reward + doubt, 1.0)  # 1 before the first play, as latency is 0 then
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Update the mean latency of those who answered."""

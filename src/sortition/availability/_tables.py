@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from sortition.availability._events import Events, from_intervals, from_transitions
 from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
-from sortition.core.errors import DataError, bad
+from sortition.core.errors import DataError, InputError, bad
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,10 +26,11 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
         raise bad(f"{WHO}.path", "a file", str(path))
     try:
         if path.suffix in (".npy", ".npz"):
-            loaded = np.load(path, allow_pickle=False)
-            return as_matrix(loaded if path.suffix == ".npy" else loaded[loaded.files[0]], clients)
+            return as_matrix(_array(path), clients)
         table = _table(path)
-    except (OSError, EOFError, ValueError, KeyError, IndexError) as error:
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
     columns = set(table.columns)
     if not {"client_id", "start", "end"} <= columns and not {"client_id", "time", "state"} <= columns:
@@ -54,6 +56,13 @@ def as_matrix(given: Any, clients: int) -> Mask:
     if matrix.dtype.kind not in "buif" or not np.isin(matrix, (0, 1)).all():
         raise bad(f"{WHO} matrix", "made of 0 and 1", matrix)
     return matrix.astype(bool)
+
+
+def _array(path: Path) -> Array:
+    """The array of an npy file, or the first of an npz file."""
+    with path.open("rb") as file:
+        loaded = np.load(file, allow_pickle=False)
+        return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]])
 
 
 def _table(path: Path) -> pl.DataFrame:

@@ -34,18 +34,22 @@ def directory() -> Path:
 
 
 def kept(name: str) -> Path | None:
-    """The file or folder in the data directory that holds ``name``, if there is one."""
-    places = (directory() / f"{name}.npz", directory() / name)
-    return next((place for place in places if place.exists()), None)
+    """The file or folder that holds ``name``: in the data directory, else a system copy (Debian's share/datasets)."""
+    roots = (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(os.pathsep)
+    system = [Path(root, "datasets", name) for root in roots if root]
+    return next((place for place in (directory() / f"{name}.npz", directory() / name, *system) if place.exists()), None)
 
 
 def get(name: str, *, tell: Tell = lambda line: None, again: bool = False) -> Path:
-    """Fetch, verify and keep a real data set; returns its file. With ``again`` even if it is there."""
+    """Have a real data set, verified; returns its file or folder. Fetched if it is not there, damaged, or ``again``."""
     entry = _entry(name)
     place = kept(entry.name)
     if place is not None and not again:
-        read(entry.name)  # what is there must also be right
-        return place
+        try:
+            read(entry.name)
+            return place
+        except DataError as error:
+            tell(str(error))
     target = directory() / f"{entry.name}.npz"
     _make(target.parent)
     tried = []
@@ -71,7 +75,7 @@ def get(name: str, *, tell: Tell = lambda line: None, again: bool = False) -> Pa
 
 
 def read(name: str) -> Dataset:
-    """A real data set that is in the data directory (or installed on the system), verified."""
+    """A real data set that is in the data directory or installed on the system, verified."""
     entry = _entry(name)
     place = kept(entry.name)
     if place is None:
@@ -100,7 +104,7 @@ def verify(entry: Entry, splits: Splits) -> None:
             if wanted is not None and found != wanted:
                 raise DataError(
                     f"{entry.name} {split} {what} must have SHA-256 {wanted[:12]}…; got {found[:12]}…. "
-                    f"The copy is damaged or another version: 'sortition data get {entry.name} --again'."
+                    f"The copy is damaged or another version. Run 'sortition data get {entry.name}'."
                 )
 
 
@@ -119,10 +123,10 @@ def _make(folder: Path) -> None:
 
 def _read_npz(path: Path) -> Splits:
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays: dict[str, Array] = {name: stored[name] for name in NAMES}
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path} is damaged ({error}): 'sortition data get {path.stem} --again'.") from error
+        raise DataError(f"{path} is damaged: {error}. Run 'sortition data get {path.stem}'.") from error
     return {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in ("train", "test")}
 
 

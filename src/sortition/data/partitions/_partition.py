@@ -113,7 +113,7 @@ class Partition:
     def load(cls, path: str | Path) -> Partition:
         """Read what :meth:`save` wrote; a damaged or foreign file is refused."""
         try:
-            with np.load(Path(path), allow_pickle=False) as stored:
+            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
                 if str(stored["format"]) != FORMAT:
                     raise StorageError(f"{path} must be a '{FORMAT}' file; got {stored['format']}.")
                 sizes, flat = stored["sizes"], stored["indices"]

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sortition.core.errors import InputError
+from sortition.data import Dataset
+
+
+def made(**changes: object) -> Dataset:
+    fields: dict[str, object] = {
+        "name": "tiny",
+        "x_train": np.array([[[0, 255], [51, 102]]] * 3, np.uint8),
+        "y_train": [0, 1, 2],
+        "x_test": np.zeros((1, 2, 2), np.uint8),
+        "y_test": [0],
+        "classes": 3,
+    }
+    return Dataset(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_grey_images_scale_to_one_channel_in_zero_to_one() -> None:
+    x = made().scaled().x_train
+    assert x.shape == (3, 1, 2, 2)
+    assert x.dtype == np.float32
+    assert np.allclose(x[0, 0], [[0, 1], [0.2, 0.4]])  # 51/255, 102/255
+
+
+def test_colour_images_move_channels_first() -> None:
+    image = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
+    x = made(x_train=np.repeat(image, 3, axis=0), x_test=image).scaled().x_train
+    assert x.shape == (3, 3, 2, 2)
+    assert np.allclose(x[0, 1] * 255, image[0, :, :, 1])
+
+
+def test_standardised_training_set_has_mean_0_and_deviation_1_per_channel() -> None:
+    rng = np.random.default_rng(0)
+    data = made(
+        x_train=rng.integers(0, 256, (50, 4, 4, 3), dtype=np.uint8),
+        y_train=[0] * 50,
+        x_test=np.zeros((1, 4, 4, 3), np.uint8),
+    )
+    x = data.scaled(standardise=True).x_train
+    assert np.allclose(x.mean(axis=(0, 2, 3)), 0, atol=1e-5)
+    assert np.allclose(x.std(axis=(0, 2, 3)), 1, atol=1e-4)
+
+
+def test_constant_feature_does_not_divide_by_zero() -> None:
+    x = np.array([[1.0, 2.0], [1.0, 4.0], [1.0, 6.0]])
+    assert np.isfinite(made(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train).all()
+
+
+def test_digest_tells_data_apart_and_survives_scaling() -> None:
+    assert made().digest == made().digest == made().scaled().digest
+    assert made().digest != made(y_train=[0, 2, 1]).digest
+    assert made().digest != made(clients=([0], [1, 2])).digest
+
+
+def test_arrays_cannot_be_changed_behind_the_owners_back() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        made().x_train[0] = 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y_train": [0, 1]}, "one label per example"),
+        ({"y_train": [0, 1, 3]}, "labels in 0 … 2"),
+        ({"y_train": [0.5, 1, 2]}, "whole numbers"),
+        ({"x_train": np.full((3, 2), np.nan)}, "finite"),
+        ({"x_test": np.zeros((1, 3, 3), np.uint8)}, "shaped"),
+        ({"x_train": np.zeros((0, 2, 2), np.uint8), "y_train": []}, "at least one"),
+        ({"clients": ([0], [3])}, "indices of the 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        made(**changes)

@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sortition.core.errors import DataError, InputError
+from sortition.data import load, names
+
+
+def test_names() -> None:
+    assert names() == ["digits", "synthetic", "mnist", "fashion-mnist", "cifar10", "cifar100"]
+
+
+def test_digits_are_split_evenly_over_labels() -> None:
+    data = load("digits")
+    assert len(data.y_train) + len(data.y_test) == 1797
+    whole = np.bincount(data.y_train) + np.bincount(data.y_test)
+    assert np.all(np.abs(np.bincount(data.y_test) - 0.2 * whole) <= 0.5)
+    assert data.x_train.dtype == np.uint8
+    assert data.scaled().x_train.max() == 1  # white is 16 here
+    assert load("digits", seed=1).digest != data.digest == load("digits").digest
+
+
+def test_own_npz_and_folder(tmp_path: Path) -> None:
+    x, y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+    np.savez(tmp_path / "own.npz", x=x, y=y)
+    data = load(tmp_path / "own.npz")
+    assert (len(data.y_train), len(data.y_test), data.classes) == (8, 2, 2)
+    assert sorted([*data.x_train[:, 0], *data.x_test[:, 0]]) == x[:, 0].tolist()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for name, array in (("x_train", x), ("y_train", y), ("x_test", x[:3]), ("y_test", y[:3])):
+        np.save(folder / f"{name}.npy", array)
+    assert len(load(str(folder)).y_test) == 3
+
+
+def test_arrays_and_tensors() -> None:
+    torch = pytest.importorskip("torch")
+    x, y = torch.zeros(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+    assert load((x, y)).classes == 3
+    assert len(load(((x, y), (x[:2], y[:2]))).y_test) == 2
+    assert load((np.zeros((4, 2)), np.array([0.0, 1.0, 1.0, 0.0]))).classes == 2  # whole labels kept as floats
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "error", "message"),
+    [
+        ("digist", {}, InputError, "Did you mean 'digits'"),
+        ("digits", {"tset": 0.1}, InputError, "Did you mean 'test'"),
+        ("digits", {"test": 1.0}, InputError, "digits.test must be a share between 0 and 1; got 1.0."),
+        ("no/such.npz", {}, InputError, "an existing path"),
+        ((np.zeros((3, 2)),), {}, InputError, "1 arrays"),
+        ((np.zeros((3, 2)), np.zeros(2, int)), {}, InputError, "3 labels"),
+        ((np.zeros((3, 2)), np.array(["a", "b", "c"])), {}, InputError, "whole numbers"),
+        (3, {}, InputError, "a name, a path or a tuple"),
+        ("synthetic", {"alpha": -1}, InputError, "synthetic.alpha must be ≥ 0"),
+        ("synthetic", {"clients": 0}, InputError, "synthetic.clients"),
+        ("synthetic", {"extra": -1}, InputError, "synthetic.extra"),
+        ("synthetic", {"reading": "other"}, InputError, "'deviation' or 'variance'"),
+    ],
+)
+def test_mistakes(source: object, options: dict[str, object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        load(source, **options)
+
+
+def test_a_file_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04torn")
+    np.savez(tmp_path / "other.npz", z=np.zeros(3))
+    with pytest.raises(DataError, match="cannot be read"):
+        load(tmp_path / "torn.npz")
+    with pytest.raises(DataError, match="or x and y; got z"):
+        load(tmp_path / "other.npz")

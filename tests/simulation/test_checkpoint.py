@@ -1,0 +1,129 @@
+"""Stopping anywhere and going on is bit-identical to never having stopped; so is any number of processes."""
+
+import json
+import os
+import signal as posix
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.simulation.small import Scripted, world
+
+from sortition.core import signals
+from sortition.core.errors import StorageError
+from sortition.learning import ServerRule
+from sortition.selectors import load
+from sortition.simulation import Devices, Setup, checkpoint, run
+
+ROUNDS = 9
+
+
+class Killer:
+    """Kills its own process, without any chance to tidy up, in the middle of round ``t``."""
+
+    def __init__(self, t):
+        self.t = t
+
+    def answers(self, t, question, reading):
+        return reading
+
+    def outcome(self, t, outcome):
+        if t == self.t:
+            os.kill(os.getpid(), posix.SIGKILL)
+        return outcome
+
+
+def setup(faults=None, name="active"):
+    own = world(seed=3, devices=Devices(jitter=0.2, dropout=0.2, speed_spread=0.5))
+    return Setup(own, load(name), 4, ROUNDS, server=ServerRule("adam", lr=0.05), seed=3, faults=faults)
+
+
+def play(folder, faults=None, stop=ROUNDS):
+    """Append records, checkpoint every third round, resume from what is there: what a runner does."""
+    lines, saved = folder / "rounds.jsonl", folder / "checkpoint.npz"
+    carry = checkpoint.load(saved, setup(faults)) if saved.exists() else None
+    kept = lines.read_text().splitlines()[: carry.registrar.index] if carry else []
+    lines.write_text("".join(line + "\n" for line in kept))
+
+    def keep(carry, record):
+        with lines.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        if carry.registrar.index % 3 == 0:
+            checkpoint.save(saved, carry)
+
+    return run(setup(faults), stop, keep, carry), lines.read_bytes()
+
+
+def spawn(folder, kill=-1):
+    code = "import sys, pathlib; from tests.simulation.test_checkpoint import play, Killer; "
+    code += "play(pathlib.Path(sys.argv[1]), Killer(int(sys.argv[2])))"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
+    return subprocess.Popen([sys.executable, "-c", code, str(folder), str(kill)], env=environment)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_resuming_is_bit_identical(tmp_path):
+    whole, part = tmp_path / "whole", tmp_path / "part"
+    whole.mkdir()
+    part.mkdir()
+    carry, lines = play(whole)
+    play(part, stop=5)  # two rounds after the checkpoint
+    again, resumed = play(part)
+    assert resumed == lines
+    np.testing.assert_array_equal(again.params, carry.params)
+    assert again.totals == carry.totals
+    assert again.clock == carry.clock
+
+
+def test_kill_and_several_processes_give_the_same_bytes(tmp_path):
+    folders = [tmp_path / name for name in ("here", "a", "b")]
+    for folder in folders:
+        folder.mkdir()
+    _, lines = play(folders[0])
+    running = [spawn(folders[1], kill=4), spawn(folders[2])]
+    codes = [process.wait(timeout=120) for process in running]
+    assert codes == [-posix.SIGKILL, 0]
+    assert 3 <= len((folders[1] / "rounds.jsonl").read_text().splitlines()) < ROUNDS
+    assert play(folders[1])[1] == lines
+    assert (folders[2] / "rounds.jsonl").read_bytes() == lines
+
+
+def test_a_foreign_checkpoint_is_refused(tmp_path):
+    path = tmp_path / "checkpoint.npz"
+    carry, _ = play(tmp_path)
+    with pytest.raises(StorageError, match="another selection"):
+        checkpoint.load(path, setup(name="uniform"))
+    other = Setup(world(), load("active"), 4, ROUNDS, seed=3)
+    with pytest.raises(StorageError, match="server state"):
+        checkpoint.load(path, other)
+    carry.registrar.save(path)
+    with pytest.raises(StorageError, match="not a run's checkpoint"):
+        checkpoint.load(path, setup())
+
+
+def test_a_torn_checkpoint_is_refused(tmp_path):
+    play(tmp_path)
+    path = tmp_path / "checkpoint.npz"
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(StorageError, match="not a Sortition snapshot"):
+        checkpoint.load(path, setup())
+
+
+def test_a_rehearsing_selector_resumes_too(tmp_path):
+    from sortition.core.rounds import Cohort
+
+    asked = ((signals.LOSS, tuple(range(10)), Cohort.uniform([1, 2])),)
+    own = Setup(world(), Scripted(questions=asked), 3, 6)
+    whole = run(own)
+    checkpoint.save(tmp_path / "c.npz", run(own, 4))
+    np.testing.assert_array_equal(run(own, carry=checkpoint.load(tmp_path / "c.npz", own)).params, whole.params)

@@ -34,7 +34,7 @@ def make(
         for t, value in enumerate(accuracy):
             test = {"accuracy": value, "loss": 1 - value}
             record = {"round": t, "available": 4, "cohort": [0, 1], "bytes": {"model_down": 20, "model_up": 10}}
-            file.write(json.dumps({**record, "test": test, "passes": 5, "clock": t + 1.0}) + "\n")
+            file.write(json.dumps({**record, "test": test, "passes": {"training": 5}, "clock": t + 1.0}) + "\n")
     with (path / records.TIMINGS).open("w") as file:
         for t in range(len(accuracy)):
             file.write(json.dumps({"round": t, "select": 0.002, "total": 0.5}) + "\n")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
+from sortition import availability
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import translated
+from sortition.data import partitions
 from sortition.learning.rule import LocalRule
 from sortition.learning.server import ServerRule
+from sortition.simulation.devices import Devices
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -26,6 +29,11 @@ class Local(LocalRule):
 @pydantic_dataclass(frozen=True, config=_RULE)
 class Server(ServerRule):
     """The server rule, with its types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Hardware(Devices):
+    """The clients' devices, with their types checked."""
 
 
 class Model(BaseModel):
@@ -61,6 +69,7 @@ class Data(Named):
     clients: Count | None = None
     partition: Named | None = None
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
 
 
@@ -117,7 +126,7 @@ class Federation(Model):
     local: Local
     server: Server = Server()
     availability: Named = Named(name="always")
-    devices: dict[str, Any] | None = None
+    devices: Hardware = Hardware()
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
@@ -127,9 +136,17 @@ class Federation(Model):
 
     @model_validator(mode="after")
     def _stopping(self) -> Self:
+        _chosen(self)
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
+
+
+def _chosen(federation: Federation) -> None:
+    """Names and parameters of partition and availability are checked before any data are at hand."""
+    availability.mode(federation.availability.name, **federation.availability.options)
+    if federation.data.partition is not None:
+        partitions.rule(federation.data.partition.name, **federation.data.partition.options)
 
 
 class RunConfig(Federation):

@@ -16,6 +16,7 @@ import polars as pl
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
 
+INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS = "rounds.jsonl", "timings.jsonl"
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
@@ -99,13 +100,21 @@ class Run:
 
 
 def find(*folders: str | Path) -> list[Run]:
-    """All run folders at or under some folders, by setting, method and seed as written."""
+    """All run folders at or under some folders: settings and methods in the study's order, then by seed."""
     runs = []
-    for folder in folders:
-        if not Path(folder).is_dir():
+    for folder in map(Path, folders):
+        if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of runs; got nothing there.")
-        runs += [Run(path.parent) for path in sorted(Path(folder).rglob(CONFIG)) if not path.is_symlink()]
-    return sorted(runs, key=lambda run: (str(run.path.parent), run.seed))
+        found = [Run(path.parent) for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
+        index = document(folder / INDEX)
+        places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
+
+        def place(run: Run, places: dict[str, dict[str, int]] = places) -> tuple[Any, ...]:
+            setting, method = places["settings"].get(run.setting, 1 << 30), places["methods"].get(run.method, 1 << 30)
+            return setting, str(run.path.parent.parent), method, run.method, run.seed
+
+        runs += sorted(found, key=place)
+    return runs
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -175,7 +184,8 @@ def _curve(run: Run) -> pl.DataFrame:
     for record in run.records:
         test = record.get("test") or {}
         sent += total_bytes(record)
-        passes += _sum(record.get("passes"))
+        done = record.get("passes") or {}
+        passes += done.get("training", 0) + done.get("forward", 0)
         rows.append(
             (
                 run.setting,
@@ -197,10 +207,4 @@ def _curve(run: Run) -> pl.DataFrame:
 
 def total_bytes(record: dict[str, Any]) -> float:
     """All bytes that a round moved, up and down."""
-    return _sum(record.get("bytes"))
-
-
-def _sum(value: Any) -> float:
-    if isinstance(value, dict):
-        return float(sum(_sum(part) for part in value.values()))
-    return float(value or 0)
+    return float(sum((record.get("bytes") or {}).values()))

@@ -3,7 +3,7 @@ from tests.experiments.tables import small
 
 from sortition.core.errors import InputError
 from sortition.experiments.config import RunConfig
-from sortition.experiments.study import plan, read
+from sortition.experiments.plan import plan, read
 
 
 def test_runs_are_settings_by_methods_by_seeds_seed_first():

@@ -1,0 +1,178 @@
+"""One run in its folder: started, resumed from its checkpoint, recorded round by round, summed up."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sortition import __version__
+from sortition.core.errors import SortitionError, StorageError
+from sortition.core.snapshot import difference, write_atomically
+from sortition.experiments import federation, folder, methods, metrics, records
+from sortition.experiments.config import RunConfig, Target
+from sortition.experiments.federation import Ground
+from sortition.simulation import Carry, Setup, checkpoint, play_round, start
+
+CHECKPOINT_SECONDS = 10.0
+STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: it can be drawn again
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
+
+
+@dataclass(frozen=True)
+class Play:
+    """A run that can be sent to another process and called there."""
+
+    config: RunConfig
+    path: Path
+
+    def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+        """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)  # sums come out alike for any number of processes
+        try:
+            with folder.locked(self.path):
+                finished = _played(self.config, self.path, tell, stopping)
+                (self.path / records.FAILURE).unlink(missing_ok=True)
+                return finished
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
+            with suppress(StorageError, OSError):
+                write_atomically(self.path / records.FAILURE, f"{text}\n".encode())
+            raise
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _played(
+    config: RunConfig, path: Path, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]
+) -> bool:
+    shared, setup = federation.setup(config)
+    carry = _begun(config, path, shared, setup)
+    rounds = folder.Journal(path / records.ROUNDS, carry.registrar.index)
+    timings = folder.Journal(path / records.TIMINGS, carry.registrar.index)
+    goal = Goal(config.target if config.stop_at_target else None, records.lines(path / records.ROUNDS))
+    saved = time.monotonic()
+    try:
+        while carry.registrar.index < config.rounds and not goal.reached:
+            if stopping():
+                _save(path, carry, rounds, timings)
+                return False
+            carry, record = play_round(setup, carry)
+            rounds.append(record)
+            timings.append({"round": record["round"], **_timed(carry)})
+            value = goal.see(record)
+            tell(carry.registrar.index, value)
+            if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                _save(path, carry, rounds, timings)
+                saved = time.monotonic()
+        _save(path, carry, rounds, timings)
+    finally:
+        rounds.close()
+        timings.close()
+    _sum_up(path, shared, setup, carry)
+    return True
+
+
+class Goal:
+    """The test figure that progress shows, and whether the target at which a run stops was reached."""
+
+    def __init__(self, target: Target | None, before: list[dict[str, Any]]) -> None:
+        self.target, self.values, self.reached = target, list[float](), False
+        for record in before:
+            self.see(record)
+
+    def see(self, record: dict[str, Any]) -> float | None:
+        """Take a round's record into account; its accuracy (or the target's metric), where evaluated."""
+        of = self.target.of if self.target else "accuracy"
+        value: float | None = (record.get("test") or {}).get(of)
+        if value is not None and self.target:
+            self.values = [*self.values, value][-self.target.smooth :]
+            mean = sum(self.values) / self.target.smooth
+            met = mean >= self.target.value if metrics.HIGHER[of] else mean <= self.target.value
+            self.reached |= met and len(self.values) == self.target.smooth
+        return value
+
+
+def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry:
+    """The carry to go on from; a new run writes what it is before its first round."""
+    told = manifest(config, shared, setup)
+    before = records.document(path / records.MANIFEST)
+    if (path / records.CHECKPOINT).exists() and before:
+        if changed := difference(before.get("data", {}), told["data"]):
+            raise StorageError(f"{path} was run on other data: {changed}.")
+        carry = checkpoint.load(path / records.CHECKPOINT, setup)
+    else:
+        carry = start(setup)
+    (path / records.SUMMARY).unlink(missing_ok=True)
+    folder.write_config(path / records.CONFIG, config.table())
+    folder.write_document(path / records.MANIFEST, told)
+    arrays = {"sizes": shared.world.holdings.sizes, "label_counts": shared.world.label_counts}
+    if config.rounds * shared.split.clients <= STORED_BITS:
+        arrays["availability"] = federation.availability_bits(shared, config.rounds)
+    folder.write_arrays(path / records.FEDERATION, arrays)
+    return carry
+
+
+def manifest(config: RunConfig, shared: Ground, setup: Setup) -> dict[str, Any]:
+    """What a reader needs to trust or repeat the run."""
+    selector, parts = setup.selector, shared.split
+    return {
+        "sortition": __version__,
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
+        "clients": parts.clients,
+        "classes": parts.dataset.classes,
+        "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
+        "method": type(selector).__name__,
+        "parameters": {name: str(value) for name, value in selector.parameters().items()},
+        "needs": methods.needs_of(selector),
+        "cite": selector.cite,
+        "notes": [*parts.train.notes, *shared.availability.notes],
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _timed(carry: Carry) -> dict[str, float]:
+    rounded = {name: round(value, 6) for name, value in carry.timings.items()}
+    return {**rounded, "total": round(sum(carry.timings.values()), 6)}
+
+
+def _save(path: Path, carry: Carry, rounds: folder.Journal, timings: folder.Journal) -> None:
+    """Records first, then the checkpoint that counts on them."""
+    rounds.sync()
+    timings.sync()
+    checkpoint.save(path / records.CHECKPOINT, carry)
+
+
+def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry) -> None:
+    run = records.Run(path)
+    n = shared.split.clients
+    counts = {name: np.zeros(n, np.int64) for name in ("selected", "completed", "available")}
+    for record in run.records:
+        answered = record["cohort"] if record["answered"] is None else record["answered"]
+        counts["selected"][record["cohort"]] += 1
+        counts["completed"][answered] += 1
+        counts["available"] += shared.availability.at(record["round"])
+    accuracy = setup.world.client_accuracies(carry.params)
+    folder.write_arrays(path / records.CLIENTS, {**counts, "accuracy": accuracy})
+    summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
+    folder.write_document(path / records.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock})

@@ -1,0 +1,211 @@
+"""A published table or figure beside ours: run what is missing, compare, write a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sortition.core.errors import InputError, bad
+from sortition.core.snapshot import write_atomically
+from sortition.experiments import preset as presets
+from sortition.experiments import records, runner, summary
+from sortition.experiments.metrics import metric
+from sortition.experiments.plan import Plan
+from sortition.experiments.preset import Cell, PaperTable, Preset
+from sortition.experiments.progress import Progress
+from sortition.experiments.records import Run
+from sortition.experiments.sheet import Sheet, told
+from sortition.experiments.statistics import centre
+
+Groups = summary.Groups
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """How the command line cut a preset to size."""
+
+    only: tuple[str, ...] = ()
+    seeds: int | None = None
+    rounds: int | None = None
+
+    def sets(self) -> tuple[str, ...]:
+        """The same as ``--set`` options."""
+        given = (("seeds", self.seeds), ("rounds", self.rounds))
+        return tuple(f"{key}={value}" for key, value in given if value is not None)
+
+    def options(self) -> str:
+        """As they were typed."""
+        pairs = [("--only", one) for one in self.only] + [("--seeds", self.seeds), ("--rounds", self.rounds)]
+        return "".join(f" {key} {value}" for key, value in pairs if value is not None)
+
+
+@dataclass
+class Context:
+    """What a figure hook is given."""
+
+    name: str
+    folder: Path  # where the page will be, and its pictures with it
+    runs: Path | None
+    seeds: int | None
+    rounds: int | None
+    say: Callable[[str], None] = field(default=lambda text: None)
+
+    def save(self, name: str, chart: Any) -> str:
+        """Draw an Altair chart into ``<preset>-<name>.png`` beside the page; the Markdown that shows it."""
+        from sortition.data.pictures import write
+
+        file = write(chart, self.folder / f"{self.name}-{name}.png")
+        return f"![{name}]({Path(file).name})"
+
+
+@dataclass
+class Reproduction:
+    """What was made of a preset."""
+
+    sheets: list[Sheet]
+    markdown: str
+    outcome: runner.Outcome | None
+
+
+def reproduce(
+    preset: Preset,
+    out: Path,
+    cuts: Cuts,
+    *,
+    folder: Path | None = None,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Reproduction:
+    """Run what is missing of a preset under ``out``; its pictures go to ``folder`` (default: ``out``)."""
+    whole = preset.plan()
+    cut = preset.plan(cuts.sets())
+    chosen = cut.only(run for run in cut.runs if presets.wanted(run, cuts.only))
+    if cuts.only and not chosen.runs:
+        known = ", ".join([*whole.settings, *whole.labels])
+        raise bad("--only", f"a setting, a method or setting/method of {preset.name} ({known})", " ".join(cuts.only))
+    outcome, runs = None, out / "runs"
+    if chosen.runs:
+        outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress)
+    found = _of(chosen, runs)
+    groups = summary.grouped(found)
+    sheets = [paper_table(table, whole, groups) for table in preset.tables]
+    context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say)
+    context.folder.mkdir(parents=True, exist_ok=True)
+    pictures = [presets.hook(one)(context, **(one.model_extra or {})) for one in preset.figures]
+    compared = [sheet for sheet in summary.sheets(found) if sheet.title.endswith("compared")]
+    text = page(preset, cuts, chosen, whole, found, sheets, pictures, compared)
+    return Reproduction(sheets, text, outcome)
+
+
+def _of(plan: Plan, runs: Path) -> list[Run]:
+    """The finished runs of a plan, in its order."""
+    places = {runner.place(runs, run): None for run in sorted(plan.runs, key=_order(plan))}
+    return [run for run in map(Run, places) if run.done]
+
+
+def _order(plan: Plan) -> Callable[[Any], tuple[int, int, int]]:
+    settings, labels = plan.settings, plan.labels
+    return lambda run: (settings.index(run.setting), labels.index(run.method.label), run.seed)
+
+
+def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Sheet:
+    """Rows are methods; a column for each setting, with the published one before it where there is one."""
+    settings = list(dict.fromkeys([*plan.settings, *table.paper]))
+    labels = list(dict.fromkeys([*plan.labels, *[label for cells in table.paper.values() for label in cells]]))
+    columns = ["method"]
+    for setting in settings:
+        columns += [f"{setting}, paper", f"{setting}, ours"] if setting in table.paper else [setting]
+    sheet = Sheet(table.title, columns)
+    for label in labels:
+        row = [label]
+        for setting in settings:
+            if setting in table.paper:
+                row.append(published(table.paper[setting].get(label), table.digits))
+            row.append(measured(table, groups.get(setting, {}), label))
+        sheet.rows.append(row)
+    return sheet
+
+
+def published(cell: Cell | None, digits: int) -> str:
+    """A paper's cell as text."""
+    if cell is None:
+        return ""
+    if isinstance(cell, list):
+        return " ± ".join(f"{value:.{digits}f}" for value in cell)
+    return cell if isinstance(cell, str) else f"{cell:.{digits}f}"
+
+
+def measured(table: PaperTable, methods: dict[str, dict[int, Run]], label: str) -> str:
+    """Our cell: empty where nothing was run."""
+    runs = methods.get(label, {})
+    if not runs:
+        return ""
+    function, options = metric(table.metric), dict(table.model_extra or {})
+    values = []
+    for seed, run in runs.items():
+        if table.reference:
+            if seed not in methods.get(table.reference, {}):
+                continue
+            options["reference"] = methods[table.reference][seed]
+        try:
+            values.append(function(run, **options))
+        except TypeError as error:
+            raise InputError(f"table {table.title!r}: {table.metric} does not take these options: {error}.") from None
+    geometric = (table.aggregate or ("geometric" if table.metric == "speed-up" else "")) == "geometric"
+    return told(centre(values, geometric=geometric), table.digits, scale=table.scale, total=len(values))
+
+
+def page(
+    preset: Preset,
+    cuts: Cuts,
+    plan: Plan,
+    whole: Plan,
+    found: list[Run],
+    sheets: list[Sheet],
+    pictures: list[str],
+    compared: list[Sheet],
+) -> str:
+    """The Markdown page: what, how, the tables, the pictures, the statistics."""
+    parts = [f"# {preset.paper.title}"]
+    parts += [text.strip() for text in (preset.paper.source, preset.paper.notes) if text.strip()]
+    parts.append(f"Made by `sortition reproduce {preset.name}{cuts.options()}`.")
+    if whole.runs:
+        parts.append(_how(plan, whole, found))
+    parts += [sheet.markdown() for sheet in sheets] + pictures
+    if compared:
+        parts += ["## Paired comparison", *[sheet.markdown() for sheet in compared]]
+    return "\n\n".join(parts) + "\n"
+
+
+def _how(plan: Plan, whole: Plan, found: list[Run]) -> str:
+    """Rounds, seeds, hashes and versions, and what was left out."""
+    lines = [f"- runs: {len(found)} finished of {len(whole.runs)} in the whole table"]
+    if len(plan.runs) < len(whole.runs) or plan.runs[0].rounds != whole.runs[0].rounds:
+        lines.append("- **cut to size**: cells that were not run are empty")
+    lines.append(f"- rounds: {_span(run.rounds for run in plan.runs)}; seeds: {_span(run.seed for run in plan.runs)}")
+    for name, digest in sorted({(r.manifest["data"]["name"], r.manifest["data"]["digest"]) for r in found}):
+        lines.append(f"- data: {name}, SHA-256 `{digest}`")
+    versions = found[0].manifest if found else {}
+    if versions:
+        used = ", ".join(f"{name} {number}" for name, number in versions["versions"].items())
+        lines.append(f"- versions: sortition {versions['sortition']}, {used}")
+        spent = sum(timing.get("total", 0.0) for run in found for timing in run.timings)
+        lines.append(f"- computing: {spent / 60:.1f} core-minutes in all")
+    return "\n".join(lines)
+
+
+def _span(values: Any) -> str:
+    found = sorted(set(values))
+    whole = len(found) > 2 and found == list(range(found[0], found[-1] + 1))
+    return f"{found[0]}–{found[-1]}" if whole else ", ".join(map(str, found))
+
+
+def write(path: Path, pages: list[str]) -> None:
+    """One page of one or several presets, atomically."""
+    write_atomically(path, "\n\n".join(text.strip() for text in pages).encode() + b"\n")
+
+
+__all__ = ["Context", "Cuts", "Reproduction", "records", "reproduce", "write"]

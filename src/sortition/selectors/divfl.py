@@ -108,7 +108,8 @@ class DivFL(Selector[Memory]):
             self._learn(state, (yield Measure(self.signal, asked)))
         known, pool = np.flatnonzero(state.met), round.available[state.met[round.available]]
         ids, cover = (self._cover if exact else self._sampled)(state, round, known, pool)
-        others = uniformly(np.setdiff1d(round.available, pool), round.places - ids.size, round.rng)
+        unknown = round.available[~state.met[round.available]]
+        others = uniformly(unknown, round.places - ids.size, round.rng)
         ids, cover = np.append(ids, others), np.append(cover, np.ones(others.size))
         if self.weights == "size":
             return Cohort.by_size(ids, round.population.sizes)

@@ -133,7 +133,7 @@ class LongFed(Selector[Memory]):
         if pool.size == 0:
             return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes={"known": 0})
         ids, weights = (self._cover if exact else self._sampled)(state, round, known, pool)
-        others = np.setdiff1d(round.available, pool)
+        others = round.available[~state.met[round.available]]
         silent = uniformly(others, round.places - ids.size, round.rng)  # unknown clients stand for themselves
         own = self._mass(round, silent)
         return self._cohort(np.append(ids, silent), np.append(weights, own), notes={"known": int(known.size)})
@@ -177,9 +177,8 @@ class LongFed(Selector[Memory]):
             relative = self.units == "relative" and off.size > 0
             state.epsilon = float(np.quantile(off, min(self.epsilon, 1.0))) if relative else self.epsilon
             state.scale = float(off.mean()) if relative else 1.0
-        frequency = state.chosen[ids] / max(state.rounds, 1)
         state.reference = np.arange(state.n_clients)
-        state.reference[ids] = ids[reference_clients(distance, frequency, state.epsilon)]
+        state.reference[ids] = ids[reference_clients(distance, state.chosen[ids], state.epsilon)]
         return self.trade_off * state.scale * pulls(state.z, state.q, state.reference)
 
     def _mass(self, round: Round, ids: Ids) -> Floats:

@@ -14,19 +14,21 @@ def between(a: Array, b: Array) -> Floats:
     ‖a‖² + ‖b‖² − 2ab from losing digits where the rows lie close together.
     """
     middle = b.mean(axis=0, dtype=np.float64) if len(b) else 0.0
-    left = np.asarray(a, np.float64) - middle
-    right = left if b is a else np.asarray(b, np.float64) - middle
-    squares = np.einsum("ij,ij->i", left, left)
-    others = squares if b is a else np.einsum("ij,ij->i", right, right)
-    squared = squares[:, None] + others - 2.0 * (left @ right.T)
-    return np.asarray(np.sqrt(np.maximum(squared, 0.0)))
+    left, right = a - middle, b - middle
+    squared = -2.0 * (left @ right.T)
+    squared += np.einsum("ij,ij->i", left, left)[:, None]
+    squared += np.einsum("ij,ij->i", right, right)
+    return np.asarray(np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared))
 
 
 def pairwise(rows: Array) -> Floats:
     """d_ij = ‖g_i − g_j‖ (LongFed eq. 4), symmetric with an exact zero diagonal, shape (n, n)."""
-    table = between(rows, rows)
-    np.fill_diagonal(table, 0.0)
-    return np.asarray((table + table.T) / 2)
+    centred = rows - rows.mean(axis=0, dtype=np.float64)
+    gram = centred @ centred.T
+    squares = np.diagonal(gram)
+    squared = squares[:, None] + squares
+    squared -= 2.0 * gram
+    return np.asarray(np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared))
 
 
 def grown(table: Floats | None, n: int, fill: float) -> Floats:

@@ -12,6 +12,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 
 BATCH = 128  # candidates re-evaluated at once: one numpy call costs as much as a hundred short sums
+GRAIN = 1e-12  # of the whole sum: two clients that are nearest to each other save the same, whatever rounding says
 
 
 def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Floats | None = None) -> Ids:
@@ -26,14 +27,15 @@ def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Float
     table = distance if mass is None else distance * mass
     price = np.zeros(len(table)) if price is None else price
     served = table.max(axis=0, initial=0.0)
-    bound = table.sum(axis=1) - served.sum() + price  # what choosing c adds; later evaluations can only be larger
+    grain = GRAIN * (served.sum() + np.abs(price).max(initial=0.0)) or 1.0
+    bound = np.rint((marginal(table, served) + price) / grain)  # what c adds; later evaluations can only be larger
     chosen = np.empty(min(k, len(table)), np.int64)
     for step in range(chosen.size):
         fresh = np.full(len(table), step == 0)
         while not fresh[best := int(np.argmin(bound))]:
             stale = np.argpartition(bound, BATCH)[:BATCH] if bound.size > BATCH else np.arange(bound.size)
             stale = stale[np.isfinite(bound[stale])]
-            bound[stale] = marginal(table[stale], served) + price[stale]
+            bound[stale] = np.rint((marginal(table[stale], served) + price[stale]) / grain)
             fresh[stale] = True
         chosen[step], bound[best] = best, np.inf
         np.minimum(served, table[best], out=served)
@@ -43,11 +45,11 @@ def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Float
 def stochastic_greedy(distance: Floats, k: int, sample: int, rng: np.random.Generator) -> Ids:
     """The same, each step looking at a random ``sample`` of the remaining candidates (Mirzasoleiman et al. 2015)."""
     served = distance.max(axis=0, initial=0.0)
-    left = np.arange(len(distance))
+    left, grain = np.arange(len(distance)), GRAIN * served.sum() or 1.0
     chosen = np.empty(min(k, left.size), np.int64)
     for step in range(chosen.size):
         look = np.sort(rng.choice(left, size=min(max(sample, 1), left.size), replace=False))
-        chosen[step] = look[np.argmin(marginal(distance[look], served))]
+        chosen[step] = look[np.argmin(np.rint(marginal(distance[look], served) / grain))]
         left = left[left != chosen[step]]
         np.minimum(served, distance[chosen[step]], out=served)
     return chosen

@@ -7,9 +7,12 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 
 
-def reference_clients(distance: Floats, frequency: Floats, epsilon: float) -> Ids:
-    """k_i = argmax_{j: d_ij ≤ ε} |p_i − p_j| (eq. 19), positions; ties go to the lowest, so i may be its own."""
-    gap = np.abs(frequency[:, None] - frequency)
+def reference_clients(distance: Floats, chosen: Floats, epsilon: float) -> Ids:
+    """k_i = argmax_{j: d_ij ≤ ε} |p_i − p_j| (eq. 19), positions; ties go to the lowest, so i may be its own.
+
+    ``chosen`` counts rounds: p is that over t, which changes no argmax but would let rounding break ties.
+    """
+    gap = np.abs(chosen[:, None] - chosen)
     gap[distance > epsilon] = -1.0
     return np.asarray(np.argmax(gap, axis=1), np.int64)
 

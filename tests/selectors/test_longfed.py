@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.reference import longfed_literal
+
+from sortition.core import InputError, Population, Reading, Registrar
+from sortition.selectors import load
+from sortition.testing import QuadraticWorld, play
+from sortition.testing.play import play_turn
+
+
+def gradients(seed, n=14, kinds=4, width=5):
+    """Vectors that drift from round to round, in float32's grid so that nothing depends on what stores them."""
+    rng = np.random.default_rng(seed)
+    centres = rng.normal(size=(kinds, width)) * 3
+    base = centres[np.arange(n) % kinds] + rng.normal(size=(n, width))
+    drift = rng.normal(size=(40, n, width)) * 0.3
+    return lambda t, ids: np.asarray(base + drift[t], np.float32)[ids].astype(np.float64)
+
+
+def differs(seed, *, share=1.0, data=False, rounds=12, n=14, k=4):
+    """Whether the fast method and its literal twin part ways; both see the same gradients and the same clients."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 9, n).astype(float)
+    vectors = gradients(seed, n)
+    parameters = {"epsilon": 4.0, "delta": 0.05, "trade_off": 1.5, "units": "absolute"}
+    selector = load("longfed", weights="data" if data else "count", **parameters)
+    registrar = Registrar(selector, Population(sizes))
+    twin = longfed_literal.LongFed(n, 4.0, 0.05, 1.5, sizes.tolist() if data else None)
+    for t in range(rounds):
+        available = np.flatnonzero(rng.random(n) < share)
+        if available.size == 0:
+            available = np.array([0])
+        turn = registrar.begin(available, k)
+        if turn.question is not None:
+            asked = turn.question.ids
+            turn.answer(Reading(asked, vectors(t, asked)))
+            twin.learn({int(i): vectors(t, [i])[0].tolist() for i in asked})
+        ids = turn.cohort.ids
+        reports = {int(i): vectors(t, [i])[0].tolist() for i in ids}
+        if t == 0:
+            assert turn.cohort.full
+            twin.first(reports)
+        else:
+            S, a = twin.select(available.tolist(), k)
+            if ids.tolist() != S or not np.allclose(turn.cohort.weights, a):
+                return True
+            twin.observe(S, reports)
+        registrar.finish(turn, reports={"step-gradient": vectors(t, ids)})
+        if not (np.allclose(registrar.state.z, twin.Z) and np.allclose(registrar.state.q, twin.Q)):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("data", [False, True])
+def test_agrees_with_the_literal_twin(seed, data):
+    assert not differs(seed, data=data)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_agrees_with_the_literal_twin_when_clients_come_and_go(seed):
+    assert not differs(seed, share=0.6)
+
+
+def frozen(parameters, vectors, rounds, k, sizes=None):
+    """Cohorts after the first round, with updates that never change."""
+    n = len(vectors)
+    registrar = Registrar(load("longfed", **parameters), Population(np.ones(n) if sizes is None else sizes))
+    name, cohorts = load("longfed", **parameters).signal.name, []
+    for _ in range(rounds + 1):
+        turn = registrar.begin(range(n), k)
+        registrar.finish(turn, reports={name: vectors[turn.cohort.ids]})
+        cohorts.append(turn.cohort)
+    return cohorts[1:], registrar
+
+
+def clusters(kinds=5, each=6, spread=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    return (rng.normal(size=(kinds, 8)) * 4)[np.arange(kinds * each) % kinds] + spread * rng.normal(size=(30, 8))
+
+
+def test_the_first_round_is_everyones():
+    world = QuadraticWorld(12)
+    everyone = play(load("longfed"), world, 2, budget=3)
+    assert everyone[0].full
+    assert everyone[0].ids.tolist() == list(range(12))
+    assert everyone[0].weights.tolist() == [1 / 12] * 12
+    assert not everyone[1].full
+    assert everyone[1].ids.size == 3
+    asked = play(load("longfed", first="ask"), QuadraticWorld(12), 2, budget=3)
+    assert [c.ids.size for c in asked] == [3, 3]
+
+
+def test_one_client_per_cluster_and_fairness_spreads_the_choice():
+    spread = {}
+    for trade_off in (0.0, 0.1, 0.5):
+        cohorts, registrar = frozen({"trade_off": trade_off}, clusters(), 60, 5)
+        assert all(sorted(c.ids % 5) == [0, 1, 2, 3, 4] for c in cohorts)
+        assert all(c.weights == pytest.approx([0.2] * 5) for c in cohorts)
+        spread[trade_off] = np.std(registrar.state.chosen - 1)
+    assert len({tuple(sorted(c.ids)) for c in frozen({"trade_off": 0.0}, clusters(), 5, 5)[0]}) == 1  # λ = 0 repeats
+    # ever the same 5 of 30 for 60 rounds: sqrt(60² · 5/30 − 10²)
+    assert spread[0.0] == pytest.approx(np.sqrt(3600 / 6 - 100))
+    assert spread[0.5] < spread[0.1] < spread[0.0] / 3
+
+
+def test_a_smaller_delta_is_fairer():
+    def spread(delta):
+        return np.std(frozen({"delta": delta, "trade_off": 0.2}, clusters(), 80, 5)[1].state.chosen)
+
+    assert spread(0.01) < spread(0.1) < spread(0.5)
+
+
+def test_one_place_without_fairness_is_the_medoid():
+    vectors = np.random.default_rng(3).normal(size=(9, 4))
+    distance = np.linalg.norm(vectors[:, None] - vectors, axis=2)
+    cohorts, _ = frozen({"trade_off": 0.0}, vectors, 1, 1)
+    assert cohorts[0].ids.tolist() == [int(np.argmin(distance.sum(axis=1)))]
+
+
+def test_everybody_fits():
+    vectors = np.random.default_rng(3).normal(size=(6, 4))
+    cohort = frozen({}, vectors, 1, 6)[0][0]
+    assert sorted(cohort.ids.tolist()) == [0, 1, 2, 3, 4, 5]
+    assert cohort.weights == pytest.approx([1 / 6] * 6)  # each stands for itself
+
+
+def test_weights_follow_the_data_of_those_represented():
+    vectors = np.array([[0.0], [0.1], [0.2], [9.0], [9.1]])
+    sizes = np.array([10.0, 10, 10, 35, 35])
+    cohort = frozen({"weights": "data", "trade_off": 0.0}, vectors, 1, 2, sizes)[0][0]
+    by_side = {bool(i < 3): w for i, w in zip(cohort.ids, cohort.weights, strict=True)}
+    assert by_side == pytest.approx({True: 0.3, False: 0.7})
+    cohort = frozen({"weights": "count", "trade_off": 0.0}, vectors, 1, 2)[0][0]
+    assert sorted(cohort.weights) == pytest.approx([0.4, 0.6])
+
+
+@pytest.mark.parametrize(("gradient", "expected"), [("sum", 4.0), ("unit", 0.0)])
+def test_what_is_compared(gradient, expected):
+    _, registrar = frozen({"gradient": gradient}, np.array([[1.0, 0.0], [5.0, 0.0]]), 0, 1)
+    assert registrar.state.distance[0, 1] == pytest.approx(expected)
+
+
+def test_only_pairs_that_trained_together_are_renewed():
+    n, k = 6, 2
+    registrar = Registrar(load("longfed"), Population(n_clients=n))
+    vectors = np.random.default_rng(0).normal(size=(n, 3))
+    turn = registrar.begin(range(n), k)
+    registrar.finish(turn, reports={"step-gradient": vectors})
+    before = registrar.state.distance.copy()
+    turn = registrar.begin(range(n), k)
+    registrar.finish(turn, reports={"step-gradient": vectors[turn.cohort.ids] * 2})
+    i, j = turn.cohort.ids
+    assert registrar.state.distance[i, j] == pytest.approx(2 * before[i, j])
+    before[i, j] = before[j, i] = registrar.state.distance[i, j]
+    assert registrar.state.distance == pytest.approx(before)
+
+
+def test_thirty_per_cent_available_and_no_set_repeats():
+    world = QuadraticWorld(30, kinds=5)
+    registrar = Registrar(load("longfed"), world.population)
+    sets, asked = set(), []
+    for t in range(25):
+        available = np.sort(np.random.default_rng(t).choice(30, 9, replace=False))
+        sets.add(tuple(available))
+        before = registrar.state.met.copy()
+        turn = play_turn(registrar, world, available, 4)
+        asked += [question.asked for question in turn.asked]
+        if t:
+            assert turn.cohort.ids.size == 4
+            assert sum(question.asked for question in turn.asked) == (~before[available]).sum()
+            assert turn.cohort.weights.sum() == pytest.approx(1.0)
+    assert len(sets) == 25
+    assert sum(asked) + 9 == registrar.state.met.sum() == 30  # each newcomer is asked once
+
+
+def test_who_joins_later_is_asked_and_compared_with_those_there():
+    world, larger = QuadraticWorld(10, kinds=2), QuadraticWorld(12, kinds=2)
+    registrar = Registrar(load("longfed"), Population(np.ones(10)))
+    play_turn(registrar, world, np.arange(10), 2)
+    registrar.join(Population(np.ones(12)))
+    turn = registrar.begin(range(12), 2)
+    assert turn.question.ids.tolist() == [10, 11]
+    turn.answer(larger.measure(turn.question, 1))
+    assert turn.state.rows.shape == (12, 12)
+    assert turn.cohort.ids.size == 2
+    assert sorted(turn.cohort.ids % 2) == [0, 1]  # both kinds are still told apart
+
+
+def test_silent_newcomers_fill_places_that_the_known_leave():
+    registrar = Registrar(load("longfed", first="ask"), Population(n_clients=6))
+    turn = registrar.begin(range(6), 4)
+    turn.answer({2: np.ones(3), 4: np.zeros(3)})
+    assert {2, 4} < set(turn.cohort.ids.tolist())
+    assert turn.cohort.ids.size == 4
+    turn = registrar.begin(range(6), 4)
+    turn.answer({})
+    assert turn.cohort.ids.size == 4  # nobody is known: a lot
+
+
+@given(st.integers(0, 10**6))
+def test_client_side_sketches_choose_as_whole_updates_do_where_clusters_are_plain(seed):
+    rng = np.random.default_rng(seed)
+    world = QuadraticWorld(20, kinds=4, spread=0.05, seed=int(rng.integers(10**6)))
+    whole = play(load("longfed", trade_off=0.0), world, 2, budget=4)[1]
+    world = QuadraticWorld(20, kinds=4, spread=0.05, seed=world.seed)
+    short = play(load("longfed", trade_off=0.0, sketch=64), world, 2, budget=4)[1]
+    assert sorted(short.ids % 4) == sorted(whole.ids % 4) == [0, 1, 2, 3]
+
+
+def test_many_clients_are_covered_on_sketches():
+    world = QuadraticWorld(300, kinds=6)
+    registrar = Registrar(load("longfed", exact_up_to=100, sample=80), world.population)
+    for t in range(6):
+        turn = play_turn(registrar, world, np.arange(300), 6)
+        assert not turn.cohort.full
+        assert sum(question.asked for question in turn.asked) <= 80
+        assert sorted(world.kinds[turn.cohort.ids]) == [0, 1, 2, 3, 4, 5]
+        assert registrar.state.distance is None
+        assert turn.cohort.notes["known"] >= min(80 * (t + 1), 300) / 2
+
+
+def test_growing_past_the_limit_keeps_what_is_known():
+    world = QuadraticWorld(40, kinds=4)
+    registrar = Registrar(load("longfed", exact_up_to=30, sample=30), Population(np.ones(30)))
+    play_turn(registrar, world, np.arange(30), 4)
+    registrar.join(Population(np.ones(40)))
+    turn = play_turn(registrar, world, np.arange(40), 4)
+    assert registrar.state.distance is None
+    assert turn.state.met[:30].all()
+    assert sorted(world.kinds[turn.cohort.ids]) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("wrong", [{"delta": 2.0}, {"trade_off": -1.0}, {"gradient": "mean"}, {"sample": 1}])
+def test_bad_parameters(wrong):
+    with pytest.raises(InputError, match=f"LongFed.{next(iter(wrong))}"):
+        load("longfed", **wrong)

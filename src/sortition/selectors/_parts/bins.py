@@ -96,7 +96,9 @@ def _shared_bins(
 ) -> list[tuple[Ids, Ids, Ids]]:
     """Bins ``opened`` to m − 1: one of the heaviest groups in each, then the other groups, the lightest first."""
     weight = np.bincount(groups, left).astype(np.int64)
-    ascending = np.argsort(weight, kind="stable")
+    first = np.zeros(weight.size, np.int64)
+    first[groups[::-1]] = np.arange(groups.size)[::-1]  # the lowest member, which breaks ties
+    ascending = np.lexsort((first, weight))
     seeds = ascending[weight.size - (m - opened) :]
     bin_of = np.full(weight.size, -1)
     bin_of[seeds] = np.arange(opened, m)

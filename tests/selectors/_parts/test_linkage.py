@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import linkage
+from scipy.spatial.distance import pdist
+
+from sortition.selectors._parts.linkage import cut_to_count, cut_to_mass, directions, distances, grouped, tree
+
+RNG = np.random.default_rng
+
+
+def angles(rows):
+    points = directions(np.asarray(rows, float))
+    return distances(points, points)
+
+
+def partition(labels):
+    return {frozenset(np.flatnonzero(labels == g).tolist()) for g in np.unique(labels)}
+
+
+def test_angles_by_hand():
+    # (1,0) and (0,3): π/2; (1,0) and (−2,0): π; (1,0) and (1,1): π/4
+    got = angles([[1, 0], [0, 3], [-2, 0], [1, 1]])
+    np.testing.assert_allclose(got[0], [0, np.pi / 2, np.pi, np.pi / 4], atol=1e-12)
+    np.testing.assert_allclose(got, got.T)
+
+
+def test_a_zero_row_is_alike_only_to_zero_rows():
+    got = angles([[0, 0], [0, 0], [5, 1]])
+    assert got[0, 1] == 0
+    np.testing.assert_allclose(got[:2, 2], np.pi / 2)
+
+
+def test_equal_directions_are_at_distance_zero_at_any_scale():
+    row = RNG(0).normal(size=7)
+    assert (angles([row * s for s in (1e-9, 1.0, 3.7, 1e9)]) == 0).all()
+
+
+@pytest.mark.parametrize("gap", ["l1", "l2"])
+def test_norms_by_hand(gap):
+    rows = np.array([[0.0, 0.0], [3.0, 4.0]])
+    assert distances(rows, rows, gap)[0, 1] == {"l1": 7, "l2": 5}[gap]
+
+
+def test_ward_takes_distance_rows_as_points():
+    gaps = angles(RNG(1).normal(size=(30, 4)))
+    np.fill_diagonal(gaps, 0)
+    np.testing.assert_allclose(tree(gaps), linkage(pdist(gaps), "ward"), rtol=1e-7, atol=1e-7)
+
+
+def test_a_cut_to_count_gives_that_many_even_where_all_are_alike():
+    for n, count in ((6, 3), (6, 1), (6, 6), (6, 9), (1, 4)):
+        links = tree(np.zeros((n, n)))
+        assert np.unique(cut_to_count(links, count)).size == min(count, n)
+
+
+def test_a_cut_to_count_undoes_the_last_merges():
+    points = np.array([0.0, 0.1, 5.0, 5.1, 9.0])[:, None]
+    links = tree(np.abs(points - points.T), "average")
+    assert partition(cut_to_count(links, 3)) == {frozenset({0, 1}), frozenset({2, 3}), frozenset({4})}
+
+
+def test_a_cut_to_mass_keeps_the_largest_subtrees_that_fit():
+    points = np.array([0.0, 0.1, 0.3, 5.0, 5.1])[:, None]
+    links = tree(np.abs(points - points.T), "average")
+    # {0,1} weighs 4, with client 2 it weighs 7 > 6; {3,4} weighs 9 > 6, so they part; client 4 alone is too heavy
+    got = partition(cut_to_mass(links, np.array([2, 2, 3, 2, 7]), 6))
+    assert got == {frozenset({0, 1}), frozenset({2}), frozenset({3}), frozenset({4})}
+
+
+def kinds(n, seed=0, dim=6):
+    """Clients of five directions with a little noise, in turn."""
+    rng = RNG(seed)
+    centres = np.eye(dim)[:5] - 0.1
+    return centres[np.arange(n) % 5] * rng.uniform(0.5, 2, (n, 1)) + 0.03 * rng.normal(size=(n, dim))
+
+
+@pytest.mark.parametrize("gap", ["angle", "l2", "l1"])
+def test_a_sample_finds_the_groups_of_the_whole_tree(gap):
+    rows = kinds(300) if gap == "angle" else kinds(300) / np.linalg.norm(kinds(300), axis=1, keepdims=True)
+    whole = grouped(rows, lambda links, _: cut_to_count(links, 5), 300, RNG(0), gap=gap)
+    sampled = grouped(rows, lambda links, _: cut_to_count(links, 5), 40, RNG(0), gap=gap)
+    assert partition(whole) == partition(sampled) == partition(np.arange(300) % 5)
+
+
+def test_offsets_part_clients_of_one_direction():
+    rows = np.tile(RNG(2).normal(size=4), (200, 1))
+    offset = np.where(np.arange(200) % 4 == 0, 10.0, 0.0) + RNG(3).normal(size=200) * 0.01
+    for limit in (200, 50):
+        labels = grouped(rows, lambda links, _: cut_to_count(links, 2), limit, RNG(0), offset=offset)
+        assert partition(labels) == partition(np.arange(200) % 4 == 0)
+
+
+def test_a_sample_prefers_rows_that_are_not_zero():
+    rows = np.zeros((1000, 5))
+    rows[[10, 500, 990]] = kinds(3, dim=5)  # 0.3 %: a plain sample of 20 would mostly miss them
+    labels = grouped(rows, lambda links, _: cut_to_count(links, 4), 20, RNG(0))
+    assert partition(labels) == {
+        frozenset({10}),
+        frozenset({500}),
+        frozenset({990}),
+        frozenset(set(range(1000)) - {10, 500, 990}),
+    }

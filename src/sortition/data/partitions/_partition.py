@@ -34,8 +34,10 @@ class Partition:
         given = tuple(frozen(np.asarray(one, dtype=np.int64)) for one in self.indices)
         object.__setattr__(self, "indices", given)
         held = np.sort(self._flat)
-        if held.size and (held[0] < 0 or np.any(held[1:] == held[:-1])):
-            raise bad("partition.indices", "≥ 0 and each held by one client", int(held[:-1][held[1:] == held[:-1]][0]))
+        if held.size and held[0] < 0:
+            raise bad("partition.indices", "≥ 0", int(held[0]))
+        if (twice := held[1:][held[1:] == held[:-1]]).size:
+            raise bad("partition.indices", "each held by one client", f"example {twice[0]} twice")
 
     @classmethod
     def of_owners(cls, owners: Ids, clients: int, notes: tuple[str, ...] = ()) -> Partition:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.data.partitions._rule import PartitionRule, by_label, rounded
 
-ATTEMPTS = 64
+Mask = npt.NDArray[np.bool_]
+WORK = 100_000  # numbers drawn for a block before its attempts end
 SMALLEST = 0.2  # redrawn until the smallest client has this share of the mean
 
 
@@ -17,8 +19,8 @@ class DirichletBlocks(PartitionRule):
     """Equal blocks of clients, one per entry of ``alphas``, each with its slice of every label.
 
     Inside a block every label is split by Dir(α · 1) over the block's clients; who already holds the mean gets no more
-    of the next label; redrawn until the smallest has 20 % of the mean, or (the paper would go on for ever) the best of
-    64 attempts, noted.
+    of the next label. Redrawn until the smallest has 20 % of the mean, as in the paper; where that does not come (few
+    labels, many clients, small α) the best of a bounded number of attempts is taken, noted.
     """
 
     alphas: tuple[float, ...] = Field((0.001, 0.01, 0.1, 0.5, 1.0), min_length=1, strict=False)
@@ -35,10 +37,10 @@ class DirichletBlocks(PartitionRule):
         slices = rounded_cuts(by_label(labels, rng), [len(block) for block in blocks])
         owners = np.empty(len(labels), dtype=np.int64)
         for alpha, block, parts in zip(self.alphas, blocks, slices, strict=True):
-            counts, fair = _attempts(alpha, len(block), np.array([len(part) for part in parts]), rng)
+            counts, fair = _drawn(alpha, len(block), np.array([len(part) for part in parts]), rng)
             if not fair:
                 notes.append(
-                    f"α = {alpha:g}: no attempt out of {ATTEMPTS} gave every client {SMALLEST:.0%} of the mean."
+                    f"α = {alpha:g}: no attempt gave every client {SMALLEST:.0%} of the mean; the best was taken."
                 )
             for row, part in zip(counts, parts, strict=True):
                 owners[part] = np.repeat(block, row)
@@ -52,25 +54,39 @@ def rounded_cuts(examples: list[Ids], weights: list[int]) -> list[list[Ids]]:
     return [list(pieces) for pieces in zip(*cut, strict=True)]
 
 
-def _attempts(alpha: float, users: int, totals: Ids, rng: np.random.Generator) -> tuple[Ids, bool]:
-    """(L, users) counts of the first attempt that is fair enough, else of the best; all attempts advance together."""
+def _drawn(alpha: float, users: int, totals: Ids, rng: np.random.Generator) -> tuple[Ids, bool]:
+    """(L, users) counts of the first attempt that is fair enough, else of the best, and whether it is fair."""
+    left = int(np.clip(WORK // (users * len(totals)), 8, 1000))
+    best, shares = -1.0, np.empty((len(totals), users))
+    while left > 0 and best < SMALLEST:
+        some = min(left, 32)  # so many attempts advance together
+        fairness, tried = _attempts(alpha, users, totals, some, rng)
+        first = int(np.argmax(np.minimum(fairness, SMALLEST)))
+        if fairness[first] > best:
+            best, shares = float(fairness[first]), tried[:, first]
+        left -= some
+    counts = np.stack([rounded(row, int(total)) for row, total in zip(shares, totals, strict=True)])
+    return counts, best >= SMALLEST
+
+
+def _attempts(alpha: float, users: int, totals: Ids, attempts: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """(attempts,) smallest size over the mean, and (L, attempts, users) shares of each label."""
     mean = totals.sum() / users
-    sizes = np.zeros((ATTEMPTS, users))
-    shares = np.empty((len(totals), ATTEMPTS, users))
+    sizes = np.zeros((attempts, users))
+    shares = np.empty((len(totals), attempts, users))
     for label, total in enumerate(totals):
-        drawn = _open_shares(rng.dirichlet(np.full(users, alpha), ATTEMPTS), sizes < mean)
-        shares[label] = drawn
-        sizes += drawn * total
-    smallest = sizes.min(axis=1)
-    fair = smallest >= SMALLEST * mean
-    chosen = int(np.argmax(fair)) if fair.any() else int(np.argmax(smallest))
-    counts = np.stack([rounded(row, int(total)) for row, total in zip(shares[:, chosen], totals, strict=True)])
-    return counts, bool(fair.any())
+        shares[label] = _open_shares(alpha, sizes < mean, rng)
+        sizes += shares[label] * total
+    return sizes.min(axis=1) / mean, shares
 
 
-def _open_shares(drawn: Floats, open_: Floats) -> Floats:
-    """(attempts, users) shares of those who may still take; where underflow left none of them any, equal shares."""
-    masked = np.where(open_, drawn, 0.0)
-    void = masked.sum(axis=1) <= 0
-    masked[void] = np.where(open_[void].any(axis=1, keepdims=True), open_[void], 1.0)
-    return np.asarray(masked / masked.sum(axis=1, keepdims=True))
+def _open_shares(alpha: float, may: Mask, rng: np.random.Generator) -> Floats:
+    """(attempts, users) Dir(α · 1) over those who may still take.
+
+    In logarithms, since at α = 0.001 the shares themselves underflow: ln G = ln Gamma(α + 1) − Exp(1) / α.
+    """
+    may = may | ~may.any(axis=1, keepdims=True)
+    logs = np.log(rng.standard_gamma(alpha + 1, may.shape)) - rng.standard_exponential(may.shape) / alpha
+    logs = np.where(may, logs, -np.inf)
+    shares = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))

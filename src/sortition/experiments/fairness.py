@@ -1,0 +1,72 @@
+"""LongFed's individual fairness of a finished run: pure functions of selection counts and distances of updates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import bad
+
+
+@dataclass(frozen=True, slots=True)
+class Fairness:
+    """Whether similar clients were chosen similarly often (LongFed, definition 1).
+
+    Attributes:
+        holds: |p_i − p_j| ≤ δ for every pair with d_ij ≤ ε.
+        similar: how many pairs are that near.
+        violated: how many of these differ by more than δ.
+        widest: the largest |p_i − p_j| among them.
+    """
+
+    holds: bool
+    similar: int
+    violated: int
+    widest: float
+
+
+def sigma(counts: Array, distance: Array, epsilon: float) -> float:
+    """σ of eqs. 33 and 34: spread of selection counts among the clients nearer than ε, averaged over clients.
+
+    Args:
+        counts: (N,) rounds in which each client was chosen.
+        distance: (N, N) between the clients' updates.
+        epsilon: how near is similar; each client is near to itself.
+    """
+    counts, distance = _checked(counts, distance, epsilon)
+    near = (distance < epsilon) | np.eye(counts.size, dtype=bool)
+    size = near.sum(axis=1)
+    mean = near @ counts / size
+    variance = near @ counts**2 / size - mean**2
+    return float(np.sqrt(np.maximum(variance, 0.0)).mean())
+
+
+def individual_fairness(counts: Array, rounds: int, distance: Array, epsilon: float, delta: float) -> Fairness:
+    """The (ε, δ) check of eq. 7 on p_i = n_i / T; a pair is counted once."""
+    counts, distance = _checked(counts, distance, epsilon)
+    if rounds < 1:
+        raise bad("individual_fairness.rounds", "≥ 1", rounds)
+    i, j = np.nonzero(np.triu(distance <= epsilon, 1))
+    gap = np.abs(counts[i] - counts[j])
+    violated = int((gap > delta * rounds + 1e-9).sum())
+    return Fairness(violated == 0, int(gap.size), violated, float(gap.max(initial=0.0) / rounds))
+
+
+def selection_counts(cohorts: Iterable[Array], n_clients: int) -> Ids:
+    """(N,) in how many cohorts each client was."""
+    counts = np.zeros(n_clients, np.int64)
+    for ids in cohorts:
+        counts[ids] += 1
+    return counts
+
+
+def _checked(counts: Array, distance: Array, epsilon: float) -> tuple[Floats, Array]:
+    counts, distance = np.asarray(counts, np.float64), np.asarray(distance)
+    if counts.ndim != 1 or distance.shape != (counts.size, counts.size):
+        raise bad("fairness.distance", f"of shape {(counts.size,) * 2}, one row per count", f"shape {distance.shape}")
+    if not epsilon >= 0:
+        raise bad("fairness.epsilon", "≥ 0", epsilon)
+    return counts, distance

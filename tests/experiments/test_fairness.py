@@ -40,7 +40,7 @@ def test_counts():
 def test_bad_input():
     with pytest.raises(InputError, match=r"fairness.distance must be of shape \(3, 3\)"):
         sigma([1, 2, 3], DISTANCE, 1.0)
-    with pytest.raises(InputError, match="fairness.epsilon must be ≥ 0"):
+    with pytest.raises(InputError, match=r"fairness\.epsilon must be ≥ 0"):
         sigma([1, 2, 3, 4], DISTANCE, -1.0)
     with pytest.raises(InputError, match="rounds must be ≥ 1"):
         individual_fairness([1, 2, 3, 4], 0, DISTANCE, 1.0, 0.1)

@@ -8,6 +8,7 @@
 | mcmahan-cifar | the TensorFlow net it points to  | 5 × 5 conv 64-pool-64-pool, padded, 384, 192, C, no LRN       |
 | fedgs-cifar   | FedGS's CIFAR-10 code            | 5 × 5 conv 64-pool-64-pool without padding, 384, 192, C       |
 | fedgs-fmnist  | FedGS's Fashion-MNIST code       | the net of mcmahan-mnist                                      |
+| small         | ours, for papers that name none  | 3 × 3 conv 16-pool-32-pool without padding, C                 |
 """
 
 from __future__ import annotations
@@ -64,4 +65,5 @@ PRESETS: dict[str, Callable[..., nn.Module]] = {
     "mcmahan-cifar": partial(_cifar, padded=True),
     "fedgs-cifar": partial(_cifar, padded=False),
     "fedgs-fmnist": _mnist,
+    "small": partial(convolutional, channels=(16, 32), kernel=3, padded=False, pools=2, dense=()),
 }

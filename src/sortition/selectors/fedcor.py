@@ -46,7 +46,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.gaussian_process import Likelihood, Noise, ascend, fold_in, greedy
+from sortition.selectors._parts.gaussian_process import Likelihood, Noise, ascend, doubt, fold_in, greedy
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -58,7 +58,8 @@ class Memory(State):
     """Embeddings, the losses of the last question, and the loss changes that a fit still uses."""
 
     X: Array = per_client(0.0, dtype=np.float32, width=0)
-    met: Array = per_client(False, dtype=bool)
+    seen: Ids = per_client(0, dtype=np.int64)  # samples that a client was in; before the first it has no embedding
+    anchor: Array = per_client(False, dtype=bool)  # was in a fit; others follow
     chosen: Ids = per_client(0, dtype=np.int64)
     loss: Floats = per_client(np.nan)
     asked_at: int = shared(-2)  # the round whose training turns ``loss`` into a change
@@ -150,7 +151,7 @@ class FedCor(Selector[Memory]):
         fitted = yield from self._learn(state, round, warm)
         notes: dict[str, Any] = {"phase": "warm-up" if warm else "selection", "fitted": fitted}
         if fitted:
-            shown = np.flatnonzero(state.met)
+            shown = np.flatnonzero(state.seen)
             shown = shown[:: -(-shown.size // _SHOWN)]
             notes["embedding"] = {"ids": shown.tolist(), "x": np.round(state.X[shown], 3).tolist()}
         if warm:
@@ -158,7 +159,8 @@ class FedCor(Selector[Memory]):
         small = round.available.size <= self.ask_at_most  # then double precision costs nothing
         X = state.X.astype(np.float64) if small else state.X
         alpha = self.beta**state.chosen
-        ids, scores = greedy(X, shares(round), alpha, round.available, round.places, self.sigma, self.noise)
+        own = doubt(state.X, state.seen, state.anchor)
+        ids, scores = greedy(X, shares(round), alpha, round.available, round.places, self.sigma, self.noise, own)
         return Cohort.uniform(ids, notes={**notes, "scores": scores.tolist()})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -172,14 +174,15 @@ class FedCor(Selector[Memory]):
         """Collect loss changes where it is time to, refit on them, and say whether it was done."""
         t = round.index
         due = not warm and (
-            t // self.interval > state.fitted_at // self.interval or state.met[round.available].sum() < round.places
+            t // self.interval > state.fitted_at // self.interval
+            or np.count_nonzero(state.seen[round.available]) < round.places
         )
         closes = state.asked_at == t - 1
-        opens = warm or (due and self.refit == "round")
+        opens = warm or (due and self.refit == "round" and not closes)
         rehearses = due and self.refit == "rehearsal"
         if not (closes or opens or rehearses):
             return False
-        before = yield Measure(LOSS, self._panel(state, round, state.met if rehearses else ~np.isnan(state.loss)))
+        before = yield Measure(LOSS, self._panel(state, round))
         count = len(state.history)
         if closes:
             ids = np.flatnonzero(~np.isnan(state.loss))
@@ -188,7 +191,7 @@ class FedCor(Selector[Memory]):
         if opens:
             before.scatter(state.loss)
         state.asked_at = t if opens else -2
-        for _ in range(self.samples if rehearses else 0):
+        for _ in range(self.samples if rehearses and len(before) else 0):
             trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
             state.add(t, before, (yield Measure(LOSS, before.ids, after=trial)))
         if len(state.history) == count:
@@ -198,36 +201,38 @@ class FedCor(Selector[Memory]):
         state.fitted_at = t
         return True
 
-    def _panel(self, state: Memory, round: Round, known: Array) -> Ids:
-        """Whom to ask: all available, or at most half the cap of known ones and the rest by lot."""
-        if round.available.size <= self.ask_at_most:
-            return round.available
-        old, new = round.available[known[round.available]], round.available[~known[round.available]]
-        old = uniformly(old, max(self.ask_at_most // 2, self.ask_at_most - new.size), round.rng)
-        return np.sort(np.concatenate([old, uniformly(new, self.ask_at_most - old.size, round.rng)]))
+    def _panel(self, state: Memory, round: Round) -> Ids:
+        """Whom to ask: all available or, of more, anchors (half), then those begun, new ones, and well known ones."""
+        ids, cap = round.available, self.ask_at_most
+        if ids.size <= cap:
+            return ids
+        seen, anchor = state.seen[ids], state.anchor[ids]
+        begun = ((seen > 0) & (seen < 2 * self.dimension)) | ~np.isnan(state.loss[ids])
+        rank = np.where(anchor, 0, np.where(begun, 2, np.where(seen == 0, 1, 0)))
+        rank[uniformly(np.flatnonzero(anchor), cap // 2, round.rng)] = 3
+        return np.sort(ids[np.lexsort((round.rng.random(ids.size), -rank))[:cap]])
 
     def _fit(self, state: Memory, round: Round) -> None:
         """Eq. 16 and 17: some steps uphill from the last X, on those who were observed."""
         warm = round.index <= self.warmup
         ids, changes, at = state.table(1 + (self.history_warmup if warm else self.history))
-        weights = self.theta ** (at[-1] - at)
-        seen = ~np.isnan(changes)
+        weights, newest = self.theta ** (at[-1] - at), at == at[-1]
+        observed = ~np.isnan(changes)
+        state.seen[ids] += observed[newest].sum(axis=0)
         if self.mean == "history":
-            changes = changes - np.nansum(weights[:, None] * changes, axis=0) / (weights @ seen)
-        met, inside = state.met[ids], np.ones(ids.size, bool)
-        if ids.size > self.fit_at_most:  # those with the best known place come first
-            order = np.lexsort((round.rng.random(ids.size), -seen.sum(axis=0), ~met))
+            changes = changes - np.nansum(weights[:, None] * changes, axis=0) / (weights @ observed)
+        inside = np.ones(ids.size, bool)
+        if ids.size > self.fit_at_most:
+            order = np.lexsort((round.rng.random(ids.size), -state.seen[ids], ~state.anchor[ids]))
             inside[order[self.fit_at_most :]] = False
-        fresh = ids[inside & ~met]
+        fresh = ids[inside & (state.X[ids] == 0).all(axis=1)]
         state.X[fresh] = round.rng.standard_normal((fresh.size, self.dimension)) / np.sqrt(self.dimension)
         likelihood = Likelihood(changes[:, inside], weights, self.sigma**2)
         X = state.X[ids[inside]].astype(np.float64)
         X = ascend(likelihood, X, self.rate, self.warmup_steps if warm else self.steps)
-        state.X[ids[inside]] = X
-        others, newest = ids[~inside], at == at[-1]
-        latent = likelihood.latent(X)[newest]
+        state.X[ids[inside]], state.anchor[ids[inside]] = X, True
+        others, latent = ids[~inside], likelihood.latent(X)[newest]
         state.X[others] = fold_in(state.X[others], changes[newest][:, ~inside], latent, self.sigma**2)
-        state.met[ids] = True
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -82,8 +82,27 @@ def fold_in(X: Array, changes: Floats, latent: Floats, noise: float) -> Array:
     return X
 
 
+def doubt(X: Array, seen: Ids, anchor: Array) -> Array | None:
+    """(N,) variance that the embeddings of clients who were folded in leave open; None if there are none.
+
+    A sample settles one direction of d, so what is open falls by 1/d of itself with each that a client was in.
+    """
+    follower = ~anchor & (seen > 0)
+    if not follower.any():
+        return None
+    spread = np.mean(np.sum(X[anchor] ** 2, axis=1))
+    return np.where(follower, spread * (1 - 1 / X.shape[1]) ** seen, 0)
+
+
 def greedy(
-    X: Array, p: Array, alpha: Array, candidates: Ids, k: int, sigma: float, noise: Noise = "diagonal"
+    X: Array,
+    p: Array,
+    alpha: Array,
+    candidates: Ids,
+    k: int,
+    sigma: float,
+    noise: Noise = "diagonal",
+    doubt: Array | None = None,
 ) -> tuple[Ids, Floats]:
     """FedCor's Algorithm 1: k candidates, in order, and the score of each when it was picked.
 
@@ -98,17 +117,20 @@ def greedy(
         k: how many.
         sigma: σ.
         noise: "diagonal" (Σ = XXᵀ + σ²I), "observation" (Σ = XXᵀ, a pick is observed with noise σ²), "none" (Σ = XXᵀ).
+        doubt: (N,) variance of each client's own beside σ²; none by default.
     """
     rows, share, factor = X[candidates], p[candidates].astype(X.dtype), alpha[candidates].astype(X.dtype)
-    variance, noise_on = np.einsum("nd,nd->n", rows, rows), 0.0 if noise == "none" else sigma**2
+    variance = np.einsum("nd,nd->n", rows, rows)
+    beside = np.full_like(share, 0.0 if noise == "none" else sigma**2)
+    beside += 0 if doubt is None else doubt[candidates]
     spare = factor * share * np.sqrt(variance + sigma**2)  # the rule when gains are exhausted: as if independent
     exhausted = _EXHAUSTED * variance
-    own = share * noise_on if noise == "diagonal" else np.zeros_like(share)
+    own = share * beside if noise == "diagonal" else np.zeros_like(share)
     B, s = np.eye(X.shape[1]), (p.astype(X.dtype) @ X).astype(np.float64)
     gain = rows @ s.astype(X.dtype)
     left, picks, scores = np.ones(len(rows), bool), [], []
     for _ in range(min(k, len(rows))):
-        total = np.maximum(variance, 0) + noise_on
+        total = np.maximum(variance, 0) + beside
         alive = total > exhausted
         score = np.where(alive, factor * (gain + own) / np.sqrt(np.where(alive, total, 1)), 0)
         if noise == "observation":
@@ -122,7 +144,7 @@ def greedy(
         left[best] = False
         x = rows[best].astype(np.float64)
         b = B @ x
-        scale = float(x @ b) + noise_on
+        scale = float(x @ b) + float(beside[best])
         b /= np.sqrt(scale) if alive[best] else np.inf  # one who is predicted already teaches nothing
         B -= np.outer(b, b)
         s -= float(share[best]) * x  # the picked one's own row of the posterior is zero

@@ -1,0 +1,37 @@
+"""Slips that were put into FedCor's fast form on purpose: each must be seen by the comparison with the literal twin."""
+
+from __future__ import annotations
+
+import pytest
+from tests.mutations import slipped
+from tests.selectors.test_fedcor import agrees_with_the_literal_twin
+
+from sortition.selectors import fedcor
+from sortition.selectors._parts import gaussian_process
+
+SLIPS = {
+    "the picked client's row stays in the sum": (fedcor, "greedy", "s -= float(share[best]) * x", "pass"),
+    "the posterior is not updated": (fedcor, "greedy", "B -= np.outer(b, b)", "pass"),
+    "the score is divided by the variance": (fedcor, "greedy", "/ np.sqrt(np.where(alive", "/ (np.where(alive"),
+    "Adam goes downhill": (fedcor, "ascend", "X += rate", "X -= rate"),
+    "the determinant is left out": (
+        gaussian_process.Likelihood,
+        "gradient",
+        " - (self._mass * (X @ inverse)).sum(axis=0)",
+        "",
+    ),
+    "samples are not discounted": (gaussian_process.Likelihood, "gradient", "(v * self.w[:, None]).T", "v.T"),
+    "annealing never starts again": (fedcor.FedCor, "_learn", "state.chosen[:] = 0", "pass"),
+    "one sample too few is used again": (fedcor.FedCor, "_fit", "state.table(1 + (", "state.table(0 + ("),
+}
+
+
+def test_the_twin_agrees_without_a_slip() -> None:
+    assert agrees_with_the_literal_twin()
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_a_slip_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, function, right, wrong = SLIPS[name]
+    monkeypatch.setattr(owner, function, slipped(getattr(owner, function), right, wrong))
+    assert not agrees_with_the_literal_twin(rounds=24)

@@ -6,16 +6,18 @@ import sys
 
 import typer
 
-from sortition.cli import data
+from sortition.cli import data, methods, reproduce, run
 from sortition.core.errors import SortitionError
 
 app = typer.Typer(
     name="sortition",
     help="Client selection for federated learning: methods, simulator, report.",
     no_args_is_help=True,
-    add_completion=False,
+    rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
+for group in (run, reproduce, methods):
+    group.register(app)
 app.add_typer(data.app, name="data")
 
 

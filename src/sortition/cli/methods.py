@@ -1,0 +1,170 @@
+"""``sortition list``, ``show``, ``cite`` and ``check``: what methods there are, what they need, what they cost."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from sortition import selectors
+from sortition.cli.run import console
+from sortition.core.errors import SortitionError, unknown
+from sortition.core.selector import Selector
+
+
+def _complete(incomplete: str) -> list[str]:
+    return [name for name in selectors.discover() if name.startswith(incomplete)]
+
+
+Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
+
+
+def list_() -> None:
+    """All methods: what they read of clients, ask them and have reported; whether they scale to a million."""
+    table = Table("method", "reads", "asks", "reports", "scales", "secure aggregation", box=box.SIMPLE_HEAD)
+    for name in selectors.discover():
+        method = _default(selectors.find(name))
+        needs = method.needs
+        table.add_row(
+            name,
+            ", ".join(needs.reads) or "–",
+            ", ".join(signal.name for signal in needs.asks) or "–",
+            ", ".join(signal.name for signal in needs.reports) or "–",
+            "yes" if method.scales else "no",
+            "impossible" if needs.individual else "possible",
+        )
+    console().print(table)
+
+
+def _default(cls: type[Selector[Any]]) -> Selector[Any]:
+    """An instance with default parameters, or with its first example where some have no default."""
+    try:
+        return cls.load()
+    except SortitionError:
+        return cls.load(**cls.examples()[0])
+
+
+def show(
+    name: Name,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, such as d=20")] = None,
+    model: Annotated[str, typer.Option(help="whose traffic is told: softmax, mlp, cnn or an import path")] = "mlp",
+    inputs: Annotated[str, typer.Option(help="shape of one example")] = "1,28,28",
+    classes: Annotated[int, typer.Option(min=2, help="number of labels")] = 10,
+    clients: Annotated[int, typer.Option(min=1, help="clients, all available")] = 100,
+    cohort: Annotated[int, typer.Option(min=1, help="clients a round")] = 10,
+    rounds: Annotated[int, typer.Option(min=1, help="rounds over which the traffic is averaged")] = 30,
+) -> None:
+    """What a method is: description, parameters, what it needs to know, bytes a round for a model, how to cite it."""
+    from sortition.experiments.estimate import price
+    from sortition.experiments.overlay import assign
+
+    cls, screen = _find(name), console()
+    given: dict[str, Any] = {}
+    for text in set_ or ():
+        given = assign(given, text)
+    selector = cls.load(**given) if given else _default(cls)
+    module = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    screen.print(escape(module.strip() or inspect.getdoc(cls) or ""), soft_wrap=True, highlight=False)
+    screen.print(_parameters(cls, selector))
+    screen.print(_needs(selector))
+    shape = tuple(int(part) for part in inputs.split(",") if part.strip().isdigit())
+    if not shape:
+        raise unknown("shape", inputs, ["1,28,28", "3,32,32", "60"])
+    size, lanes = price(
+        selector, model, {}, inputs=shape, classes=classes, clients=clients, cohort=cohort, rounds=rounds
+    )
+    plain = 2 * 4 * size * cohort
+    table = Table(
+        "bytes a round", "", title=f"{model}, {size:,} numbers; {cohort} of {clients} clients", box=box.SIMPLE_HEAD
+    )
+    for lane, value in lanes.items():
+        if value:
+            table.add_row(lane.replace("_", " "), f"{value:,.0f}")
+    table.add_row("in all", f"{sum(lanes.values()):,.0f} ({sum(lanes.values()) / plain:.2f} × plain averaging)")
+    screen.print(table)
+    screen.print(escape(selector.cite), highlight=False)
+
+
+def _parameters(cls: type[Selector[Any]], selector: Selector[Any]) -> Table:
+    told = dict(_attributes(inspect.getdoc(cls) or ""))
+    table = Table("parameter", "value", "meaning", title=cls.__name__, box=box.SIMPLE_HEAD)
+    for item in fields(cls):  # type: ignore[arg-type]
+        table.add_row(item.name, escape(repr(getattr(selector, item.name))), escape(told.get(item.name, "")))
+    return table
+
+
+def _attributes(doc: str) -> list[tuple[str, str]]:
+    """(name, meaning) of the docstring's ``Attributes:``."""
+    lines = doc.partition("Attributes:")[2].splitlines()
+    found: list[tuple[str, str]] = []
+    for line in lines:
+        head, colon, rest = line.strip().partition(":")
+        if colon and head.isidentifier():
+            found.append((head, rest.strip()))
+        elif found and line.strip():
+            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    return found
+
+
+def _needs(selector: Selector[Any]) -> Table:
+    needs = selector.needs
+    table = Table("what the server learns", "", title="privacy label", box=box.SIMPLE_HEAD)
+    table.add_row("reads, once per client", ", ".join(needs.reads) or "nothing")
+    for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
+        told = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
+        table.add_row(title, told or "nothing")
+    table.add_row("secure aggregation", "impossible: sees single updates" if needs.individual else "possible")
+    table.add_row("number of rounds", "must be known" if needs.horizon else "need not be known")
+    return table
+
+
+def _find(name: str) -> type[Selector[Any]]:
+    from sortition.experiments.methods import find
+
+    sys.path.insert(0, str(Path.cwd()))
+    return find(name)
+
+
+def cite(
+    what: Annotated[str, typer.Argument(help="a study's TOML file, or a method", autocompletion=_complete)],
+) -> None:
+    """BibTeX of a method, or of all methods in a study's file."""
+    if what.endswith(".toml"):
+        from sortition.experiments.plan import read
+
+        names = [one.get("name", "") for one in read(what).get("method", [])]
+    else:
+        names = [what]
+    entries = dict.fromkeys(_find(name).cite.strip() for name in names)
+    typer.echo("\n\n".join(entry for entry in entries if entry))
+
+
+def check(name: Name) -> None:
+    """Run the contract that every method keeps, point by point."""
+    from sortition.testing import ContractError, contract
+
+    broken = 0
+    for title, point in contract(_find(name)):
+        try:
+            point()
+        except ContractError as error:
+            broken += 1
+            typer.echo(f"BROKEN  {title}\n        {error}")
+        else:
+            typer.echo(f"kept    {title}")
+    if broken:
+        raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command("list")(list_)
+    for command in (show, cite, check):
+        app.command()(command)

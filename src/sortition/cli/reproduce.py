@@ -1,0 +1,73 @@
+"""``sortition reproduce``: a published table or figure, paper beside ours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sortition.cli.run import Jobs, Quiet, console, finish
+
+
+def _names(incomplete: str) -> list[str]:
+    from sortition.experiments.preset import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def reproduce(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="presets, or TOML files of that form", autocompletion=_names)
+    ] = None,
+    out: Annotated[Path, typer.Option("-o", "--out", help="folder of runs and pages")] = Path("reproduction"),
+    page: Annotated[Path | None, typer.Option(help="where the page goes [default: OUT/NAME/NAME.md]")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="a setting, a method or setting/method; repeatable")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="fewer seeds")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,
+    jobs: Jobs = None,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce published tables and figures: run what is missing, show paper beside ours, write a page.
+
+    Without a name, lists what there is. Stopped or cut short, the same command goes on with what is there.
+
+    Example: sortition reproduce availability
+    """
+    from sortition.experiments import preset, runner
+    from sortition.experiments.progress import showing
+    from sortition.experiments.reproduce import Cuts, reproduce, write
+
+    screen = console()
+    if not names:
+        for name in preset.names():
+            screen.print(f"{name:24} {preset.load(name).paper.title}", highlight=False, soft_wrap=True)
+        return
+    loaded = [preset.load(name) for name in names]
+    cuts = Cuts(tuple(only or ()), seeds, rounds)
+    pages, total = [], runner.Outcome(out)
+    for one in loaded:
+        folder = out / one.name
+        shown = showing(screen, quiet=quiet)
+        say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
+        made = reproduce(one, folder, cuts, folder=page.parent if page else folder, jobs=jobs, progress=shown, say=say)
+        for sheet in [] if quiet else made.sheets:
+            screen.print(sheet.rich())
+        pages.append(made.markdown)
+        if not page:
+            write(folder / f"{one.name}.md", [made.markdown])
+            screen.print(f"page: {folder / one.name}.md", soft_wrap=True)
+        if made.outcome:
+            total.failed |= made.outcome.failed
+            total.interrupted |= made.outcome.interrupted
+            if total.interrupted:
+                break
+    if page:
+        write(page, pages)
+        screen.print(f"page: {page}", soft_wrap=True)
+    finish(total, "the same command goes on.")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(reproduce)

@@ -1,0 +1,155 @@
+"""``sortition run``, ``schema`` and ``demo``: studies from a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from sortition.core.errors import SortitionError
+
+File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs [default: runs/NAME]")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
+]
+Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side [default: all cores]")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
+WIDE = 150  # columns of a table that goes to a file or a pipe
+
+
+def console() -> Console:
+    """Standard output; wide where it is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+
+
+def run(
+    file: File,
+    out: Out = None,
+    set_: Set = None,
+    jobs: Jobs = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="tell what would run and how long; run nothing")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run a study: every method on every seed of every setting, then a table.
+
+    Ctrl-C ends the rounds in progress; the same command with --resume goes on, to the very same records.
+
+    Example: sortition run examples/first.toml -o runs/first --set seeds=3
+    """
+    from sortition.experiments.plan import plan, read
+    from sortition.experiments.preset import OURS, wanted
+
+    sys.path.insert(0, str(Path.cwd()))  # methods and models of one's own, by import path
+    table = {key: value for key, value in read(file).items() if key not in OURS}
+    whole = plan(table, tuple(set_ or ()))
+    chosen = whole.only(one for one in whole.runs if wanted(one, tuple(only or ())))
+    if dry_run:
+        _estimate(chosen, jobs)
+    else:
+        play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet)
+
+
+def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool) -> None:
+    """Run a plan, print its table, tell what failed; the exit code says how it went."""
+    from sortition.experiments import runner
+    from sortition.experiments.progress import showing
+
+    screen = console()
+    outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet))
+    if not quiet:
+        table(out, screen)
+    finish(outcome, f"add --resume to go on: {out}")
+
+
+def table(out: Path, screen: Console) -> None:
+    """Print the summary of the runs in a folder."""
+    from sortition.experiments import records, summary
+
+    for sheet in summary.sheets(records.find(out)):
+        screen.print(sheet.rich())
+    screen.print(f"runs: {out}", soft_wrap=True)
+
+
+def finish(outcome: Any, hint: str) -> None:
+    """Tell what failed or was stopped, and leave with the code that says so."""
+    for path, why in outcome.failed.items():
+        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]} (log: {path}/failure.log)", err=True)
+    if outcome.interrupted:
+        typer.echo(f"stopped; {hint}", err=True)
+        raise typer.Exit(130)
+    if outcome.failed:
+        raise typer.Exit(1)
+
+
+def _estimate(plan: Any, jobs: int | None) -> None:
+    from sortition.experiments.estimate import estimates
+    from sortition.experiments.runner import cores
+    from sortition.experiments.sheet import Sheet
+
+    found, side = estimates(plan.runs), jobs or cores()
+    sheet = Sheet(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
+    for one in found:
+        cells = [one.setting, one.method, str(one.runs), str(one.rounds)]
+        sheet.rows.append([*cells, f"{1000 * one.round:.1f}", f"{one.seconds:.0f}"])
+    total = sum(one.seconds for one in found) / min(side, max(1, len(plan.runs)))
+    sheet.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
+    console().print(sheet.rich())
+
+
+def schema() -> None:
+    """Print the JSON schema of a study's file, for completion and checks in an editor."""
+    from sortition.experiments.config import Study
+
+    typer.echo(json.dumps(Study.model_json_schema(), indent=1))
+
+
+def demo(
+    out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and the report")] = Path("demo"),
+    jobs: Jobs = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="fewer or more seeds")] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""
+    from sortition import selectors
+    from sortition.experiments import runner
+    from sortition.experiments.plan import plan, read
+    from sortition.experiments.preset import FOLDER
+    from sortition.experiments.progress import showing
+
+    study = read(FOLDER.parent / "demo.toml")
+    known = selectors.discover()
+    study["method"] = [one for one in study["method"] if one["name"] in known]
+    screen = console()
+    made = plan(study, [f"seeds={seeds}"] if seeds else [])
+    outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
+    table(out / "runs", screen)
+    if page := _report(out):
+        screen.print(f"open: {page}", soft_wrap=True)
+    finish(outcome, "the same command goes on.")
+
+
+def _report(out: Path) -> Path | None:
+    """The page of the runs, where the report is installed."""
+    try:
+        from sortition import report
+
+        made = report.write([out / "runs"], out / "report.html")
+    except (ImportError, AttributeError):
+        return None
+    except SortitionError as error:
+        typer.echo(f"report: {error}", err=True)
+        return None
+    return Path(made)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    for command in (run, demo, schema):
+        app.command()(command)

@@ -18,6 +18,7 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.client import LocalClient
 from sortition.core.errors import bad
+from sortition.core.secure_product import secure_products
 from sortition.core.streams import stream
 
 Payload = Mapping[str, Array]
@@ -127,8 +128,7 @@ def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signa
 
 
 def _products(clients: Sequence[LocalClient], _: Payload) -> Array:
-    rows = np.stack([np.asarray(client.label_counts, np.float64) for client in clients])
-    return rows @ rows.T
+    return secure_products([client.label_counts for client in clients])
 
 
 LOSS = Signal("loss", "model", lambda c, _: c.loss(), nonnegative=True, summary="mean loss of the current model")

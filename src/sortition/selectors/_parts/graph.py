@@ -1,0 +1,73 @@
+"""FedGS's 3DG: from similarities to edges to shortest-path distances (eq. 10 to 12 and the one between them).
+
+Nodes are *kinds* of clients: clients with the same feature row have the same similarity to everybody, so one node
+serves them all, and the diagonal of a table holds what lies between two clients of that kind. Where every client is a
+kind of its own the tables are the paper's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse.csgraph import floyd_warshall
+
+from sortition.core.arrays import Array, Floats, Ids
+
+SMALLEST = 1e-300  # an edge of length zero would be no edge to scipy
+RELEASED, PAPER = "released", "paper"
+EPSILON = {RELEASED: 0.01, PAPER: 0.1}
+SIGMA2 = {RELEASED: 0.1, PAPER: 0.01}
+
+
+def unit(rows: Array) -> Floats:
+    """Rows scaled to length 1; a row of zeros, which is like nobody, stays."""
+    rows = np.asarray(rows, np.float64)
+    length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None])
+
+
+def cosines(products: Floats) -> Floats:
+    """Cosines from a table of inner products (n, n), NaN where one is unknown."""
+    length = np.sqrt(np.maximum(np.diag(products), 0.0))
+    scale = np.outer(length, length)
+    return np.asarray(np.where(scale > 0, products / np.where(scale > 0, scale, 1.0), 0.0 * products))
+
+
+def normalised(similarity: Floats, members: Ids, edges: str, *, clip: bool) -> Floats:
+    """V in [0, 1] from raw similarities (C, C) of kinds with ``members`` (C,) clients each; NaN stays.
+
+    The paper clips cosines at 0 (eq. 11, 12: ``clip``) and scales inner products by their extremes over all pairs. The
+    released code scales both, over a table whose diagonal is 0. Where all are equal, V = 1.
+    """
+    if edges == PAPER and clip:
+        return np.clip(similarity, 0.0, 1.0)
+    counts = ~np.eye(len(similarity), dtype=bool)
+    counts |= np.diag(members > 1) if edges == RELEASED else True
+    held = similarity[counts & np.isfinite(similarity)]
+    low = min(held.min(initial=np.inf), 0.0 if edges == RELEASED else np.inf)
+    high = max(held.max(initial=-np.inf), 0.0 if edges == RELEASED else -np.inf)
+    if not high > low:
+        return np.where(np.isfinite(similarity), 1.0, np.nan)
+    return np.asarray((similarity - low) / (high - low))
+
+
+def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
+    """R of the paper, +∞ where there is no edge: exp(−V/σ²) if V ≥ ε, or as released exp(−V²/σ²) if V > ε."""
+    with np.errstate(invalid="ignore"):  # an unknown similarity is no edge
+        joined = np.greater_equal(V, epsilon) if edges == PAPER else np.greater(V, epsilon)
+    power = np.where(joined, V if edges == PAPER else V * V, 0.0)
+    return np.where(joined, np.maximum(np.exp(-power / sigma2), SMALLEST), np.inf)
+
+
+def distances(R: Floats, members: Ids) -> Floats:
+    """H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
+
+    Two clients of one kind are joined by their own edge or through their nearest neighbour.
+    """
+    between = R.copy()
+    np.fill_diagonal(between, 0.0)
+    H = np.asarray(floyd_warshall(between, directed=False))
+    np.fill_diagonal(between, np.inf)
+    inside = np.minimum(np.diag(R), 2 * between.min(axis=1, initial=np.inf))
+    np.fill_diagonal(H, np.where(members > 1, inside, 0.0))
+    largest = H[np.isfinite(H)].max(initial=0.0)
+    return np.where(np.isfinite(H), H / (largest or 1.0), 1.0)

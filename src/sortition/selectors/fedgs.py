@@ -1,0 +1,251 @@
+"""FedGS: Wang et al. 2023, *FedGS: federated graph-based sampling with arbitrary client availability*.
+
+| paper | here |
+|---|---|
+| u_k, features of a client (eq. 10) | ``graph``: label counts, given features, updates, responses to noise, products |
+| f_sim, V | ``similarity``, then ``normalised`` to [0, 1] |
+| R, ε, σ² | ``lengths``, ``epsilon``, ``sigma2`` |
+| H, shortest paths (Floyd–Warshall) | ``distances``; ``state.distance`` between the kinds ``state.kind`` of clients |
+| v, sampling counts; z_k = 2(v_k − v̄ − M/N) + 1 | ``state.counts``; :func:`costs` |
+| α s'Hs/(N(N−1)) − z's/(N−1) (eq. 14, 16) | ``alpha``, ``normalisation="population"``; ``disperse`` |
+| τ_max, the solver's time | ``time_limit`` |
+| Σ_S n_k θ_k / Σ_S n_k (eq. 18) | ``Cohort.by_size`` |
+
+Deviations:
+- The weight of distances is α·2/(M'(M'−1)), the mean over the selected pairs, as released and as Table 2's α needs; the
+  paper's 2α/(N(N−1)) is ``normalisation="population"``. Edges are the released ones; the paper's are ``edges="paper"``.
+- H is scaled to [0, 1]; clients that no path joins are at distance 1 (released; the paper is silent).
+- The paper lets all clients be there at the start. Here whoever is met later is asked then, and the graph is made anew;
+  a client that never answered is at distance 1 from everybody.
+- Beyond ``exact_up_to`` different feature rows clients are joined to ``kinds`` groups; the paper stops at 100 clients.
+- Ties go by lot, as eq. 19 assumes; the released code leaves them to its solver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    PRODUCTS,
+    UPDATE,
+    Cohort,
+    Feedback,
+    Measure,
+    Needs,
+    Reading,
+    Round,
+    Selector,
+    Signal,
+    State,
+    method,
+    per_client,
+    per_pair,
+    probe,
+    shared,
+)
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import bad
+from sortition.core.selector import Asking
+from sortition.selectors._parts import graph as g
+from sortition.selectors._parts.dispersion import disperse
+from sortition.selectors._parts.kinds import kinds
+
+FACTS = {"labels": "label_counts", "features": "features"}
+Number = Annotated[float, Field(ge=0)]
+
+
+@dataclass
+class Memory(State):
+    """Sampling counts, the kind of each client (−1: not met), what the asked sent, and H between kinds (C, C)."""
+
+    counts: Ids = per_client(0, dtype=np.int64)
+    kind: Ids = per_client(-1, dtype=np.int64)
+    features: Floats = per_client(np.nan, dtype=np.float32, width=0)
+    distance: Floats = shared()
+    spread: float = shared(0.0)
+
+
+@dataclass
+class PairMemory(Memory):
+    """The same with the products of pairs (N, N); NaN where two clients never met."""
+
+    products: Floats = per_pair(np.nan)
+
+
+@method
+class FedGS(Selector[Memory]):
+    """Clients far apart in their data, each equally often: distances on a graph of clients against sampling counts.
+
+    Attributes:
+        alpha: weight of distance against balanced counts; 0 takes the least often chosen.
+        graph: what clients are compared by: "labels" or "features" of the population, their "updates", their trained
+            models' response to noise ("probe"), or "secure" products of label counts (no security control).
+        similarity: "cosine" (released) or "dot" (paper).
+        edges: how similarities become edges, "released" or "paper".
+        epsilon: similarity that makes an edge; None for 0.01 (released) or 0.1 (paper).
+        sigma2: scale of edge lengths; None for 0.1 (released) or 0.01 (paper).
+        normalisation: α times the mean distance of the "selected" (released), or over N(N − 1) of the "population".
+        noise_size: of "probe", how many numbers an input has.
+        noise_mean: of "probe", mean of the server's validation inputs: one number, or one for each of an input's.
+        noise_scale: of "probe", their standard deviation.
+        sketch: of "updates", numbers that a client projects its update to; None for all of it.
+        time_limit: seconds that the solver may take, τ_max.
+        exact_up_to: different feature rows up to which each is a node of its own.
+        kinds: nodes beyond that.
+    """
+
+    alpha: Number = 1.0
+    graph: Literal["labels", "features", "updates", "probe", "secure"] = "labels"
+    similarity: Literal["cosine", "dot"] = "cosine"
+    edges: Literal["released", "paper"] = "released"
+    epsilon: Number | None = None
+    sigma2: Annotated[float, Field(gt=0)] | None = None
+    normalisation: Literal["selected", "population"] = "selected"
+    noise_size: Annotated[int, Field(ge=1)] = 784
+    noise_mean: float | Annotated[tuple[float, ...], Field(strict=False)] = 0.0
+    noise_scale: Number | Annotated[tuple[Number, ...], Field(strict=False)] = 1.0
+    sketch: Annotated[int, Field(ge=1)] | None = 4096
+    time_limit: Annotated[float, Field(gt=0)] = 5.0
+    exact_up_to: Annotated[int, Field(ge=1)] = 1000
+    kinds: Annotated[int, Field(ge=2)] = 200
+
+    memory = Memory
+    cite = """@inproceedings{wang2023fedgs,
+  title = {{FedGS}: Federated Graph-Based Sampling with Arbitrary Client Availability},
+  author = {Wang, Zheng and Fan, Xiaoliang and Qi, Jianzhong and Jin, Haibing and Yang, Peizhen and Shen, Siqi
+            and Wang, Cheng},
+  booktitle = {AAAI}, year = {2023}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes, and what the graph is made of."""
+        if self.graph in FACTS:
+            return Needs(reads=("sizes", FACTS[self.graph]))
+        return Needs(reads=("sizes",), asks=(self.signal,))
+
+    @property
+    def signal(self) -> Signal:
+        """What clients that were not met before are asked for."""
+        if self.graph == "secure":
+            return PRODUCTS
+        if self.graph == "updates":
+            return UPDATE if self.sketch is None else UPDATE.sketch(self.sketch)
+        moments = [np.asarray(moment, np.float64) for moment in (self.noise_mean, self.noise_scale)]
+        for name, moment in zip(("noise_mean", "noise_scale"), moments, strict=True):
+            if moment.size not in (1, self.noise_size):
+                raise bad(f"FedGS.{name}", f"one number or noise_size = {self.noise_size}", f"{moment.size} numbers")
+        mean, scale = (np.broadcast_to(moment, self.noise_size) for moment in moments)
+        return probe(mean, scale)
+
+    def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
+        """Nobody was chosen, nobody was met."""
+        if self.graph != "secure":
+            return Memory(n_clients)
+        if n_clients > self.exact_up_to:
+            raise bad("FedGS.graph", f"other than 'secure' beyond {self.exact_up_to} clients", f"{n_clients} clients")
+        return PairMemory(n_clients)
+
+    def select(self, state: Memory, round: Round) -> Asking:
+        """Lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is met."""
+        strange = round.available[state.kind[round.available] < 0]
+        if isinstance(state, PairMemory):
+            strange = unpaired(state.products, round.available)
+            if strange.size:
+                self.pair_up(state, strange, (yield Measure(self.signal, strange)))
+        elif strange.size and self.graph in FACTS:
+            known = round.population.known
+            self.draw(state, known, getattr(round.population, FACTS[self.graph])[known], round.rng)
+        elif strange.size and len(reading := (yield Measure(self.signal, strange))):
+            remember(state, reading)
+            met = np.flatnonzero(~np.isnan(state.features[:, 0]))
+            self.draw(state, met, state.features[met], round.rng)
+        return self.choose(state, round)
+
+    def draw(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
+        """Lines 2 and 3: the graph of these clients, by their feature rows (n, d)."""
+        found = kinds(g.unit(rows) if self.similarity == "cosine" else rows, self.exact_up_to, self.kinds, rng)
+        state.kind[ids] = found.of
+        state.spread = found.spread
+        state.distance = self.measured(found.rows @ found.rows.T, found.members)
+
+    def pair_up(self, state: PairMemory, asked: Ids, products: Reading) -> None:
+        """Add products of pairs, and make the graph of all clients that have some."""
+        answered = np.isin(asked, products.ids)
+        columns = products.values[:, answered] if len(products) else np.empty((0, 0))
+        state.products[np.ix_(products.ids, asked[answered])] = columns
+        met = np.flatnonzero(~np.isnan(np.diag(state.products)))
+        table = state.products[np.ix_(met, met)]
+        state.kind[met] = np.arange(met.size)
+        state.distance = self.measured(
+            g.cosines(table) if self.similarity == "cosine" else table, np.ones(met.size, np.int64)
+        )
+
+    def measured(self, similarity: Floats, members: Ids) -> Floats:
+        """H, with a last row for clients of whom nothing is known: as far from everybody as can be."""
+        V = g.normalised(similarity, members, self.edges, clip=self.similarity == "cosine")
+        epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
+        sigma2 = g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2
+        H = g.distances(g.lengths(V, self.edges, epsilon, sigma2), members)
+        return np.pad(H, (0, 1), constant_values=1.0)
+
+    def choose(self, state: Memory, round: Round) -> Cohort:
+        """Eq. 16: the best min(M, |A_t|) of the available by distance and counts."""
+        N, M = round.n_clients, round.places
+        pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
+        weight = 2 * self.alpha / max(pairs, 1)
+        distance = np.ones((1, 1)) if state.distance is None else state.distance
+        gain = -costs(state.counts, round.available, M) / max(N - 1, 1)
+        kind = state.kind[round.available]
+        found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
+        apart = kind[found.members]
+        block = distance[np.ix_(apart, apart)]
+        notes: dict[str, Any] = {
+            "distance": round_off((block.sum() - np.trace(block)) / max(M * (M - 1), 1)),
+            "solver": found.how,
+        }
+        if state.spread:
+            notes["spread"] = round_off(state.spread)
+        return Cohort.by_size(round.available[found.members], round.population.sizes, notes=notes)
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Line 15: whoever was sampled counts, whether the update arrived or not."""
+        state.counts[feedback.cohort.ids] += 1
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """All graphs, both edges and both normalisations."""
+        return [
+            {},
+            {"graph": "features", "similarity": "dot", "edges": "paper", "normalisation": "population"},
+            {"graph": "updates", "alpha": 2.0, "sketch": 64, "exact_up_to": 20, "kinds": 4},
+            {"graph": "probe", "edges": "paper", "epsilon": 0.5, "sigma2": 0.1, "noise_size": 4},
+            {"graph": "secure", "similarity": "dot"},
+        ]
+
+
+def costs(counts: Ids, ids: Ids, places: int) -> Floats:
+    """z_k = 2(v_k − v̄ − M/N) + 1 of these clients; v̄ is over all N (eq. 7, 14)."""
+    return np.asarray(2 * (counts[ids] - counts.mean() - places / counts.size) + 1)
+
+
+def unpaired(products: Floats, available: Ids) -> Ids:
+    """Available clients some of whose products with other available ones are unknown."""
+    unknown = np.isnan(products[np.ix_(available, available)])
+    return available[unknown.any(axis=1)]
+
+
+def remember(state: Memory, reading: Reading) -> None:
+    """Keep what clients sent; the first answers fix how wide it is."""
+    if state.features.shape[1] == 0:
+        state.features = np.full((state.n_clients, reading.values.shape[1]), np.nan, np.float32)
+    reading.scatter(state.features)
+
+
+def round_off(value: float) -> float:
+    """A number as notes hold it."""
+    return round(float(value), 6)

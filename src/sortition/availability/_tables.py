@@ -34,8 +34,8 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
     columns = set(table.columns)
     if not {"client_id", "start", "end"} <= columns and not {"client_id", "time", "state"} <= columns:
-        if path.suffix == ".csv" and "client_id" not in columns:
-            return as_matrix(_plain(path), clients)
+        if (matrix := _plain(path)) is not None:
+            return as_matrix(matrix, clients)
         raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns))
     keep = _known(table["client_id"], clients, notes)
     table = table.filter(keep)
@@ -76,8 +76,12 @@ def _table(path: Path) -> pl.DataFrame:
         raise ValueError(str(error).splitlines()[0]) from error
 
 
-def _plain(path: Path) -> Array:
-    return np.loadtxt(path, delimiter=",", ndmin=2)
+def _plain(path: Path) -> Array | None:
+    """Numbers without a header, if the file is that."""
+    try:
+        return np.loadtxt(path, delimiter=",", ndmin=2)
+    except ValueError:
+        return None
 
 
 def _known(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series:

@@ -11,7 +11,7 @@ from pydantic import Field
 from sortition.availability._events import Events
 from sortition.availability._mode import Facts, Mask, Masks, Mode
 from sortition.availability._tables import as_matrix, read
-from sortition.core.errors import bad
+from sortition.core.errors import InputError, bad
 
 
 class Trace(Mode):
@@ -34,7 +34,9 @@ class Trace(Mode):
     def masks(self, facts: Facts) -> Masks:
         """A look-up in the matrix or among the events."""
         if (self.path is None) == (self.matrix is None):
-            raise bad("availability trace", "given either path or matrix", "both" if self.path else "neither")
+            raise InputError(
+                f"availability trace must be given either path or matrix; got {'both' if self.path else 'none'}."
+            )
         if self.matrix is not None:
             return self._looped(as_matrix(self.matrix, facts.clients))
         found = read(Path(str(self.path)).expanduser(), facts.clients, facts.notes)

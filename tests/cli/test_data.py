@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from sortition.cli import main
+from sortition.data.partitions import Partition
+
+
+def run(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(sys, "argv", ["sortition", "data", *words])
+    with pytest.raises(SystemExit) as left:
+        main()
+    return int(left.value.code or 0)
+
+
+def test_list_names_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", monkeypatch=monkeypatch) == 0
+    told = capsys.readouterr().out
+    for name in ("fashion-mnist", "cifar100", "dirichlet-qp", "sine-lognormal"):
+        assert name in told
+
+
+def test_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("SORTITION_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path / "share"))
+    assert run("where", monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path)
+    assert run("where", "mnist", monkeypatch=monkeypatch) == 0
+    assert "mnist is not in" in capsys.readouterr().out
+
+
+def test_describe_saves_and_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["describe", "digits", "--partition", "labels", "--set", "per_client=1", "--clients", "20"]
+    files = ["--save", str(tmp_path / "p.npz"), "--plot", str(tmp_path / "p.svg")]
+    assert run(*words, *files, monkeypatch=monkeypatch) == 0
+    assert "labels per client               1 … 1, median 1" in capsys.readouterr().out
+    assert len(Partition.load(tmp_path / "p.npz")) == 20
+    assert (tmp_path / "p.svg").read_text().startswith("<svg")
+
+
+def test_availability_draws(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("availability", "YC", "--rounds", "20", "--plot", str(tmp_path / "a.svg"), monkeypatch=monkeypatch) == 0
+    assert "reachable per round" in capsys.readouterr().out
+    assert (tmp_path / "a.svg").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["get", "cifra10"], "Did you mean 'cifar10'?"),
+        (["describe", "digits", "--set", "per_cleint=2"], "Did you mean 'per_client'?"),
+        (["describe", "digits", "--clients", "9999"], "partition.clients must be at most 1438"),
+        (["availability", "lognormal", "--set", "beta=2"], "availability lognormal.beta must be < 1"),
+        (["availability", "LN", "--rounds", "0"], "--rounds must be ≥ 1"),
+        (["where", "nowhere"], "Unknown data set 'nowhere'"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(
+    words: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*words, monkeypatch=monkeypatch) == 2
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1

@@ -1,0 +1,120 @@
+"""The federation itself: who holds what, how much, and who is there when."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+
+from sortition.report.charts import WIDTH, Figure, on
+from sortition.report.gather import Setting, thinned
+from sortition.report.palette import LABELS
+
+SHOWN = 100
+CELLS = 80
+
+
+def figures(setting: Setting) -> list[Figure]:
+    """Those that the runs have data for."""
+    made = []
+    if setting.labels() is not None:
+        made.append(partition(setting))
+    if "sizes" in setting.federation:
+        made.append(sizes(setting))
+    if "availability" in setting.federation:
+        made.append(availability(setting))
+    return made
+
+
+def partition(setting: Setting) -> Figure:
+    """FedGS Fig. 7: one bar a client, one colour a label, as long as its data."""
+    counts = setting.federation["label_counts"]
+    keep = thinned(len(counts), SHOWN)
+    rows = [
+        {"client": int(k), "label": str(label), "examples": int(counts[k, label])}
+        for k in keep
+        for label in np.flatnonzero(counts[k])
+    ]
+    labels = [str(label) for label in range(counts.shape[1])]
+    colours = [LABELS[i % len(LABELS)] for i in range(len(labels))]
+    chart = (
+        on("partition")
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "client:O", axis=alt.Axis(labelAngle=0, values=keep[:: max(1, len(keep) // 10)].tolist(), ticks=False)
+            ),
+            y=alt.Y("examples:Q", title="examples"),
+            color=alt.Color(
+                "label:N",
+                scale=alt.Scale(domain=labels, range=colours),
+                legend=alt.Legend(columns=1 + len(labels) // 15),
+            ),
+            tooltip=["client:O", "label:N", "examples:Q"],
+        )
+        .properties(width=WIDTH, height=220)
+    )
+    told = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
+    caption = f"Labels of each client's examples, seed {setting.first.seed}.{told}"
+    return Figure("partition", "Who holds what", caption, chart, {"partition": rows})
+
+
+def sizes(setting: Setting) -> Figure:
+    """How many examples clients hold."""
+    held = setting.federation["sizes"]
+    bins = min(30, max(1, np.unique(held).size))
+    height, edges = np.histogram(held, bins=bins)
+    rows = [
+        {"from": float(a), "to": float(b), "clients": int(h)}
+        for a, b, h in zip(edges[:-1], edges[1:], height, strict=True)
+    ]
+    chart = (
+        on("sizes")
+        .mark_bar(color="#56B4E9")
+        .encode(
+            x=alt.X("from:Q", title="examples of a client", bin="binned"),
+            x2="to:Q",
+            y=alt.Y("clients:Q"),
+            tooltip=["from:Q", "to:Q", "clients:Q"],
+        )
+        .properties(width=WIDTH, height=140)
+    )
+    told = f"{held.size:,} clients hold {int(held.sum()):,} examples; "
+    told += f"median {np.median(held):.0f}, from {held.min()} to {held.max()}."
+    return Figure("sizes", "How much", told, chart, {"sizes": rows})
+
+
+def ticks_of(length: int, step: int, start: int) -> list[int]:
+    """About eight of the values that stand on an axis of groups."""
+    values = list(range(start, length + start, step))
+    return values[:: max(1, len(values) // 8)]
+
+
+def availability(setting: Setting) -> Figure:
+    """Share of clients that are reachable, by group of clients and span of rounds."""
+    mask = setting.federation["availability"][: max(run.played for run in setting.runs)]
+    rounds, n = mask.shape
+    width, group = -(-rounds // CELLS), -(-n // CELLS)
+    blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)
+    across = np.diff(np.append(np.arange(0, n, group), n))
+    along = np.diff(np.append(np.arange(0, rounds, width), rounds))
+    share = blocks / along[:, None] / across[None, :]
+    rows = [
+        {"round": int(t) * width + 1, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
+        for t in range(share.shape[0])
+        for c in range(share.shape[1])
+    ]
+    chart = (
+        on("availability")
+        .mark_rect()
+        .encode(
+            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, 1), ticks=False)),
+            y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n, group, 0), ticks=False)),
+            color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
+            tooltip=["round:O", "client:O", "available:Q"],
+        )
+        .properties(width=WIDTH, height=240)
+    )
+    here = mask.mean(axis=1)
+    told = f"{100 * mask.mean():.0f} % of the clients on average, "
+    told += f"from {100 * here.min():.0f} to {100 * here.max():.0f} % in a round."
+    return Figure("availability", "Who is there", told, chart, {"availability": rows})

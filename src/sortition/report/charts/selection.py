@@ -1,0 +1,179 @@
+"""Who was selected: counts, counts against availability, a timeline, and the labels that the cohorts held."""
+
+from __future__ import annotations
+
+import altair as alt
+import numpy as np
+import polars as pl
+
+from sortition.report.charts import WIDTH, Figure, on
+from sortition.report.charts.learning import colour, dash, rounded
+from sortition.report.digest import TIMELINE
+from sortition.report.gather import Setting, thinned
+from sortition.report.palette import Palette
+
+BINS = 100  # clients shown one by one up to here, in groups of equal size beyond
+
+
+def figures(setting: Setting, palette: Palette) -> list[Figure]:
+    """Those that the runs have data for."""
+    made = []
+    if setting.first.counts:
+        made += [counts(setting, palette), shares(setting, palette)]
+        made.append(timeline(setting, palette))
+    if setting.first.skew.size:
+        made.append(mixtures(setting, palette))
+    return made
+
+
+def counts(setting: Setting, palette: Palette) -> Figure:
+    """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
+    rows = []
+    for label, runs in setting.methods.items():
+        ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in runs], axis=0)
+        keep = thinned(ranked.size, BINS)
+        rows += [{"method": label, "rank": int(at) + 1, "count": round(float(ranked[at]), 2)} for at in keep]
+    chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_counts")
+    chart = (
+        on("counts")
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("rank:Q", title="clients, most often selected first"),
+            y=alt.Y("count:Q", title="times selected"),
+            color=colour(palette),
+            strokeDash=dash(palette),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
+            tooltip=["method:N", "rank:Q", "count:Q"],
+        )
+        .add_params(chosen)
+        .properties(width=WIDTH, height=260)
+    )
+    return Figure(
+        "counts", "How often each client trained", "Mean over seeds; a flat line is even.", chart, {"counts": rows}
+    )
+
+
+def shares(setting: Setting, palette: Palette) -> Figure:
+    """Times selected against rounds available: raw counts would blame a method for clients that were away."""
+    rows = []
+    for label, runs in setting.methods.items():
+        run = runs[0]
+        order = np.argsort(run.counts["available"], kind="stable")
+        rows += [
+            {
+                "method": label,
+                "available": round(float(run.counts["available"][part].mean()), 2),
+                "selected": round(float(run.counts["selected"][part].mean()), 2),
+                "clients": part.size,
+            }
+            for part in np.array_split(order, min(order.size, 60))
+        ]
+    chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_shares")
+    chart = (
+        on("shares")
+        .mark_circle(size=34)
+        .encode(
+            x=alt.X("available:Q", title="rounds available", scale=alt.Scale(zero=False)),
+            y=alt.Y("selected:Q", title="times selected"),
+            color=colour(palette),
+            opacity=alt.condition(chosen, alt.value(0.75), alt.value(0.06)),
+            tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
+        )
+        .add_params(chosen)
+        .properties(width=WIDTH, height=280)
+    )
+    binned = " Clients are averaged in groups of neighbours." if setting.first.counts["selected"].size > 60 else ""
+    return Figure(
+        "availability-counts",
+        "Selected against available",
+        f"One seed ({setting.first.seed}). A level cloud means that being away costs a client nothing later.{binned}",
+        chart,
+        {"shares": rows},
+    )
+
+
+def timeline(setting: Setting, palette: Palette) -> Figure:
+    """FedGS Fig. 8: round × client, unavailable clients greyed, selected ones in the method's colour."""
+    n = setting.first.counts["selected"].size
+    group = -(-n // BINS)
+    rounds = min(TIMELINE, max(len(run.cohorts) for run in setting.runs))
+    away = setting.federation.get("availability")
+    grey = []
+    if away is not None:
+        for t in range(min(rounds, len(away))):
+            here = np.add.reduceat(away[t], np.arange(0, n, group))
+            grey += [{"round": t + 1, "client": int(c) * group} for c in np.flatnonzero(here == 0)]
+    rows = []
+    for label, runs in setting.methods.items():
+        rows += [
+            {"method": label, "round": t + 1, "client": c // group * group}
+            for t, cohort in enumerate(runs[0].cohorts)
+            for c in sorted({k // group * group for k in cohort})
+        ]
+    options = list(setting.methods)
+    start = next((label for label in options if label != setting.baseline), options[0])
+    picked = alt.param(name="timeline_method", value=start, bind=alt.binding_select(options=options, name="method "))
+    height, cell = max(160, min(420, -(-n // group) * 4)), WIDTH / max(rounds, 1)
+    x = alt.X(
+        "round:O", title="round", axis=alt.Axis(values=list(range(10, rounds + 1, 10)), labelAngle=0, ticks=False)
+    )
+    y = alt.Y("client:O", title="client" if group == 1 else f"clients, {group} a row", axis=_sparse(n, group))
+    size = {"width": max(1.0, cell * 0.9), "height": max(1.0, height / -(-n // group) * 0.9)}
+    background = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y)
+    marks = (
+        on("timeline")
+        .transform_filter("datum.method == timeline_method")
+        .mark_rect(**size)
+        .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "round:O", "client:O"])
+    )
+    return Figure(
+        "timeline",
+        "Round by round",
+        f"Seed {setting.first.seed}, first {rounds} rounds: coloured where a client trained, grey where it was away.",
+        (background + marks).add_params(picked).properties(width=WIDTH, height=height),
+        {"away": grey, "timeline": rows},
+    )
+
+
+def _sparse(n: int, group: int) -> alt.Axis:
+    step = max(group, -(-n // 8))
+    return alt.Axis(values=[c // group * group for c in range(0, n, step)], ticks=False)
+
+
+def mixtures(setting: Setting, palette: Palette) -> Figure:
+    """Distance of each cohort's label mixture from the population's."""
+    frames = []
+    for run in setting.runs:
+        keep = np.flatnonzero(np.isfinite(run.skew))
+        frames.append(pl.DataFrame({"round": keep + 1, "skew": run.skew[keep]}).with_columns(method=pl.lit(run.method)))
+    frame = pl.concat(frames)
+    width = max(1, max(run.played for run in setting.runs) // 60)
+    frame = (
+        frame.with_columns(((pl.col("round") - 1) // width * width + 1).alias("round"))
+        .group_by(["method", "round"], maintain_order=True)
+        .agg(pl.col("skew").mean())
+        .sort("method", "round")
+    )
+    chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_skew")
+    chart = (
+        on("mixtures")
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X("round:Q", title="round"),
+            y=alt.Y("skew:Q", title="distance from the population's labels"),
+            color=colour(palette),
+            strokeDash=dash(palette),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
+            tooltip=["method:N", "round:Q", "skew:Q"],
+        )
+        .add_params(chosen)
+        .properties(width=WIDTH, height=260)
+    )
+    return Figure(
+        "mixtures",
+        "Labels of the cohort against the population's",
+        f"Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
+        f"{f' and {width} rounds' if width > 1 else ''}. It needs no training, and tells much of how a method works.",
+        chart,
+        {"mixtures": rounded(frame)},
+    )

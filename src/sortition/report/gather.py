@@ -1,0 +1,122 @@
+"""All runs of a report, grouped by setting and never averaged across settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats
+from sortition.core.errors import InputError, SortitionError
+from sortition.experiments.metrics import HIGHER
+from sortition.experiments.records import Run, find
+from sortition.experiments.summary import BASELINE, metric_of
+from sortition.report.digest import Digest, condense
+
+
+@dataclass
+class Setting:
+    """The runs of one setting: method label → its seeds, in the order in which they were found."""
+
+    name: str
+    methods: dict[str, list[Digest]]
+    federation: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Digest:
+        """Any run: what they share is the same in each."""
+        return next(iter(self.methods.values()))[0]
+
+    @property
+    def runs(self) -> list[Digest]:
+        """All of them."""
+        return [run for runs in self.methods.values() for run in runs]
+
+    @property
+    def metric(self) -> str:
+        """What the study is judged by: ``accuracy`` or ``loss``."""
+        return metric_of(self.first.config)
+
+    @property
+    def higher(self) -> bool:
+        """Whether more of it is better."""
+        return HIGHER[self.metric]
+
+    @cached_property
+    def baseline(self) -> str | None:
+        """The label that others are compared with."""
+        if BASELINE in self.methods:
+            return BASELINE
+        return next((label for label, runs in self.methods.items() if runs[0].name == BASELINE), None)
+
+    @property
+    def seeds(self) -> list[int]:
+        """All seeds that any method has."""
+        return sorted({run.seed for run in self.runs})
+
+    def labels(self) -> Floats | None:
+        """(N, C) examples per client and label, where known."""
+        return self.federation.get("label_counts")
+
+
+@dataclass
+class Gathered:
+    """Everything that a report shows, and what had to be left out."""
+
+    settings: list[Setting]
+    left_out: list[str]
+
+    @property
+    def methods(self) -> list[str]:
+        """All labels, in order of first appearance."""
+        return list(dict.fromkeys(label for setting in self.settings for label in setting.methods))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Label → name of the method."""
+        return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
+
+
+def gather(folders: Sequence[str | Path]) -> Gathered:
+    """Read all run folders under some folders; a run that cannot be read is named and left out."""
+    if not folders:
+        raise InputError("sortition report must be given at least one folder of runs; got none.")
+    left_out: list[str] = []
+    settings: dict[str, Setting] = {}
+    versions: set[str] = set()
+    for run in find(*folders):
+        try:
+            digest = condense(Run(run.path))  # a fresh one, so that its records are not kept
+        except SortitionError as error:
+            left_out.append(str(error))
+            continue
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            left_out.append(f"{run.path} is not a run of a study: {error!r}.")
+            continue
+        if not digest.played or not digest.rounds.size:
+            left_out.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
+            continue
+        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}))
+        setting.methods.setdefault(digest.method, []).append(digest)
+        if not setting.federation:
+            setting.federation = run.federation()
+        versions.add(str((digest.manifest.get("versions") or {}).get("sortition", "unknown")))
+    if not settings:
+        where = ", ".join(str(folder) for folder in folders)
+        raise InputError(
+            f"{where} must be a folder with runs; got none that can be shown. "
+            f"{left_out[0] if left_out else 'Make some with: sortition run study.toml -o runs/mine'}"
+        )
+    if len(versions) > 1:
+        left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
+    return Gathered(list(settings.values()), left_out)
+
+
+def thinned(length: int, most: int) -> Array:
+    """At most ``most`` positions, evenly spread, the first and the last among them."""
+    if length <= most:
+        return np.arange(length)
+    return np.unique(np.linspace(0, length - 1, most).round().astype(np.int64))

@@ -1,0 +1,190 @@
+"""The page: one file, no network. Prose and tables are HTML, charts are drawn when they come into view."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from sortition import __version__
+from sortition.report import privacy, tables
+from sortition.report.charts import Figure, cost, federation, learning, saw, selection
+from sortition.report.checklist import checklist
+from sortition.report.gather import Gathered, Setting
+from sortition.report.palette import Palette
+from sortition.report.words import answer, sentence
+
+SECTIONS = {
+    "overview": "Overview",
+    "learning": "Learning",
+    "selected": "Who was selected",
+    "saw": "What the method saw",
+    "cost": "Cost and privacy",
+    "federation": "Federation",
+    "checklist": "Reviewer's checklist",
+    "configuration": "Configuration",
+}
+
+
+class Page:
+    """Collects sections and charts, then renders them."""
+
+    def __init__(self, gathered: Gathered) -> None:
+        self.gathered = gathered
+        self.palette = Palette(gathered.methods, gathered.names)
+        self.specs: list[dict[str, Any]] = []
+        self.figures: list[tuple[str, Figure]] = []
+
+    def render(self, refresh: float | None = None) -> str:
+        """The whole page; with ``refresh``, one that loads itself anew every so many seconds."""
+        bodies = {key: getattr(self, key)() for key in SECTIONS}
+        shown = {key: body for key, body in bodies.items() if body}
+        parts = [f'<section id="{key}"><h2>{SECTIONS[key]}</h2>{body}</section>' for key, body in shown.items()]
+        links = "".join(f'<a href="#{key}">{SECTIONS[key]}</a>' for key in shown)
+        data = json.dumps(self.specs, separators=(",", ":")).replace("</", "<\\/")
+        again = f'<meta http-equiv="refresh" content="{refresh:g}">' if refresh else ""
+        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        title = " · ".join(setting.name for setting in self.gathered.settings[:3])
+        return (
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
+            f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+            f"<title>Sortition: {escape(title)}</title><style>{_text('page.css')}</style></head><body>"
+            f"<h1>Who trained, and what came of it</h1>"
+            f'<p class="soft">Sortition {__version__} · {len(self.gathered.methods)} methods · {made}</p>'
+            f"<nav>{links}</nav>{self._left_out()}{''.join(parts)}"
+            f'<script type="application/json" id="specs">{data}</script>'
+            f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
+        )
+
+    # -- sections -------------------------------------------------------------------------------------------------
+
+    def overview(self) -> str:
+        """First screen: the setting in a sentence, the answer in words, the main table."""
+        parts = []
+        for setting in self.gathered.settings:
+            parts.append(f"<h3>{escape(setting.name)}</h3><p>{escape(sentence(setting))}</p>{_answer(setting)}")
+            parts.append(self._table(setting))
+        parts.append(self._show("all", learning.overview(self.gathered, self.palette)))
+        return "".join(parts)
+
+    def learning(self) -> str:
+        """Curves."""
+        return self._each(lambda setting: learning.figures(setting, self.palette))
+
+    def selected(self) -> str:
+        """Counts, timelines, mixtures."""
+        return self._each(lambda setting: selection.figures(setting, self.palette))
+
+    def saw(self) -> str:
+        """Pictures from the notes."""
+        return self._each(saw.figures)
+
+    def cost(self) -> str:
+        """Traffic and the privacy label of each method."""
+        return self._each(cost.figures) + privacy.table(self.gathered)
+
+    def federation(self) -> str:
+        """The partition and who is there."""
+        return self._each(federation.figures)
+
+    def checklist(self) -> str:
+        """What reviewers ask."""
+        rows = "".join(
+            f'<tr><td class="{"good" if point.passed else "bad"}">{"✓ pass" if point.passed else "✗ fail"}</td>'
+            f"<td>{escape(point.asks)}</td><td>{escape(point.fact)}</td></tr>"
+            for point in checklist(self.gathered)
+        )
+        return f'<table class="text"><tr><th></th><th>point</th><th>here</th></tr>{rows}</table>'
+
+    def configuration(self) -> str:
+        """Exactly what ran, with what, and whom to cite."""
+        parts, cited = [], {}
+        for setting in self.gathered.settings:
+            for label, runs in setting.methods.items():
+                run = runs[0]
+                text = json.dumps(run.config, indent=1, ensure_ascii=False)
+                parts.append(
+                    f"<details><summary>{escape(setting.name)} · {escape(label)}</summary><pre>{escape(text)}</pre></details>"
+                )
+                cited[run.name] = str(run.manifest.get("citation") or run.manifest.get("cite") or "")
+        first = self.gathered.settings[0].first
+        facts = {key: first.manifest[key] for key in first.manifest if key not in ("citation", "cite", "needs")}
+        seeds = "; ".join(f"{s.name}: {', '.join(map(str, s.seeds))}" for s in self.gathered.settings)
+        bibtex = "\n\n".join(dict.fromkeys(text for text in cited.values() if text))
+        return (
+            f"<p>Seeds: {escape(seeds)}.</p>{''.join(parts)}"
+            f"<details><summary>Versions and hashes</summary><pre>{escape(json.dumps(facts, indent=1))}</pre></details>"
+            f"<details open><summary>BibTeX</summary><pre>{escape(bibtex)}</pre></details>"
+        )
+
+    # -- parts ----------------------------------------------------------------------------------------------------
+
+    def _each(self, figures: Any) -> str:
+        parts = []
+        for setting in self.gathered.settings:
+            made = figures(setting)
+            if made and len(self.gathered.settings) > 1:
+                parts.append(f"<h3>{escape(setting.name)}</h3>")
+            parts += [self._show(setting.name, figure) for figure in made]
+        return "".join(parts)
+
+    def _show(self, setting: str, figure: Figure) -> str:
+        self.figures.append((setting, figure))
+        self.specs.append({"spec": figure.bare(), "tables": figure.columns()})
+        return (
+            f"<figure><h3>{escape(figure.title)}</h3>"
+            f'<div class="chart" role="img" aria-label="{escape(figure.title)}" data-chart="{len(self.specs) - 1}"></div>'
+            f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        )
+
+    def _table(self, setting: Setting) -> str:
+        rows = tables.rows(setting)
+        head = "".join(f"<th>{escape(key)}</th>" for key in rows[0].cells)
+        body = ""
+        for row in rows:
+            kind = tables.WORDS.get(row.verdict, "even")
+            seeds = f"{row.finished}/{row.seeds}" if row.finished < row.seeds else f"{row.seeds}"
+            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells.values())
+            body += (
+                f'<tr><td class="name"><span class="swatch" style="border-color:{self.palette.colour(row.label)}"></span>'
+                f'{escape(row.label)}</td><td><span class="chip {kind}">{escape(row.verdict or "–")}</span></td>'
+                f"<td>{seeds}</td>{cells}</tr>"
+            )
+        note = (
+            "Mean ± sd over seeds. Differences are paired over seeds with a 95 % bootstrap interval; the verdict is Wilcoxon's "
+            "signed-rank test at 5 % with Holm's correction for all methods of the setting. Rounds to the target count only "
+            "seeds that reached it (how many of all). Jain's index and 'never chosen' are relative to availability."
+        )
+        return (
+            f'<div class="scroll"><table><tr><th>method</th><th>against {escape(setting.baseline or "–")}</th><th>seeds</th>'
+            f'{head}</tr>{body}</table></div><p class="soft">{note}</p>'
+        )
+
+    def _left_out(self) -> str:
+        if not self.gathered.left_out:
+            return ""
+        items = "".join(f"<li>{escape(text)}</li>" for text in self.gathered.left_out[:12])
+        more = len(self.gathered.left_out) - 12
+        rest = f"<li>and {more} more</li>" if more > 0 else ""
+        return f'<div class="answer warn">Left out or mixed:<ul>{items}{rest}</ul></div>'
+
+
+def _answer(setting: Setting) -> str:
+    items = "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in answer(setting))
+    return f'<div class="answer"><ul>{items}</ul></div>'
+
+
+def _text(name: str) -> str:
+    return (files("sortition.report") / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _library() -> str:
+    """Vega, Vega-Lite and vega-embed, as vl-convert carries them: no download."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+    return str(bundle).replace("</script", "<\\/script")

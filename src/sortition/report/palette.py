@@ -1,0 +1,57 @@
+"""One colour a method over all charts, told apart by colour-blind readers too.
+
+Okabe and Ito's eight colours; beyond them the same colours with a dashed line. Uniform, the yardstick, is grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+GREY = "#7f7f7f"
+OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#B2A000")
+DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2])
+LABELS = (
+    "#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#EDC948", "#B07AA1", "#FF9DA7", "#9C755F", "#BAB0AC",
+)  # fmt: skip
+# the seed methods keep their colour from report to report; others take what is left
+KNOWN = {
+    "fedcor": 0, "fedgs": 1, "longfed": 2, "hics": 3, "fedss": 4, "power-of-choice": 5, "divfl": 6, "clustered": 7,
+}  # fmt: skip
+
+
+class Palette:
+    """Colours and dashes for some labels; ``names`` maps a label to its method."""
+
+    def __init__(self, labels: Sequence[str], names: dict[str, str]) -> None:
+        self.labels = list(labels)
+        taken: dict[str, int] = {}
+        for label in labels:
+            slot = KNOWN.get(names.get(label, ""))
+            if slot is not None and slot not in taken.values():
+                taken[label] = slot
+        free = (slot for slot in range(len(OKABE_ITO) * len(DASHES)) if slot not in taken.values())
+        for label in labels:
+            if names.get(label) == "uniform" and label not in taken and -1 not in taken.values():
+                taken[label] = -1
+            elif label not in taken:
+                taken[label] = next(free, 0)
+        self._slots = taken
+
+    def colour(self, label: str) -> str:
+        """Its colour."""
+        slot = self._slots[label]
+        return GREY if slot < 0 else OKABE_ITO[slot % len(OKABE_ITO)]
+
+    def dash(self, label: str) -> list[int]:
+        """Its line pattern."""
+        return DASHES[max(self._slots[label], 0) // len(OKABE_ITO)]
+
+    @property
+    def colours(self) -> list[str]:
+        """In the order of the labels."""
+        return [self.colour(label) for label in self.labels]
+
+    @property
+    def dashes(self) -> list[list[int]]:
+        """In the order of the labels."""
+        return [self.dash(label) for label in self.labels]

@@ -43,7 +43,7 @@ def distinct(rows: Floats) -> tuple[Ids, Ids]:
     n, width = rows.shape
     whole = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0
     words: Array = np.ascontiguousarray(whole).view(np.uint64)
-    odd: Array = stream(0, "row hash", width).integers(2**63, size=width, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    odd: Array = np.asarray(2 * stream(0, "row hash", width).integers(2**62, size=width) + 1, np.uint64)
     key: Array = np.zeros(n, np.uint64)
     for column in range(width):
         mixed = words[:, column] * odd[column]

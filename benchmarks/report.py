@@ -43,7 +43,7 @@ def one_run(home: Path, setting: str, label: str, seed: int, counts, mask, metho
         "rounds": rounds, "cohort": 10, "seed": seed, "setting": setting,
         "data": {"name": "made-up", "clients": clients, "partition": {"name": "dirichlet", "alpha": 0.2}},
         "model": {"name": "mlp"}, "local": {"steps": 20, "batch": 64, "lr": 0.005},
-        "target": {"accuracy": 0.6}, "method": {"name": "uniform" if method == 0 else "power-of-choice", "label": label},
+        "method": {"name": "power-of-choice" if method else "uniform", "label": label}, "target": {"accuracy": 0.6},
     }  # fmt: skip
     (home / "config.toml").write_text(tomli_w.dumps(config))
     needs = {"reads": ["sizes"], "asks": ["loss"] if method else [], "reports": [], "individual": method % 3 == 2}

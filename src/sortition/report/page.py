@@ -29,6 +29,13 @@ SECTIONS = {
 }
 
 
+NOTE = (
+    "Mean ± sd over seeds. Differences are paired over seeds with a 95 % bootstrap interval; the verdict is Wilcoxon's "
+    "signed-rank test at 5 % with Holm's correction for all methods of the setting. Rounds to the target (of the "
+    "5-round mean) count only seeds that reached it. Jain's index is relative to availability."
+)
+
+
 class Page:
     """Collects sections and charts, then renders them."""
 
@@ -105,10 +112,8 @@ class Page:
         for setting in self.gathered.settings:
             for label, runs in setting.methods.items():
                 run = runs[0]
-                text = json.dumps(run.config, indent=1, ensure_ascii=False)
-                parts.append(
-                    f"<details><summary>{escape(setting.name)} · {escape(label)}</summary><pre>{escape(text)}</pre></details>"
-                )
+                text, title = json.dumps(run.config, indent=1, ensure_ascii=False), escape(f"{setting.name} · {label}")
+                parts.append(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>")
                 cited[run.name] = str(run.manifest.get("citation") or run.manifest.get("cite") or "")
         first = self.gathered.settings[0].first
         facts = {key: first.manifest[key] for key in first.manifest if key not in ("citation", "cite", "needs")}
@@ -134,34 +139,29 @@ class Page:
     def _show(self, setting: str, figure: Figure) -> str:
         self.figures.append((setting, figure))
         self.specs.append({"spec": figure.bare(), "tables": figure.columns()})
+        title, place = escape(figure.title), len(self.specs) - 1
         return (
-            f"<figure><h3>{escape(figure.title)}</h3>"
-            f'<div class="chart" role="img" aria-label="{escape(figure.title)}" data-chart="{len(self.specs) - 1}"></div>'
+            f'<figure><h3>{title}</h3><div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
             f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
         )
 
     def _table(self, setting: Setting) -> str:
-        rows = tables.rows(setting)
+        """What decides first; every figure behind a fold."""
+        main, every = (self._rows(tables.rows(setting, whole), setting) for whole in (False, True))
+        return f'{main}<p class="soft">{NOTE}</p><details><summary>All figures</summary>{every}</details>'
+
+    def _rows(self, rows: list[tables.Row], setting: Setting) -> str:
         head = "".join(f"<th>{escape(key)}</th>" for key in rows[0].cells)
         body = ""
         for row in rows:
             kind = tables.WORDS.get(row.verdict, "even")
             seeds = f"{row.finished}/{row.seeds}" if row.finished < row.seeds else f"{row.seeds}"
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells.values())
-            body += (
-                f'<tr><td class="name"><span class="swatch" style="border-color:{self.palette.colour(row.label)}"></span>'
-                f'{escape(row.label)}</td><td><span class="chip {kind}">{escape(row.verdict or "–")}</span></td>'
-                f"<td>{seeds}</td>{cells}</tr>"
-            )
-        note = (
-            "Mean ± sd over seeds. Differences are paired over seeds with a 95 % bootstrap interval; the verdict is Wilcoxon's "
-            "signed-rank test at 5 % with Holm's correction for all methods of the setting. Rounds to the target count only "
-            "seeds that reached it (how many of all). Jain's index and 'never chosen' are relative to availability."
-        )
-        return (
-            f'<div class="scroll"><table><tr><th>method</th><th>against {escape(setting.baseline or "–")}</th><th>seeds</th>'
-            f'{head}</tr>{body}</table></div><p class="soft">{note}</p>'
-        )
+            swatch = f'<span class="swatch" style="border-color:{self.palette.colour(row.label)}"></span>'
+            chip = f'<span class="chip {kind}">{escape(row.verdict or "–")}</span>'
+            body += f'<tr><td class="name">{swatch}{escape(row.label)}</td><td>{chip}</td><td>{seeds}</td>{cells}</tr>'
+        first = f"<th>method</th><th>against {escape(setting.baseline or '–')}</th><th>seeds</th>"
+        return f'<div class="scroll"><table><tr>{first}{head}</tr>{body}</table></div>'
 
     def _left_out(self) -> str:
         if not self.gathered.left_out:

@@ -11,6 +11,7 @@ from sortition.experiments.statistics import Paired, centre, holm, paired, verdi
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 
+OTHER = {"last 10": "last", "best": "best", "final": "final"}
 WORDS = {"better": "good", "worse": "bad", "no difference shown": "even", "too few seeds to tell": "open"}
 
 
@@ -56,30 +57,39 @@ def speed_up(setting: Setting, label: str) -> str:
     return f"{found.mean:.2f}×" + ("" if found.known == found.total else f" ({found.known}/{found.total})")
 
 
-def rows(setting: Setting) -> list[Row]:
-    """The table of one setting."""
+MAIN = ("last 10", "− ", "of 5-round mean", "speed-up", "worst tenth", "Jain", "MB", "client passes", "ms/selection")
+
+
+def rows(setting: Setting, whole: bool = True) -> list[Row]:
+    """The table of one setting: all figures, or those that decide."""
     found, of = comparisons(setting), setting.metric
+    other = "loss" if of == "accuracy" else "accuracy"
     made = []
     for label, runs in setting.methods.items():
         one = found.get(label)
         words = verdict(one, higher=setting.higher) if one else ("the yardstick" if label == setting.baseline else "")
         cells = {
             f"last 10 {of}": _told(runs, f"last-{of}"),
+            f"− {setting.baseline}": difference(one, of),
             f"best {of}": _told(runs, f"best-{of}"),
             f"final {of}": _told(runs, f"final-{of}"),
-            f"− {setting.baseline}": difference(one, of),
+            "peak − final": _told(runs, f"peak-minus-final-{of}"),
+            **{f"{name} {other}": _told(runs, f"{key}-{other}") for name, key in OTHER.items()},
             "rounds to target": _reached(runs, "rounds-to-target"),
             "of 5-round mean": _reached(runs, "rounds-to-target-smoothed"),
             "speed-up": speed_up(setting, label),
             "worst tenth": _told(runs, "worst-tenth"),
             "Jain": _mean(runs, "jain", 3),
+            "Gini": _mean(runs, "gini", 3),
+            "count variance": _mean(runs, "count-variance", 2),
             "never chosen": _mean(runs, "never-selected", 1, 100, " %"),
             "MB": _mean(runs, "megabytes", 1),
             "client passes": thousands(_average(runs, lambda run: sum(run.passes.values()))),
             "ms/selection": _mean(runs, "ms", 2),
         }
         finished = sum(run.done for run in runs)
-        made.append(Row(label, len(runs), finished, one, words, {k: v for k, v in cells.items() if "None" not in k}))
+        shown = {k: v for k, v in cells.items() if k != "− None" and (whole or (k.startswith(MAIN) and other not in k))}
+        made.append(Row(label, len(runs), finished, one, words, shown))
     return _useful(made)
 
 

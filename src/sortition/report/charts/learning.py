@@ -67,7 +67,7 @@ def dash(palette: Palette) -> alt.StrokeDash:
 def figures(setting: Setting, palette: Palette) -> list[Figure]:
     """Accuracy and loss against a chosen axis."""
     told = (
-        "Mean over seeds with its 95 % interval. Click a method in the legend to single it out (shift-click for several); "
+        "Mean over seeds with its 95 % interval. Click a method in the legend to single it out (shift-click for more); "
         "choose what runs along the axis and over how many evaluations to average."
     )
     return [
@@ -106,7 +106,7 @@ def _curve(of: str, palette: Palette) -> alt.LayerChart:
     band = base.mark_area().encode(
         y="low:Q",
         y2="high:Q",
-        color=colour(palette, None),
+        color=colour(palette),
         opacity=alt.condition(chosen, alt.value(0.15), alt.value(0.02)),
     )
     return (band + line).add_params(smoothing, axis, chosen).properties(width=WIDTH, height=320)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
@@ -55,11 +56,11 @@ def individual_fairness(counts: Array, rounds: int, distance: Array, epsilon: fl
     return Fairness(violated == 0, int(gap.size), violated, float(gap.max(initial=0.0) / rounds))
 
 
-def selection_counts(cohorts: Iterable[Array], n_clients: int) -> Ids:
+def selection_counts(cohorts: Iterable[npt.ArrayLike], n_clients: int) -> Ids:
     """(N,) in how many cohorts each client was."""
     counts = np.zeros(n_clients, np.int64)
     for ids in cohorts:
-        counts[ids] += 1
+        counts[np.asarray(ids, np.int64)] += 1
     return counts
 
 

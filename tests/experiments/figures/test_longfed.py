@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from sortition.experiments import runner
+from sortition.experiments.figures import circles, curves, longfed
+from sortition.experiments.plan import plan
+from sortition.experiments.records import find
+from sortition.experiments.reproduce import Context
+
+STUDY = {
+    "rounds": 8,
+    "cohort": 10,
+    "seeds": [0],
+    "data": {"name": "digits", "clients": 20, "partition": {"name": "shards", "per_client": 1}},
+    "model": {"name": "softmax"},
+    "local": {"epochs": 1, "batch": 16, "lr": 0.05},
+    "method": [
+        {"name": "uniform"},
+        {"name": "longfed", "label": "zero", "trade_off": 0.0},
+        {"name": "longfed"},
+    ],
+    "setting": [{"name": "1SPC"}],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    assert not runner.execute(plan(STUDY), folder, jobs=1).failed
+    return folder
+
+
+def test_metrics_of_a_run(runs):
+    found = {run.method: run for run in find(runs)}
+    assert longfed.distinct_cohorts(found["zero"]) < 0.3  # λ = 0 repeats itself
+    assert longfed.distinct_cohorts(found["longfed"]) == 1.0
+    assert longfed.labels_covered(found["longfed"]) == 1.0  # one client a label
+    assert longfed.labels_covered(found["uniform"]) < 1.0
+    assert longfed.sigma(found["zero"], quantile=0.05) > longfed.sigma(found["longfed"], quantile=0.05)
+    assert 0 <= longfed.violated(found["longfed"], delta=0.3) <= longfed.violated(found["longfed"], delta=0.0) <= 1
+    assert longfed.sigma(found["zero"], **{"from": 100}) is None
+    assert longfed.round_ms(found["longfed"]) > longfed.choice_ms(found["longfed"]) > 0
+
+
+def test_first_gradients_are_those_that_longfed_saw(runs):
+    run = next(run for run in find(runs) if run.method == "longfed")
+    rows = longfed.first_gradients(run)
+    assert rows.shape == (20, 64 * 10 + 10)
+    with np.load(run.path / "checkpoint.npz") as file:
+        seen = next(file[name] for name in file.files if name.endswith("distance"))
+    never = np.abs(seen - np.linalg.norm(rows[:, None] - rows, axis=2)) < 1e-5  # pairs never renewed since
+    assert never.mean() > 0.5
+
+
+@dataclass
+class Drawn(Context):
+    """Keeps the charts instead of drawing them."""
+
+    charts: dict = field(default_factory=dict)
+
+    def save(self, name, chart):
+        self.charts[name] = chart.to_dict()
+        return name
+
+
+def test_pictures(runs, tmp_path):
+    context = Drawn("longfed", tmp_path, runs, None, None)
+    assert circles.make(context, settings=["1SPC"], methods=["uniform", "longfed"], at=3, rounds=2) == "circles"
+    panels = context.charts["circles"]["vconcat"][0]["concat"]
+    assert [panel["title"]["text"] for panel in panels] == ["uniform", "longfed", "longfed, 2 rounds"]
+    rings = panels[2]["layer"][1]["data"]["values"]
+    assert len({ring["who"] for ring in rings}) == 20  # two rounds of ten
+    assert curves.make(context, smooth=2) == "accuracy"
+    lines = context.charts["accuracy"]["concat"][0]["data"]["values"]
+    assert {line["round"] for line in lines} == set(range(2, 9))
+    nothing = Context("longfed", tmp_path, None, None, None)
+    assert circles.make(nothing, settings=["1SPC"], methods=["longfed"]) == "" == curves.make(nothing)

@@ -1,4 +1,4 @@
-"""Time of every partition: 60,000 examples of 10 labels over 100 and 1,000 clients. The goal: 100 ms each; best of five.
+"""Time of every partition, best of five: 60,000 examples of 10 labels, 100 and 1,000 clients. The goal: 100 ms each.
 
 Run: python benchmarks/partitions.py
 """

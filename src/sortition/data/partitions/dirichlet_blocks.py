@@ -11,7 +11,7 @@ from sortition.core.errors import bad
 from sortition.data.partitions._rule import PartitionRule, by_label, rounded
 
 Mask = npt.NDArray[np.bool_]
-WORK = 100_000  # numbers drawn for a block before its attempts end
+WORK = 40_000  # numbers drawn for a block before its attempts end
 SMALLEST = 0.2  # redrawn until the smallest client has this share of the mean
 
 

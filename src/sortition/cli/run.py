@@ -114,6 +114,7 @@ def demo(
     out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and the report")] = Path("demo"),
     jobs: Jobs = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="fewer or more seeds")] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="fewer or more rounds")] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""
@@ -127,7 +128,7 @@ def demo(
     known = selectors.discover()
     study["method"] = [one for one in study["method"] if one["name"] in known]
     screen = console()
-    made = plan(study, [f"seeds={seeds}"] if seeds else [])
+    made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])
     outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
     table(out / "runs", screen)
     if page := _report(out):

@@ -1,0 +1,140 @@
+import json
+
+import pytest
+import tomli_w
+from tests.experiments.tables import small
+from typer.testing import CliRunner
+
+from sortition.cli import app, main
+from sortition.core.errors import InputError
+from sortition.experiments import records
+
+MINE = '''
+from sortition.core import Cohort, Selector, State, method
+
+
+@method
+class First(Selector[State]):
+    """The first who are there."""
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
+
+
+@method
+class Repeats(Selector[State]):
+    """Breaks the contract: takes more than it may."""
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available)
+'''
+
+
+def call(*words, code=0):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(tomli_w.dumps(small(rounds=2, seeds=1)))
+    return path
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    (tmp_path / "minemodule.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "minemodule"
+
+
+def test_run_ends_with_a_table_and_resumes(file, tmp_path):
+    out = tmp_path / "runs"
+    output = call("run", file, "-o", out, "-j", 1, "--set", "method.power-of-choice.d=4")
+    assert "power-of-choice" in output
+    assert "verdict" in output
+    assert str(out) in output.replace("\n", "")
+    with pytest.raises(InputError, match="--resume"):
+        call("run", file, "-o", out, "-j", 1, "--set", "method.power-of-choice.d=4")
+    again = call("run", file, "-o", out, "-j", 1, "--set", "method.power-of-choice.d=4", "--resume", "--quiet")
+    assert again == ""
+    assert records.find(out)[1].config["method"]["d"] == 4
+
+
+def test_dry_run_runs_nothing(file, tmp_path):
+    output = call("run", file, "-o", tmp_path / "runs", "--dry-run", "--only", "uniform")
+    assert "1 runs" in output
+    assert "minutes with" in output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_method_of_ones_own_by_import_path(file, tmp_path, mine):
+    table = small(rounds=2, seeds=1, method=[{"name": "uniform"}, {"name": f"{mine}:First"}])
+    file.write_text(tomli_w.dumps(table))
+    assert "First" in call("run", file, "-o", tmp_path / "runs", "-j", 1)
+    assert "kept" in call("check", f"{mine}:First")
+    assert "BROKEN" in call("check", f"{mine}:Repeats", code=1)
+
+
+def test_list_names_every_method():
+    output = call("list")
+    assert "power-of-choice" in output
+    assert "impossible" in output  # somebody sees single updates
+
+
+def test_show_tells_needs_and_bytes():
+    output = call("show", "power-of-choice", "--model", "softmax", "--inputs", "20", "--classes", 5, "--rounds", 4)
+    # 20·5 + 5 = 105 numbers of 4 bytes: to 2·10 candidates down, from 10 up
+    assert "105 numbers" in output
+    assert f"{20 * 105 * 4:,}" in output
+    assert f"{10 * 105 * 4:,}" in output
+    assert "@article{cho2020client" in output
+    assert "number of candidates" in output
+
+
+def test_cite(file):
+    assert call("cite", "uniform").startswith("@inproceedings{mcmahan2017")
+    assert call("cite", file).count("@") == 2
+
+
+def test_schema_is_json_and_knows_the_keys():
+    assert {"rounds", "method", "sweep"} <= json.loads(call("schema"))["properties"].keys()
+
+
+def test_reproduce_lists_and_runs(tmp_path):
+    assert "availability" in call("reproduce")
+    file = tmp_path / "mine.toml"
+    tables = {
+        "paper": {"title": "Mine"},
+        "table": [{"title": "Best", "metric": "best", "paper": {"main": {"full": 1}}}],
+    }
+    file.write_text(tomli_w.dumps(small(rounds=3, seeds=2) | tables))
+    output = call("reproduce", file, "-o", tmp_path, "--rounds", 2, "--seeds", 1, "--only", "uniform", "-j", 1)
+    assert "main, paper" in output
+    assert "--only uniform --seeds 1 --rounds 2" in (tmp_path / "mine" / "mine.md").read_text()
+    call("reproduce", file, "-o", tmp_path, "--page", tmp_path / "docs" / "page.md", "-q", "-j", 1)
+    assert "4 finished of 4" in (tmp_path / "docs" / "page.md").read_text()
+
+
+def test_the_demo_runs_every_method_it_names(tmp_path):
+    output = call("demo", "-o", tmp_path / "demo", "-j", 1, "--seeds", 1, "--rounds", 2)
+    for name in ("uniform", "power-of-choice", "fedcor", "fedgs", "longfed", "hics", "fedss"):
+        assert name in output
+
+
+def test_a_mistake_is_one_line_and_code_2(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["sortition", "run", "nothing.toml"])
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("sortition: The study's file must be one that exists")
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["run", "reproduce", "list", "show", "cite", "check", "demo", "schema", "data"])
+def test_help_teaches(command):
+    assert "Usage" in call(command, "--help")

@@ -4,6 +4,7 @@
 |---------------|----------------------------------|---------------------------------------------------------------|
 | fedcor        | FedCor's CIFAR-10 code           | 3 × 3 conv 32-pool-64-pool-64 without padding, 64, C          |
 | hics          | HiCS-FL's CIFAR-10 paper         | the same net; ``hics-dropout`` with the released code's 0.2   |
+| hics-fmnist   | HiCS-FL's Fashion-MNIST paper    | 5 × 5 conv 16-pool-32-pool without padding, C; widths ours    |
 | mcmahan-mnist | McMahan et al. 2017, MNIST       | 5 × 5 conv 32-pool-64-pool, padded, 512, C                    |
 | mcmahan-cifar | the TensorFlow net it points to  | 5 × 5 conv 64-pool-64-pool, padded, 384, 192, C, no LRN       |
 | fedgs-cifar   | FedGS's CIFAR-10 code            | 5 × 5 conv 64-pool-64-pool without padding, 384, 192, C       |
@@ -61,6 +62,7 @@ PRESETS: dict[str, Callable[..., nn.Module]] = {
     "fedcor": _three,
     "hics": _three,
     "hics-dropout": partial(_three, dropout=0.2),
+    "hics-fmnist": partial(convolutional, channels=(16, 32), kernel=5, padded=False, pools=2, dense=()),
     "mcmahan-mnist": _mnist,
     "mcmahan-cifar": partial(_cifar, padded=True),
     "fedgs-cifar": partial(_cifar, padded=False),

@@ -73,7 +73,7 @@ class FedCorLiteral:
     """Algorithm 2 with a warm-up. ``loss(ids, S)`` gives {k: l_k} under w^t or, with a cohort S, under w^{t+1}(S)."""
 
     def __init__(self, n: list[int], d: int, W: int, dt: int, beta: float, M: tuple[int, int], theta: float,
-                 sigma: float, rate: float, steps: tuple[int, int]) -> None:  # fmt: skip
+                 sigma: float, rate: float, steps: tuple[int, int], each_round: bool) -> None:  # fmt: skip
         self.p = np.array(n) / sum(n)
         self.X = np.zeros((len(n), d), np.float32)
         self.met: set[int] = set()
@@ -81,7 +81,7 @@ class FedCorLiteral:
         self.samples: list[tuple[int, Sample]] = []
         self.last: Sample | None = None
         self.W, self.dt, self.beta, self.M, self.theta = W, dt, beta, M, theta
-        self.sigma, self.rate, self.steps = sigma, rate, steps
+        self.sigma, self.rate, self.steps, self.each_round = sigma, rate, steps, each_round
 
     def round(
         self,
@@ -93,7 +93,7 @@ class FedCorLiteral:
     ) -> list[int]:
         """K_t for 0-based t."""
         C = min(C, len(U))
-        few = sum(k in self.met for k in U) < C
+        few = sum(any(k in sample for _, sample in self.samples) or k in self.met for k in U) < C
         collects = t >= self.W and (t % self.dt == 0 or few)
         fresh = False
         if t <= self.W or collects:
@@ -101,7 +101,7 @@ class FedCorLiteral:
             if self.last is not None:
                 both = [k for k in U if k in self.last]
                 if both:
-                    self.samples.append((t - 1, {k: now[k] - self.last[k] for k in both}))
+                    self.samples.append((t, {k: now[k] - self.last[k] for k in both}))
                     fresh = True
             self.last = now if t < self.W else None
             if collects:  # lines 4 to 7, S = 1
@@ -109,7 +109,7 @@ class FedCorLiteral:
                 trial = loss(U, S)
                 self.samples.append((t, {k: trial[k] - now[k] for k in U}))
                 fresh = True
-        if fresh:
+        if (fresh or (self.samples and not self.met)) and (self.each_round or t >= self.W):
             self.train(t, rng)
             self.tau = [0] * len(self.tau)  # line 9
         if t < self.W:
@@ -124,7 +124,7 @@ class FedCorLiteral:
 
     def train(self, t: int, rng: np.random.Generator) -> None:
         """Line 11."""
-        phase = 0 if t <= self.W else 1
+        phase = 0 if t <= self.W or not self.met else 1
         self.samples = self.samples[-1 - self.M[phase] :]
         newest = self.samples[-1][0]
         for k in sorted({k for _, sample in self.samples for k in sample} - self.met):

@@ -15,10 +15,10 @@ from sortition.testing.play import Faults, everybody, some, turns
 SMALL = {"warmup": 4, "interval": 3, "dimension": 4, "steps": 20, "warmup_steps": 40, "sigma": 0.05}
 
 
-def literal_cohorts(world: QuadraticWorld, rounds: int, budget: int, available, beta: float = 0.9) -> list[list[int]]:
+def literal_cohorts(world: QuadraticWorld, rounds: int, budget: int, available, each_round: bool) -> list[list[int]]:
     """What the paper's pseudo-code chooses in a world of its own, with the registrar's streams."""
-    sizes, rate = world.population.sizes.tolist(), 0.01
-    twin = FedCorLiteral(sizes, 4, W=4, dt=3, beta=beta, M=(10, 1), theta=0.9, sigma=0.05, rate=rate, steps=(40, 20))
+    others = {"theta": 0.9, "sigma": 0.05, "rate": 0.01, "steps": (40, 20), "each_round": each_round}
+    twin = FedCorLiteral(world.population.sizes.tolist(), 4, W=4, dt=3, beta=0.9, M=(10, 1), **others)
     cohorts = []
     for t in range(rounds):
 
@@ -33,16 +33,34 @@ def literal_cohorts(world: QuadraticWorld, rounds: int, budget: int, available, 
     return cohorts
 
 
-def agrees_with_the_literal_twin(share: float = 1.0, rounds: int = 14) -> bool:
+def agrees_with_the_literal_twin(share: float = 1.0, rounds: int = 14, warmup_fit: str = "end") -> bool:
     ours, theirs = (QuadraticWorld(14, kinds=4, spread=0.6, noise=0.1) for _ in range(2))
     who = some(ours, share) if share < 1 else everybody(ours)
-    fast = play(FedCor(**SMALL, beta=0.9), ours, rounds, budget=3, available=who)
-    return [c.ids.tolist() for c in fast] == literal_cohorts(theirs, rounds, 3, who)
+    fast = play(FedCor(**SMALL, beta=0.9, warmup_fit=warmup_fit), ours, rounds, budget=3, available=who)
+    return [c.ids.tolist() for c in fast] == literal_cohorts(theirs, rounds, 3, who, warmup_fit == "rounds")
 
 
+@pytest.mark.parametrize("warmup_fit", ["end", "rounds"])
 @pytest.mark.parametrize("share", [1.0, 0.7, 0.4])
-def test_chooses_as_the_literal_twin(share: float) -> None:
-    assert agrees_with_the_literal_twin(share)
+def test_chooses_as_the_literal_twin(share: float, warmup_fit: str) -> None:
+    assert agrees_with_the_literal_twin(share, warmup_fit=warmup_fit)
+
+
+def test_in_warm_up_nothing_is_fitted_or_everything() -> None:
+    for when, expected in (("end", [False] * 4 + [True]), ("rounds", [False] + [True] * 4)):
+        cohorts = play(FedCor(**SMALL, warmup_fit=when), QuadraticWorld(12), 5, budget=3)
+        assert [c.notes["fitted"] for c in cohorts] == expected
+
+
+def test_a_skipped_end_of_warm_up_loses_nothing() -> None:
+    nobody = np.empty(0, np.int64)
+    world = QuadraticWorld(12)
+    registrar = Registrar(FedCor(**SMALL), world.population)
+    who = everybody(world)
+    *_, last = turns(registrar, world, 6, 3, lambda t: nobody if t == 4 else who(t))
+    assert last.cohort.notes["fitted"]
+    assert not last.asked  # three samples had been collected
+    assert len(np.unique(last.state.history[:, 0])) == 3
 
 
 def asked(selector: FedCor, rounds: int, world=None, **rest) -> list[list[tuple[int, int]]]:
@@ -133,7 +151,7 @@ def test_only_those_who_answered_twice_enter_a_sample() -> None:
     registrar = Registrar(FedCor(**SMALL), world.population)
     evens, low = np.arange(0, 10, 2), np.arange(5)
     list(turns(registrar, world, 2, 3, lambda t: low if t else evens))
-    np.testing.assert_array_equal(registrar.state.history[:, 1:3], [[0, 0], [0, 2], [0, 4]])
+    np.testing.assert_array_equal(registrar.state.history[:, 1:3], [[1, 0], [1, 2], [1, 4]])
     np.testing.assert_array_equal(np.flatnonzero(registrar.state.seen), [0, 2, 4])
 
 

@@ -34,4 +34,4 @@ def test_the_twin_agrees_without_a_slip() -> None:
 def test_a_slip_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, function, right, wrong = SLIPS[name]
     monkeypatch.setattr(owner, function, slipped(getattr(owner, function), right, wrong))
-    assert not agrees_with_the_literal_twin(rounds=24)
+    assert not all(agrees_with_the_literal_twin(share, rounds=24) for share in (1.0, 0.7, 0.5))

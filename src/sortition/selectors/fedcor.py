@@ -14,10 +14,11 @@
 
 Deviations: XXᵀ alone is singular (d < N), so the likelihood has σ² on the diagonal, as the released code has; ``noise``
 says how the choice uses it. A sample counts by its age in rounds, which is eq. 17 where samples are Δt apart. The paper
-gives no number of Adam steps: ``steps`` and ``warmup_steps`` are the released code's. A sample holds those who were
-available and answered; a client's embedding is drawn when it is first in one, until then it counts as independent and
-of variance σ². A refit is brought forward when fewer available clients than places have an embedding. Clients asked and
-clients fitted are capped (``ask_at_most``, ``fit_at_most``); others who answered follow the latent causes of the fit.
+gives no number of Adam steps: ours are the released code's, as is one fit when warm-up ends (Alg. 2 has one in each of
+its rounds: ``warmup_fit="rounds"`` overfits the first few samples). A sample holds those who were available and
+answered; a client is embedded when it is first in one, until then it counts as independent and of variance σ². A refit
+is brought forward when fewer available clients than places have been in a sample. Clients asked and clients fitted are
+capped (``ask_at_most``, ``fit_at_most``); others who answered follow the latent causes of the fit, with doubt.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class Memory(State):
         number = np.full(ids.size, self.history[-1, 0] + 1 if len(self.history) else 0)
         change = after.values[j] - before.values[i]
         self.history = np.vstack([self.history, np.stack([number, np.full(ids.size, t), ids, change], axis=1)])
+        self.seen[ids] += 1
 
     def table(self, moments: int) -> tuple[Ids, Floats, Floats]:
         """(n,) ids, (H, n) changes (NaN: not observed), (H,) rounds; older than the last moments is forgotten."""
@@ -99,7 +101,8 @@ class FedCor(Selector[Memory]):
         theta: θ, discount per round of a sample's age.
         rate: Adam's learning rate.
         steps: Adam steps per refit.
-        warmup_steps: Adam steps per round of warm-up.
+        warmup_fit: "end" (one fit when warm-up ends: X is not used before) or "rounds" (one in each of its rounds).
+        warmup_steps: Adam steps of such a fit.
         sigma: σ, noise of a loss change.
         noise: "diagonal" (Σ = XXᵀ + σ²I), "observation" (Σ = XXᵀ, picks are observed with noise; the first released
             code) or "none" (Σ = XXᵀ, the paper).
@@ -120,7 +123,8 @@ class FedCor(Selector[Memory]):
     theta: Annotated[float, Field(gt=0, le=1)] = 0.9
     rate: Annotated[float, Field(gt=0)] = 0.01
     steps: Count = 100
-    warmup_steps: Count = 150
+    warmup_fit: Literal["end", "rounds"] = "end"
+    warmup_steps: Count = 1000
     sigma: Annotated[float, Field(gt=0)] = 0.01
     noise: Noise = "diagonal"
     refit: Literal["rehearsal", "round"] = "rehearsal"
@@ -132,8 +136,7 @@ class FedCor(Selector[Memory]):
     cite = """@inproceedings{tang2022fedcor,
   title = {{FedCor}: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning},
   author = {Tang, Minxue and Ning, Xuefei and Wang, Yitu and Sun, Jingwei and Wang, Yu and Li, Hai and Chen, Yiran},
-  booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition (CVPR)}, pages = {10102--10111},
-  year = {2022}
+  booktitle = {CVPR}, pages = {10102--10111}, year = {2022}
 }"""
 
     @property
@@ -151,9 +154,8 @@ class FedCor(Selector[Memory]):
         fitted = yield from self._learn(state, round, warm)
         notes: dict[str, Any] = {"phase": "warm-up" if warm else "selection", "fitted": fitted}
         if fitted:
-            shown = np.flatnonzero(state.seen)
-            shown = shown[:: -(-shown.size // _SHOWN)]
-            notes["embedding"] = {"ids": shown.tolist(), "x": np.round(state.X[shown], 3).tolist()}
+            shown = np.flatnonzero(state.seen)[:: -(-np.count_nonzero(state.seen) // _SHOWN)]
+            notes["embedding"] = {"ids": shown.tolist(), "x": np.round(state.X[shown].astype(np.float64), 3).tolist()}
         if warm:
             return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes=notes)
         small = round.available.size <= self.ask_at_most  # then double precision costs nothing
@@ -171,30 +173,28 @@ class FedCor(Selector[Memory]):
             state.asked_at = -2
 
     def _learn(self, state: Memory, round: Round, warm: bool) -> Generator[Measure, Reading, bool]:
-        """Collect loss changes where it is time to, refit on them, and say whether it was done."""
-        t = round.index
-        due = not warm and (
-            t // self.interval > state.fitted_at // self.interval
-            or np.count_nonzero(state.seen[round.available]) < round.places
-        )
+        """Collect loss changes and refit on them, where it is time to; whether X is new."""
+        t, last = round.index, max(state.fitted_at, self.warmup - 1)
+        few = np.count_nonzero(state.seen[round.available]) < round.places
+        due = not warm and (t // self.interval > last // self.interval or few)
         closes = state.asked_at == t - 1
         opens = warm or (due and self.refit == "round" and not closes)
         rehearses = due and self.refit == "rehearsal"
-        if not (closes or opens or rehearses):
-            return False
-        before = yield Measure(LOSS, self._panel(state, round))
         count = len(state.history)
-        if closes:
-            ids = np.flatnonzero(~np.isnan(state.loss))
-            state.add(t - 1, Reading(ids, state.loss[ids]), before)
-        state.loss[:] = np.nan
-        if opens:
-            before.scatter(state.loss)
-        state.asked_at = t if opens else -2
-        for _ in range(self.samples if rehearses and len(before) else 0):
-            trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
-            state.add(t, before, (yield Measure(LOSS, before.ids, after=trial)))
-        if len(state.history) == count:
+        if closes or opens or rehearses:
+            before = yield Measure(LOSS, self._panel(state, round))
+            if closes:
+                waited = np.flatnonzero(~np.isnan(state.loss))
+                state.add(t, Reading(waited, state.loss[waited]), before)
+            state.loss[:] = np.nan
+            if opens:
+                before.scatter(state.loss)
+            state.asked_at = t if opens else -2
+            for _ in range(self.samples if rehearses and len(before) else 0):
+                trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
+                state.add(t, before, (yield Measure(LOSS, before.ids, after=trial)))
+        waiting = len(state.history) > (0 if state.fitted_at < 0 else count)
+        if not waiting or (warm and self.warmup_fit == "end"):
             return False
         self._fit(state, round)
         state.chosen[:] = 0  # line 9
@@ -214,11 +214,10 @@ class FedCor(Selector[Memory]):
 
     def _fit(self, state: Memory, round: Round) -> None:
         """Eq. 16 and 17: some steps uphill from the last X, on those who were observed."""
-        warm = round.index <= self.warmup
+        warm = round.index <= self.warmup or state.fitted_at < 0
         ids, changes, at = state.table(1 + (self.history_warmup if warm else self.history))
-        weights, newest = self.theta ** (at[-1] - at), at == at[-1]
+        weights, newest = self.theta ** (at[-1] - at), at > state.fitted_at
         observed = ~np.isnan(changes)
-        state.seen[ids] += observed[newest].sum(axis=0)
         if self.mean == "history":
             changes = changes - np.nansum(weights[:, None] * changes, axis=0) / (weights @ observed)
         inside = np.ones(ids.size, bool)
@@ -240,16 +239,14 @@ class FedCor(Selector[Memory]):
         small = {"warmup": 3, "interval": 2, "dimension": 4, "steps": 5, "warmup_steps": 10}
         return [
             small,
-            {**small, "noise": "observation", "refit": "round", "interval": 1, "mean": "history"},
+            {**small, "noise": "observation", "refit": "round", "mean": "history", "warmup_fit": "rounds"},
             {**small, "noise": "none", "samples": 2, "history": 2, "history_warmup": 1, "theta": 0.8, "beta": 0.5},
             {**small, "ask_at_most": 12, "fit_at_most": 5, "rate": 0.05, "sigma": 0.05},
         ]
 
 
 def shares(round: Round) -> Floats:
-    """p_k of all whose sizes are known; uniform where nobody has data."""
-    p = np.zeros(round.n_clients)
-    known = round.population.known
+    """(N,) p_k of all whose sizes are known."""
+    p, known = np.zeros(round.n_clients), round.population.known
     p[known] = round.population.sizes[known]
-    total = p.sum()
-    return p / total if total > 0 else np.full(p.size, 1 / p.size)
+    return p / max(p.sum(), 1)

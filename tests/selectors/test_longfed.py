@@ -85,7 +85,7 @@ def clusters(kinds=5, each=6, spread=0.2, seed=0):
 
 def test_the_first_round_is_everyones():
     world = QuadraticWorld(12)
-    everyone = play(load("longfed"), world, 2, budget=3)
+    everyone = play(load("longfed", weights="count"), world, 2, budget=3)
     assert everyone[0].full
     assert everyone[0].ids.tolist() == list(range(12))
     assert everyone[0].weights.tolist() == [1 / 12] * 12
@@ -147,7 +147,7 @@ def test_what_is_compared(gradient, expected):
 
 def test_only_pairs_that_trained_together_are_renewed():
     n, k = 6, 2
-    registrar = Registrar(load("longfed"), Population(n_clients=n))
+    registrar = Registrar(load("longfed", weights="count"), Population(n_clients=n))
     vectors = np.random.default_rng(0).normal(size=(n, 3))
     turn = registrar.begin(range(n), k)
     registrar.finish(turn, reports={"step-gradient": vectors})
@@ -192,7 +192,7 @@ def test_who_joins_later_is_asked_and_compared_with_those_there():
 
 
 def test_silent_newcomers_fill_places_that_the_known_leave():
-    registrar = Registrar(load("longfed", first="ask"), Population(n_clients=6))
+    registrar = Registrar(load("longfed", first="ask"), Population(np.ones(6)))
     turn = registrar.begin(range(6), 4)
     turn.answer({2: np.ones(3), 4: np.zeros(3)})
     assert {2, 4} < set(turn.cohort.ids.tolist())

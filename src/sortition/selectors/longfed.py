@@ -5,21 +5,22 @@
 | g_i^t, the client's gradient | the report of the cohort, ``gradient``: per local step, summed, or of unit length |
 | d_ij^t, eqs. 4, 5 | ``Memory.distance``: renewed for pairs that trained in one round, else as it was |
 | Ē(S) = Σ_i min_{j∈S} d_ij, eq. 3 | the coverage that ``_parts.facility.greedy`` minimises |
-| a_j = abs(C_j), eq. 1 | ``weights="count"``: abs(C_j)/N; ``"data"``: the share of the data that C_j holds |
+| a_j = abs(C_j), eq. 1 | ``weights="count"``: abs(C_j)/N; ``"data"``: the share of all data that C_j holds |
 | (ε, δ) individual fairness, eq. 7 | ``epsilon``, ``delta`` |
 | k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``_parts.fairness_queues``; k_i is fixed at the start of a round and used for both |
 | λ, eq. 23 | ``trade_off``, times the drift |
 | t = 1: all clients | ``first="everyone"``; or ``"ask"``: updates are asked for, and K are chosen at once |
 
 Deviations: Algorithm 1 as printed computes x from the clients chosen so far, which makes the fairness term the same
-for every candidate; here x includes the candidate. a_j is divided by N, for a step of FedAvg's length. With
-``weights="data"`` the coverage sum counts each client by its data too: then it bounds the error against Σ p_i g_i.
-Only available clients are candidates, all known ones are to be covered. A client met after the first round is asked
-for its update once; its distance to clients it never trained with is that of the last known updates, sketched to 256
-numbers. The defaults of ε, δ and λ are ours, free of scale. Beyond ``exact_up_to`` clients distances are between last
-known sketches of 64 numbers (staleness per client, not per pair), in every round ``sample`` clients are to be covered
-and as many are candidates first (``_parts.crowd``), reference clients are sought among these, and only newcomers
-among these are asked, also in round one.
+for every candidate; here x includes the candidate. a_j is divided by N, for a step of FedAvg's length. By default
+clients count by their data, in a_j and in the coverage sum, which then bounds the error against FedAvg's Σ p_i g_i;
+with equal sizes nothing changes, with unequal ones full participation is followed better. Only available clients are
+candidates, all known ones are to be covered. A client met after the first round is asked for its update once; its
+distance to clients it never trained with is that of the last known updates, sketched to 256 numbers. The defaults of
+ε, δ and λ are ours, free of scale. Beyond ``exact_up_to`` clients distances are between last known sketches of 64
+numbers (staleness per client, not per pair), in every round ``sample`` clients are to be covered and as many are
+candidates first (``_parts.crowd``), reference clients are sought among these, and only newcomers among these are
+asked, also in round one.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class LongFed(Selector[Memory]):
         trade_off: λ, the weight of fairness: in mean first distances, or absolute.
         units: "relative" (ours) or "absolute" (the paper's), of epsilon and trade_off.
         gradient: "per-step" (update / (−lr · steps)), "sum" (the update), "unit" (its direction).
-        weights: "count" of the clients that each stands for (the paper's), or their "data".
+        weights: the "data" of the clients that each stands for, or their "count" (the paper's; the same if sizes are).
         first: in the first round "everyone" trains, or everyone is asked ("ask") and K are chosen.
         sketch: clients send projections to this many numbers; None: whole updates.
         exact_up_to: N up to which all pairwise distances are kept.
@@ -95,7 +96,7 @@ class LongFed(Selector[Memory]):
     trade_off: Annotated[float, Field(ge=0)] = 0.5
     units: Literal["relative", "absolute"] = "relative"
     gradient: Literal["per-step", "sum", "unit"] = "per-step"
-    weights: Literal["count", "data"] = "count"
+    weights: Literal["count", "data"] = "data"
     first: Literal["everyone", "ask"] = "everyone"
     sketch: Annotated[int, Field(ge=1)] | None = None
     exact_up_to: Annotated[int, Field(ge=0)] = 2000
@@ -233,7 +234,7 @@ class LongFed(Selector[Memory]):
         """All variants, and the form for many clients."""
         return [
             {},
-            {"gradient": "sum", "weights": "data", "first": "ask"},
+            {"gradient": "sum", "weights": "count", "first": "ask"},
             {"gradient": "unit", "units": "absolute", "epsilon": 1.0, "trade_off": 2.0, "delta": 0.1, "sketch": 8},
-            {"exact_up_to": 0, "sample": 12, "weights": "data"},
+            {"exact_up_to": 0, "sample": 12},
         ]

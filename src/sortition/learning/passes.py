@@ -42,7 +42,8 @@ class Passes:
             x = self.examples.slice(part.start, part.stop) if at is None else self.examples.take(at[part])
             y = self.labels[part] if at is None else self.labels[at[part]]
             logits = self.model(x)
-            losses[part] = nn.functional.cross_entropy(logits, y, reduction="none")
+            turned = logits.t().contiguous()[None]  # log-softmax over a short last axis is five times slower
+            losses[part] = nn.functional.cross_entropy(turned, y[None], reduction="none")[0]
             hits[part] = logits.argmax(1) == y
         return losses.cpu().numpy(), hits.cpu().numpy()
 

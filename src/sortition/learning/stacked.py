@@ -44,6 +44,16 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
     return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
 
 
+def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradient (k, B, C) and loss (k,) of Σ_b weight_b · CE_b; twice as fast as ``log_softmax`` over few classes."""
+    logits = logits - logits.amax(2, keepdim=True)
+    true = logits.gather(2, y)
+    exponentials = logits.exp_()
+    total = exponentials.sum(2, keepdim=True)
+    gradient = exponentials.mul_(weight / total).scatter_add_(2, y, -weight)
+    return gradient, total.log_().sub_(true).mul_(weight).sum((1, 2))
+
+
 @dataclass
 class Slot:
     """One parameter of the whole cohort (k, …) with what the rule needs of it."""
@@ -131,10 +141,9 @@ class Stack:
             else:
                 h = _FORWARD[type(layer)](h)
                 saved.append((layer, h, None, None))
-        logp = torch.log_softmax(h, 2)
-        g = logp.exp().scatter_add_(2, y, torch.full_like(weight, -1.0)).mul_(weight)
+        g, losses = cross_entropy(h, y, weight)
         self._backward(g, saved, k)
-        return logp.gather(2, y).mul_(weight).sum((1, 2)).neg_()
+        return losses
 
     def _backward(self, g: Tensor, saved: list[Any], k: int) -> None:
         for at in reversed(range(len(saved))):

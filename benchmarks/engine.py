@@ -1,0 +1,272 @@
+"""The training engine against a plain PyTorch loop, side by side in one run; results stand in docs/engine.md.
+
+    python benchmarks/engine.py            # everything, some minutes
+    python benchmarks/engine.py --quick    # a look, less exact
+
+Both sides alternate and the fastest of the repetitions counts. With one thread the CPU time of the process is taken,
+with several the time on the wall: so other work on the machine disturbs least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import os
+import platform
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from sortition.core.errors import DataError
+from sortition.data import Dataset, load
+from sortition.learning import Learner, LocalRule, build
+from sortition.selectors import load as selector
+from sortition.simulation import Carry, Setup, World, play_round, run, start
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def fastest(functions: list[Callable[[], object]], repeats: int) -> list[float]:
+    """Milliseconds of the fastest call of each, taken in turn."""
+    best, clock = [float("inf")] * len(functions), time.process_time
+    if torch.get_num_threads() > 1:
+        clock = time.perf_counter
+    for _ in range(repeats + 1):
+        for i, function in enumerate(functions):
+            begun = clock()
+            function()
+            best[i] = min(best[i], 1e3 * (clock() - begun))
+    return best
+
+
+def table(title: str, header: list[str], rows: list[list[object]]) -> None:
+    print(f"\n### {title}\n")
+    print("| " + " | ".join(header) + " |")
+    print("|" + "---|" * len(header))
+    for row in rows:
+        print("| " + " | ".join(f"{c:.3g}" if isinstance(c, float) else str(c) for c in row) + " |", flush=True)
+
+
+def examples(n: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, *shape), dtype=np.float32), rng.integers(0, 10, n)
+
+
+def plain_loop(model: nn.Module, x: np.ndarray, y: np.ndarray, members: list[np.ndarray], rule: LocalRule) -> Callable:
+    """What most research code does: a model copy per client, ``optim.SGD``, tensors in memory."""
+    data, labels, own = torch.from_numpy(x), torch.from_numpy(y), [torch.from_numpy(m) for m in members]
+
+    def train() -> list[nn.Module]:
+        trained = []
+        for indices in own:
+            net = copy.deepcopy(model).train()
+            optimiser = torch.optim.SGD(net.parameters(), lr=rule.lr)
+            done = 0
+            while done < (rule.steps or 0):
+                for batch in indices[torch.randperm(len(indices))].split(rule.batch):
+                    if done == rule.steps:
+                        break
+                    optimiser.zero_grad()
+                    nn.functional.cross_entropy(net(data[batch]), labels[batch]).backward()
+                    optimiser.step()
+                    done += 1
+            trained.append(net)
+        return trained
+
+    return train
+
+
+FMNIST = LocalRule(lr=0.005, steps=20, batch=64)
+SYNTHETIC = LocalRule(lr=0.1, steps=10, batch=10)
+CIFAR = LocalRule(lr=0.01, steps=40, batch=50)
+CASES = {  # model, its options, input shape, examples, clients, cohort, local rule, goal
+    "FedCor's FMNIST MLP, 5 × 20 × 64": ("mlp", {}, (784,), 60_000, 100, 5, FMNIST, 2.0),
+    "the same with dropout 0.5": ("mlp", {"dropout": 0.5}, (784,), 60_000, 100, 5, FMNIST, 2.0),
+    "softmax on Synthetic, 6 × 10 × 10": ("softmax", {}, (60,), 20_000, 30, 6, SYNTHETIC, 5.0),
+    "FedCor's CIFAR CNN, 5 × 40 × 50": ("cnn", {}, (3, 32, 32), 10_000, 20, 5, CIFAR, 1.3),
+}
+
+
+def linear_flops(model: nn.Module, examples: int) -> float:
+    """Multiply-adds × 2, forward and backward; the input layer needs no input gradient."""
+    sizes = [m.weight.numel() for m in model.modules() if isinstance(m, nn.Linear)]
+    return 2.0 * examples * (3 * sum(sizes) - sizes[0])
+
+
+def training(quick: bool) -> None:
+    for threads in sorted({1, CORES}):
+        torch.set_num_threads(threads)
+        square = torch.randn(1024, 1024)
+        limit = 2 * 1024**3 / fastest([lambda s=square: s @ s], 20)[0] / 1e6
+        rows: list[list[object]] = []
+        for name, (kind, options, shape, n, clients, k, rule, goal) in CASES.items():
+            x, y = examples(n, shape)
+            members = np.array_split(np.random.default_rng(1).permutation(n), clients)[:k]
+            model = build(kind, shape, 10, **options)
+            own = Learner(model, x, y, rule)
+            ours = lambda o=own, m=members, k=k: o.train(o.initial, m, np.arange(k), seed=0, t=0)  # noqa: E731
+            repeats = (1 if quick else 3) if kind == "cnn" else (10 if quick else 60)
+            slow, fast = fastest([plain_loop(model, x, y, members, rule), ours], repeats)
+            flops = linear_flops(model, k * (rule.steps or 0) * (rule.batch or 0))
+            rate: object = flops / fast / 1e6 if kind != "cnn" else "–"
+            rows.append([name, slow, fast, f"{slow / fast:.2f}×", f"≥ {goal}×", rate])
+        title = f"One round of local training, {threads} thread{'s' * (threads > 1)} (GEMM limit {limit:.0f} GFLOP/s)"
+        table(title, ["setting", "plain loop, ms", "Sortition, ms", "faster", "goal", "GFLOP/s"], rows)
+    torch.set_num_threads(1)
+
+
+def losses(quick: bool) -> None:
+    x, y = examples(60_000, (784,))
+    model = build("mlp", (784,), 10)
+    parts = np.array_split(np.random.default_rng(1).permutation(60_000), 100)
+    world = World(_dataset(x, y), parts, model, LocalRule(lr=0.1, steps=1))
+    from sortition.core.questions import Measure
+    from sortition.core.signals import LOSS
+
+    data, labels = torch.from_numpy(x), torch.from_numpy(y)
+
+    def loader() -> list[float]:
+        whole = torch.utils.data.TensorDataset(data, labels)
+        found = []
+        with torch.inference_mode():
+            for part in parts:
+                total = 0.0
+                for bx, by in torch.utils.data.DataLoader(torch.utils.data.Subset(whole, part.tolist()), batch_size=64):
+                    total += nn.functional.cross_entropy(model(bx), by, reduction="sum").item()
+                found.append(total / len(part))
+        return found
+
+    def one_pass() -> torch.Tensor:
+        with torch.inference_mode():
+            return nn.functional.cross_entropy(model(data), labels, reduction="none")
+
+    question = Measure(LOSS, np.arange(100))
+    ours = lambda: world.measure(world.initial, question, 0)  # noqa: E731
+    slow, (big, fast) = fastest([loader], 1)[0], fastest([one_pass, ours], 3 if quick else 20)
+    rows: list[list[object]] = [
+        ["DataLoader per client, batches of 64", slow, f"{slow / fast:.1f}×", "≥ 5×"],
+        ["one big pass, no client means", big, f"{big / fast:.2f}×", "≥ 1×"],
+        ["Sortition, mean loss of each client", fast, "", ""],
+    ]
+    table("Losses of all 100 clients (60,000 × 784, MLP), 1 thread", ["way", "ms", "Sortition is faster", "goal"], rows)
+
+
+def _dataset(x: np.ndarray, y: np.ndarray) -> Dataset:
+    return Dataset("random", x, y, x[:100], y[:100], 10, digest="none")
+
+
+def timed(function: Callable, spent: list[float]) -> Callable:
+    """The same function, which adds the seconds that it takes to ``spent``."""
+
+    def call(*args: object, **named: object) -> object:
+        begun = time.process_time()
+        result = function(*args, **named)
+        spent[0] += time.process_time() - begun
+        return result
+
+    return call
+
+
+def overhead(quick: bool) -> None:
+    """Everything of a round but local training and evaluation."""
+    rows: list[list[object]] = []
+    x, y = examples(20_000, (60,))
+    for clients in (100, 1_000, 10_000, 100_000):
+        parts = np.random.default_rng(0).integers(0, 20_000, (clients, 20))
+        for method in ("uniform", "power-of-choice"):
+            world = World(_dataset(x, y), parts, build("softmax", (60,), 10), LocalRule(lr=0.1, steps=10, batch=10))
+            setup = Setup(world, selector(method), 10, 10_000, evaluate_every=0)
+            spent = [0.0]
+            world.learner.train = timed(world.learner.train, spent)
+            world.measure = timed(world.measure, spent)
+            carry, times = start(setup), []
+            for _ in range(20 if quick else 100):
+                begun, spent[0] = time.process_time(), 0.0
+                carry, _ = play_round(setup, carry)
+                times.append(1e3 * (time.process_time() - begun - spent[0]))
+            rows.append([method, clients, float(np.median(times)), min(times), "< 2" if clients == 100 else ""])
+    header = ["method", "clients", "median, ms", "fastest, ms", "goal, ms"]
+    table("A round outside training, questions and evaluation", header, rows)
+
+
+def growth(quick: bool) -> None:
+    x, y = examples(60_000, (784,))
+    parts = np.array_split(np.random.default_rng(1).permutation(60_000), 200)
+    rule, repeats = LocalRule(lr=0.01, steps=20, batch=64), 3 if quick else 10
+    rows: list[list[object]] = []
+    for hidden in ((64, 30), (200, 200), (512, 256)):
+        model = build("mlp", (784,), 10, hidden=hidden)
+        own = Learner(model, x, y, rule)
+        for k in (1, 5, 10, 50, 100):
+            if k * own.layout.size > 30_000_000:
+                continue
+            ms = fastest([lambda o=own, k=k: o.train(o.initial, parts[:k], np.arange(k), seed=0, t=0)], repeats)[0]
+            flops = linear_flops(model, k * 20 * 64)
+            rows.append([str(hidden), f"{own.layout.size:,}", k, ms, ms / k, flops / ms / 1e6])
+    header = ["hidden", "parameters", "cohort", "ms", "ms per client", "GFLOP/s"]
+    table("Growth with cohort and model (20 steps × 64, 1 thread)", header, rows)
+
+
+def played(setup: Setup) -> tuple[Carry, list[float]]:
+    """A whole run, and its seconds of CPU and on the wall."""
+    begun, cpu = time.perf_counter(), time.process_time()
+    carry = run(setup)
+    return carry, [time.process_time() - cpu, time.perf_counter() - begun]
+
+
+def whole_runs(quick: bool) -> None:
+    rows: list[list[object]] = []
+    data = load("synthetic")
+    model = build("softmax", (60,), 10, init="zero-bias")
+    rule = LocalRule(lr=0.1, steps=10, batch=10, decay=0.998)
+    world = World(data, data.clients or [], model, rule, holdout=data.validation)
+    rounds = 100 if quick else 1000
+    carry, seconds = played(Setup(world, selector("uniform"), 6, rounds))
+    rows.append(["FedGS's Synthetic, softmax, uniform", rounds, *seconds, f"loss {carry.test['loss']:.3f}"])
+    try:
+        images, where = load("fashion-mnist").scaled(), "Fashion-MNIST"
+    except DataError:  # not fetched on this machine: same shapes, random pixels
+        x, y = examples(70_000, (1, 28, 28))
+        images, where = (
+            Dataset("random", x[:60_000], y[:60_000], x[60_000:], y[60_000:], 10, digest="none"),
+            "random images",
+        )
+    shards = np.random.default_rng(0).permutation(200)
+    by_label = np.argsort(images.y_train, kind="stable").reshape(200, -1)
+    parts = [np.concatenate(by_label[shards[2 * k : 2 * k + 2]]) for k in range(100)]
+    kept = [np.random.default_rng(k).permutation(p) for k, p in enumerate(parts)]
+    rule = LocalRule(lr=0.005, steps=20, batch=64, weight_decay=1e-4, milestones=(150, 300))
+    world = World(
+        images,
+        [p[120:] for p in kept],
+        build("mlp", (1, 28, 28), 10, hidden=(64, 30), dropout=0.5),
+        rule,
+        holdout=[p[:120] for p in kept],
+        measured_on="holdout",
+    )
+    rounds = 50 if quick else 500
+    for method, options in (("uniform", {"weights": "uniform"}), ("fedcor", {})):
+        carry, seconds = played(Setup(world, selector(method, **options), 5, rounds))
+        told = f"accuracy {carry.test['accuracy']:.3f}"
+        rows.append([f"FedCor's MLP, 2 shards, {where}, {method}", rounds, *seconds, told])
+    header = ["run", "rounds", "CPU, s", "wall, s", "ends with"]
+    table("Whole runs, evaluation on the test set every round, 1 thread", header, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=["training", "losses", "overhead", "growth", "whole_runs"])
+    chosen = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"torch {torch.__version__}, {CORES} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}")
+    for part in (training, losses, overhead, growth, whole_runs):
+        if chosen.only in (None, part.__name__):
+            part(chosen.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -16,6 +16,7 @@ from sortition.core.streams import stream
 from sortition.data import Dataset
 from sortition.experiments import federation
 from sortition.experiments.config import RunConfig
+from sortition.experiments.play import one_thread
 from sortition.learning import LocalRule, build
 from sortition.simulation import Setup, World, play_round, run, start
 
@@ -45,14 +46,19 @@ def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
         groups.setdefault((one.setting, one.method.label), []).append(one)
     found = []
     for (setting, label), members in groups.items():
-        played = federation.setup(members[0])[1]
-        carry, _ = play_round(played, start(played))
-        begun, rounds = time.perf_counter(), min(TIMED, members[0].rounds)
-        for _ in range(rounds):
-            carry, _ = play_round(played, carry)
-        spent = (time.perf_counter() - begun) / rounds
-        found.append(Estimate(setting, label, len(members), members[0].rounds, spent))
+        found.append(Estimate(setting, label, len(members), members[0].rounds, timed(members[0])))
     return found
+
+
+def timed(config: RunConfig) -> float:
+    """Seconds of one round, as a run would play it."""
+    setup = federation.setup(config)[1]
+    with one_thread():
+        carry, _ = play_round(setup, start(setup))
+        begun = time.perf_counter()
+        for _ in range(TIMED):
+            carry, _ = play_round(setup, carry)
+        return (time.perf_counter() - begun) / TIMED
 
 
 def price(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -37,10 +37,8 @@ class Play:
 
     def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # sums come out alike for any number of processes
         try:
-            with folder.locked(self.path):
+            with one_thread(), folder.locked(self.path):
                 finished = _played(self.config, self.path, tell, stopping)
                 (self.path / records.FAILURE).unlink(missing_ok=True)
                 return finished
@@ -51,8 +49,17 @@ class Play:
             with suppress(StorageError, OSError):
                 write_atomically(self.path / records.FAILURE, f"{text}\n".encode())
             raise
-        finally:
-            torch.set_num_threads(threads)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums come out alike for any number of processes, and processes do not fight for cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _played(

@@ -147,6 +147,19 @@ def test_empty_strata_give_their_mass_in_proportion_and_are_noted():
     assert dict(zip(cohort.groups.tolist(), cohort.weights, strict=True)) == pytest.approx({0: 0.5, 2: 0.5})
 
 
+def test_or_to_the_most_similar_stratum():
+    # kinds (1, 0, 0), (.8, .2, 0) and (0, 0, 1), masses 0.2, 0.5 and 0.3; the second cannot be reached
+    counts = np.array([[10, 0, 0]] * 2 + [[20, 5, 0]] * 2 + [[0, 0, 15]] * 2)
+    population = Population(counts.sum(axis=1), counts)
+    found = {}
+    for unreachable in ("share", "nearest"):
+        cohort, _ = ask(population, [0, 1, 4, 5], 3, unreachable=unreachable)
+        found[unreachable] = cohort.weights[cohort.ids < 2].sum()
+        assert len(cohort.notes["empty_strata"]) == 1
+    assert found["share"] == pytest.approx(0.2 / 0.5)
+    assert found["nearest"] == pytest.approx(0.7)
+
+
 def test_places_that_a_small_stratum_cannot_fill_go_to_the_others():
     population = Population(np.ones(20, int), groups=np.arange(20) // 10)
     cohort, _ = ask(population, [0, *range(10, 20)], 6, by="groups")

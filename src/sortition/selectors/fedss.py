@@ -18,10 +18,11 @@ FedProxSS is the same selection with the proximal term in local training (``loca
 
 Deviations, all where the paper is silent: S^k are made whole by largest remainders with at least one place each and at
 most A_t^k, the surplus shared in proportion (``_parts.allocation``). A stratum of which nobody is reachable gives its
-mass to the others in proportion (that round is biased; noted). With more strata than places, strata are drawn with
-chances ∝ their mass and weigh mass/chance, which stays unbiased. Mixtures have spherical components with a floor under
-the variance; newcomers go to the nearest mean. Unmeasured strata take the mean H of the measured ones, so Neyman's
-allocation starts proportional. Beyond ``sample`` clients mixtures are fitted and scored on a random sample.
+mass to the others in proportion, or to the most similar one (``unreachable``); that round is biased, and noted. With
+more strata than places, strata are drawn with chances ∝ their mass and weigh mass/chance, which stays unbiased.
+Mixtures have spherical components with a floor under the variance; newcomers go to the nearest mean. Unmeasured strata
+take the mean H of the measured ones, so Neyman's allocation starts proportional. Beyond ``sample`` clients mixtures are
+fitted and scored on a random sample.
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ class FedSS(Selector[Memory]):
         by: what makes strata: "labels" (label distributions), "features" (given vectors) or "groups" (given groups).
         allocation: "proportional" (FedSS-P) or "neyman" (FedSS-O).
         most: the largest number of strata tried; the budget is a limit too.
+        unreachable: who takes the mass of a stratum that nobody can be reached of: all others in proportion ("share"),
+            or the one with the "nearest" mean (not of given groups, which have none).
         spread: how the cohort lets H_k be measured: "sketch" (projected gradients: the variance between clients, as in
             eq. 11) or "dispersion" (one number: each client's own gradient noise, the only part that needs no vector).
         sketch: numbers per client of a sketch.
@@ -87,6 +90,7 @@ class FedSS(Selector[Memory]):
     by: Literal["labels", "features", "groups"] = "labels"
     allocation: Literal["proportional", "neyman"] = "proportional"
     most: Annotated[int, Field(ge=1)] = 20
+    unreachable: Literal["share", "nearest"] = "share"
     spread: Literal["sketch", "dispersion"] = "sketch"
     sketch: Annotated[int, Field(ge=2)] = 64
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -116,9 +120,12 @@ class FedSS(Selector[Memory]):
         sizes = np.asarray(round.population.sizes, np.float64)
         known = state.stratum >= 0
         strata = 0 if state.means is None else len(state.means)
-        members = np.bincount(state.stratum[known], minlength=strata)  # N_k
-        mass = np.bincount(state.stratum[known], weights=sizes[known], minlength=strata)  # n_(k)
+        members: Array = np.bincount(state.stratum[known], minlength=strata)  # N_k
+        mass: Array = np.bincount(state.stratum[known], weights=sizes[known], minlength=strata)  # n_(k)
         reachable = np.bincount(state.stratum[round.available], minlength=strata)  # A_t^k
+        if self.unreachable == "nearest" and self.by != "groups" and state.means is not None:
+            members = _handed_on(members, state.means, reachable > 0)
+            mass = _handed_on(mass, state.means, reachable > 0)
         seats, share = self._seats(state, round, members, _relative(mass, members, reachable > 0), reachable)
         ids = _inside(round, state.stratum, reachable, seats)
         groups = state.stratum[ids]
@@ -203,7 +210,7 @@ class FedSS(Selector[Memory]):
             {"sample": 200},
             {"allocation": "neyman", "by": "groups", "sketch": 8},
             {"allocation": "neyman", "spread": "dispersion", "by": "features", "most": 3, "sample": 200},
-            {"epsilon": 1.0, "noise": "laplace", "most": 8, "sample": 200},
+            {"epsilon": 1.0, "noise": "laplace", "most": 8, "sample": 200, "unreachable": "nearest"},
             {"epsilon": 0.5, "noise": "gaussian", "delta": 1e-6, "most": 4, "sample": 200},
         ]
 
@@ -213,6 +220,13 @@ def _relative(mass: Array, members: Array, there: Array) -> Floats:
     own = np.where(there, mass, 0.0)
     own = own if own.sum() > 0 else np.where(there, members, 0).astype(np.float64)
     return np.asarray(own / own.sum())
+
+
+def _handed_on(mass: Array, means: Array, there: Array) -> Floats:
+    """(K,) the same mass, with that of strata that are not there at the nearest one that is."""
+    heirs = np.flatnonzero(there)
+    to = np.where(there, np.arange(len(mass)), heirs[nearest(means, means[heirs])])
+    return np.asarray(np.bincount(to, weights=mass, minlength=len(mass)), np.float64)
 
 
 def _inside(round: Round, stratum: Ids, reachable: Array, seats: Ids) -> Ids:

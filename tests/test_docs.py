@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 import types
 from pathlib import Path
 
+from sortition.experiments.plan import plan
+from sortition.experiments.runner import check
 from sortition.testing import check_selector
 
 ROOT = Path(__file__).parents[1]
@@ -29,3 +32,18 @@ def test_the_method_of_contributing_keeps_the_contract(monkeypatch):
     monkeypatch.setitem(sys.modules, "neglected", module)
     exec(blocks("CONTRIBUTING.md")[0], vars(module))  # noqa: S102
     check_selector(module.Neglected)
+
+
+def test_the_study_of_the_readme(tmp_path):
+    text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+    made = plan(tomllib.loads(text))
+    assert len(made.runs) == 12
+    check(made.runs[:1])
+
+
+def test_the_study_of_the_studies_page_resolves():
+    page = (ROOT / "docs" / "studies.md").read_text()
+    text = next(b for b in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "[[setting]]" in b)
+    made = plan(tomllib.loads(text))
+    assert "FedProxSS-P" in made.labels
+    assert len(made.settings) == 2 * 2 * 3

@@ -134,6 +134,12 @@ def _ground(key: str, held: _Held) -> Ground:
     return Ground(parts, world, world.population(**facts), reachable)
 
 
+def forget() -> None:
+    """Let go of the data and worlds that are kept between runs."""
+    _ground.cache_clear()
+    _dataset.cache_clear()
+
+
 def setup(config: RunConfig) -> tuple[Ground, Setup]:
     """What the engine plays."""
     shared = ground(config)

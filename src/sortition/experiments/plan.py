@@ -78,6 +78,10 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
     fixed = [text.partition("=")[0].strip() for text in sets]
     values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
     shared = {key: found for key, found in values.items() if not key.startswith("method.")}
+    known = [label_of(one) for table in (raw, *given) for one in table.get("method", [])]
+    for key in values:
+        if key not in shared and not any(key.startswith(f"method.{label}.") for label in known):
+            raise unknown("method", key.split(".")[1], known, "sweep: the study")
     if "seeds" in shared or "name" in shared:
         raise bad("sweep", "over keys of the federation or of methods", "seeds" if "seeds" in shared else "name")
     for one in given or [{"name": ALONE}]:
@@ -87,7 +91,7 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
         table = merged(base, {k: v for k, v in one.items() if k != "name"})
         for text in sets:
             table = assign(table, text)
-        table = _swept_methods(table, values)
+        table = _swept_methods(_kept(table, name), values)
         for suffix, pairs in combinations(shared):
             resolved = table
             for key, value in pairs.items():
@@ -96,12 +100,20 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
             yield label, resolved
 
 
+def _kept(table: Table, setting: str) -> Table:
+    """The table with only those methods that its ``methods`` names, where it has them."""
+    labels = [label_of(method) for method in table.get("method", [])]
+    chosen = table.pop("methods", labels)
+    if not isinstance(chosen, list):
+        raise bad("methods", "a list of labels", chosen)
+    for label in chosen:
+        if label not in labels:
+            raise unknown("method", str(label), labels, f"setting {setting!r}")
+    return {**table, "method": [one for one in table.get("method", []) if label_of(one) in chosen]}
+
+
 def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
     """Each method that a sweep names, once per combination, with a label of its own."""
-    known = [label_of(method) for method in table.get("method", [])]
-    for key in values:
-        if key.startswith("method.") and not any(key.startswith(f"method.{label}.") for label in known):
-            raise unknown("method", key.split(".")[1], known, "sweep: the study")
     result = []
     for method in table.get("method", []):
         prefix = f"method.{label_of(method)}."
@@ -116,14 +128,8 @@ def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
 
 def _runs(setting: str, study: Study) -> list[RunConfig]:
     """One setting's runs; every method is loaded once, so that a wrong parameter is told now."""
-    labels = [method.label for method in study.method]
-    for label in study.methods or ():
-        if label not in labels:
-            raise unknown("method", label, labels, f"setting {setting!r}")
-    clients = study.data.clients
-    chosen = [method for method in study.method if study.methods is None or method.label in study.methods]
-    runs = []
-    for method in chosen:
+    clients, runs = study.data.clients, []
+    for method in study.method:
         cohort = method.cohort or study.cohort
         if clients is not None and cohort > clients:
             raise bad("cohort", f"at most the number of clients, {clients}", cohort)

@@ -112,19 +112,24 @@ def _order(plan: Plan) -> Callable[[Any], tuple[int, int, int]]:
 
 
 def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Sheet:
-    """Rows are methods; a column for each setting, with the published one before it where there is one."""
+    """Rows are methods; a column for each setting, with the published one before it where there is one.
+
+    A published column that is of no setting (some papers do not say of which) stands alone.
+    """
     settings = list(dict.fromkeys([*plan.settings, *table.paper]))
     labels = list(dict.fromkeys([*plan.labels, *[label for cells in table.paper.values() for label in cells]]))
     columns = ["method"]
     for setting in settings:
-        columns += [f"{setting}, paper", f"{setting}, ours"] if setting in table.paper else [setting]
+        ours = [f"{setting}, ours" if setting in table.paper else setting] if setting in plan.settings else []
+        columns += [*([f"{setting}, paper"] if setting in table.paper else []), *ours]
     sheet = Sheet(table.title, columns)
     for label in labels:
         row = [label]
         for setting in settings:
             if setting in table.paper:
                 row.append(published(table.paper[setting].get(label), table.digits))
-            row.append(measured(table, groups.get(setting, {}), label))
+            if setting in plan.settings:
+                row.append(measured(table, groups.get(setting, {}), label))
         sheet.rows.append(row)
     return sheet
 

@@ -52,6 +52,9 @@ def execute(
             )
         left = [run for run, told in states if told != "done"]
         check(left)
+        side = cores() if jobs is None else jobs
+        if side > 1:
+            federation.forget()  # the workers hold their own
         _index(out, plan)
         outcome = Outcome(out)
 
@@ -62,7 +65,7 @@ def execute(
 
         with shown.over(left, len(plan.runs) - len(left)):
             tasks = [Play(run, place(out, run)) for run in left]
-            outcome.interrupted = not pool.run(tasks, cores() if jobs is None else jobs, hear)
+            outcome.interrupted = not pool.run(tasks, side, hear)
     return outcome
 
 

@@ -138,6 +138,23 @@ def test_images_train_as_in_torch(preset):
     np.testing.assert_allclose(got, expected, atol=5e-6)
 
 
+def test_other_random_layers_are_keyed_too_and_leave_torchs_generator_alone():
+    model = nn.Sequential(nn.Linear(12, 6), nn.AlphaDropout(0.5), nn.Linear(6, 4))
+    own = Learner(model, X, Y, RULES["plain"])
+    before = torch.get_rng_state()
+    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=3)
+    alone = own.train(own.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=3)
+    np.testing.assert_allclose(alone.deltas[0], together.deltas[2], atol=1e-6)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_idle_dropout_draws_nothing():
+    model = nn.Sequential(nn.Linear(12, 6), nn.Dropout(0.0), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 4))
+    a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
+    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
 def test_running_statistics_travel_with_the_model():
     model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
     own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=30))

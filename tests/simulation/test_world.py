@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 from tests.simulation.small import RULE, SIZES, parts, world
+from torch import nn
 
 from sortition.core import signals
 from sortition.core.errors import InputError
@@ -74,8 +75,6 @@ def test_products_are_inner_products_of_label_counts():
 
 
 def test_bias_update_without_a_bias_is_the_row_mean_of_the_weights():
-    from torch import nn
-
     own = world(RULE, nn.Sequential(nn.Linear(6, 4, bias=False)))
     update = ask(own, signals.UPDATE, [3]).values[0].reshape(4, 6)
     np.testing.assert_allclose(ask(own, signals.BIAS_UPDATE, [3]).values[0], update.mean(1), rtol=1e-5)
@@ -125,6 +124,16 @@ def test_asking_twice_trains_once(monkeypatch):
     assert calls == [3, 1]
 
 
+def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
+    monkeypatch.setattr("sortition.simulation.moment.BLOCK_BYTES", 1)
+    monkeypatch.setattr("sortition.simulation.moment.KEPT_BYTES", 0)
+    own, calls = world(), []
+    train = own.learner.train
+    monkeypatch.setattr(own.learner, "train", lambda *a, **k: calls.append(len(a[2])) or train(*a, **k))
+    own.train(own.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
+    assert calls == [3]
+
+
 def test_a_hundred_thousand_clients_cost_nothing_until_asked():
     rng = np.random.default_rng(0)
     own = world(clients=rng.integers(0, sum(SIZES), (100_000, 3)), devices=Devices(speed_spread=0.5))
@@ -153,3 +162,7 @@ def test_bad_worlds_are_refused():
         world(measured_on="holdout")
     with pytest.raises(InputError, match=r"World.holdout must be one index array per client"):
         world(holdout=[[1]])
+    normed = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 4))
+    world(LocalRule(lr=0.1, epochs=1, batch=None), normed)
+    with pytest.raises(InputError, match="a batch of one at client 2 with 9 examples"):
+        world(LocalRule(lr=0.1, epochs=1, batch=8), normed)

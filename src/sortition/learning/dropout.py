@@ -30,12 +30,12 @@ def draw(bits: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
 
 def threshold(rate: float) -> int:
     """A unit is kept when its word is at least this: P(dropped) = rate."""
-    return round(rate * 65536) - 32768
+    return min(round(rate * 65536) - 32768, 32767)
 
 
 def mask(words: torch.Tensor, rate: float) -> torch.Tensor:
     """Kept units, scaled by 1 / (1 − rate) so that the expectation stays: float32, the shape of ``words``."""
-    return (words >= threshold(rate)).float().mul_(1 / (1 - rate))
+    return (words >= threshold(rate)).float().mul_(1 / (1 - rate) if rate < 1 else 0.0)
 
 
 class KeyedDropout(nn.Module):

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.core.errors import bad, unknown
+from sortition.core.streams import sequence
 from sortition.learning import dropout, stacked, vector
 from sortition.learning.batches import Plan, plans
 from sortition.learning.passes import Passes
@@ -36,11 +37,12 @@ class Trained:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The rule of one round, and where each client's dropout words come from."""
+    """The rule of one round, where each client's dropout words come from, and a seed for other random layers."""
 
     rule: LocalRule
     lr: float
     sources: Sequence[np.random.BitGenerator] | None
+    seeds: Sequence[int]
 
 
 class Learner:
@@ -112,6 +114,7 @@ class Learner:
         rule, k = rule or self.rule, len(ids)
         work = plans(members, ids, rule, seed, t, purpose)
         sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
+        seeds = [] if self.stacks else [_seed(seed, purpose, t, int(i)) for i in ids]
         out = Trained(
             np.empty((k, self.layout.size), np.float32),
             np.empty(k, np.float32),
@@ -120,7 +123,7 @@ class Learner:
             np.empty(k, np.float32) if dispersion else None,
         )
         run = self._stacked if self.stacks else self._sequential
-        run(torch.tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources), out)
+        run(torch.tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources, seeds), out)
         return out
 
     def _stacked(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
@@ -146,10 +149,18 @@ class Learner:
     def _sequential(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
         for i, plan in enumerate(work):
             bits = how.sources[i] if how.sources else None
-            final, loss, spread = self._worker.train(start, plan, how.rule, how.lr, bits, out.dispersion is not None)
+            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
+                torch.manual_seed(how.seeds[i])  # random layers other than nn.Dropout know only torch's own generator
+                final, loss, spread = self._worker.train(
+                    start, plan, how.rule, how.lr, bits, out.dispersion is not None
+                )
             out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), loss
             if out.dispersion is not None:
                 out.dispersion[i] = spread
+
+
+def _seed(seed: int, purpose: str, t: int, client: int) -> int:
+    return int(sequence(seed, f"{purpose}-layers", t, client).generate_state(1)[0])
 
 
 def _device(name: str) -> torch.device:

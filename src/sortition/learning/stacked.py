@@ -39,7 +39,7 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
         if inner is None:
             return None
         flat += inner
-    flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten)]
+    flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten) and getattr(m, "p", 1) != 0]  # idle dropout
     known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
     return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
 

@@ -32,7 +32,6 @@ class Moment:
     def __init__(self, world: World, params: Vector, t: int, purpose: str = "train") -> None:
         self.world, self.params, self.t, self.purpose = world, params, t, purpose
         self._rows: dict[int, tuple[Trained, int]] = {}
-        self._kept = 0
 
     def read(self, signal: Signal, ids: Ids) -> Reading:
         """What the clients ``ids`` answer."""
@@ -87,7 +86,6 @@ class Moment:
             rule=world.rule,
         )
         self._rows.update({int(i): (block, row) for row, i in enumerate(missing)})
-        self._kept += block.deltas.nbytes
 
     def trained(self, client: int, dispersion: bool = False) -> tuple[Trained, int]:
         """The block and row where one client's result lies."""
@@ -103,8 +101,9 @@ class Moment:
         size = max(1, BLOCK_BYTES // (4 * self.params.size))
         for at in range(0, ids.size, size):
             part = ids[at : at + size]
+            new = [int(i) for i in part if int(i) not in self._rows]
             self.train(part, dispersion)
             yield part
-            if self._kept > KEPT_BYTES:
-                self._rows.clear()
-                self._kept = 0
+            if 4 * self.params.size * len(self._rows) > KEPT_BYTES:
+                for client in new:
+                    del self._rows[client]

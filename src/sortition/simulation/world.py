@@ -88,6 +88,7 @@ class World:
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
         self.test = self.learner.over(data.x_test, data.y_test)
+        self._check_batches(rule)
         self.rule, self._moment = rule, Moment(self, self.learner.initial, -1)
         self.fleet = Fleet(devices or Devices(), self.n_clients, seed)
 
@@ -96,6 +97,17 @@ class World:
             raise bad("World.holdout", f"one index array per client, {len(clients)} in all", len(holdout))
         parts = [held if np.size(held) else own for own, held in zip(clients, holdout, strict=True)]
         return Holdings(parts, len(self.y), "World.holdout")
+
+    def _check_batches(self, rule: LocalRule) -> None:
+        """Batch normalisation has no variance of one example, and torch would raise in the middle of a run."""
+        if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.learner.model.modules()):
+            return
+        rows = np.minimum(self.holdings.sizes, rule.batch or self.holdings.sizes)
+        if ((self.holdings.sizes - 1) % rows == 0).any():
+            client = int(np.argmax((self.holdings.sizes - 1) % rows == 0))
+            size = int(self.holdings.sizes[client])
+            told = f"a batch of one at client {client} with {size} examples"
+            raise bad("LocalRule.batch", "such that batch normalisation sees two examples or more", told)
 
     @property
     def n_clients(self) -> int:
@@ -120,6 +132,7 @@ class World:
         """The same data, model and seed with another local rule or other devices; nothing large is copied."""
         twin = copy.copy(self)
         twin.rule = rule or self.rule
+        self._check_batches(twin.rule)
         twin.fleet = self.fleet if devices is None else Fleet(devices, self.n_clients, self.seed)
         twin._moment = Moment(twin, self.initial, -1)
         return twin

@@ -46,7 +46,12 @@ def one_run(home: Path, setting: str, label: str, seed: int, counts, mask, metho
         "method": {"name": "power-of-choice" if method else "uniform", "label": label}, "target": {"accuracy": 0.6},
     }  # fmt: skip
     (home / "config.toml").write_text(tomli_w.dumps(config))
-    needs = {"reads": ["sizes"], "asks": ["loss"] if method else [], "reports": [], "individual": method % 3 == 2}
+    needs = {
+        "reads": ["sizes"],
+        "asks": {"loss": "mean loss"} if method else {},
+        "reports": {},
+        "individual": method % 3 == 2,
+    }
     manifest = {"versions": {"sortition": "0"}, "needs": needs, "cite": "@misc{made-up}"}
     (home / "manifest.json").write_text(json.dumps(manifest))
     lines = []

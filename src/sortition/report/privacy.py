@@ -18,7 +18,7 @@ def table(gathered: Gathered) -> str:
             if label in seen or not isinstance(needs, dict):
                 continue
             seen.add(label)
-            secure = "no: single updates must be visible" if _individual(needs) else "possible"
+            secure = "no: single updates must be visible" if needs.get("individual") else "possible"
             cells = [label, _told(needs.get("reads")), _told(needs.get("asks")), _told(needs.get("reports")), secure]
             rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     if not rows:
@@ -34,19 +34,7 @@ def table(gathered: Gathered) -> str:
     )
 
 
-def _individual(needs: dict[str, Any]) -> bool:
-    return bool(needs.get("individual")) or any(
-        isinstance(signal, dict) and signal.get("exact")
-        for key in ("asks", "reports")
-        for signal in needs.get(key) or ()
-    )
-
-
 def _told(items: Any) -> str:
-    names = []
-    for item in items or ():
-        if isinstance(item, dict):
-            names.append(str(item.get("summary") or item.get("name") or item.get("signal")))
-        else:
-            names.append(str(item).replace("_", " "))
-    return ", ".join(names) or "nothing"
+    """Facts by name; signals, a table from name to summary, by what they reveal."""
+    words = items.values() if isinstance(items, dict) else items or ()
+    return ", ".join(str(word).replace("_", " ") for word in words) or "nothing"

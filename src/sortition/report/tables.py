@@ -57,7 +57,7 @@ def speed_up(setting: Setting, label: str) -> str:
     return f"{found.mean:.2f}×" + ("" if found.known == found.total else f" ({found.known}/{found.total})")
 
 
-MAIN = ("last 10", "− ", "of 5-round mean", "speed-up", "worst tenth", "Jain", "MB", "client passes", "ms/selection")
+MAIN = ("last 10", "− ", "rounds to target", "speed-up", "worst tenth", "Jain", "MB", "client passes", "ms/selection")
 
 
 def rows(setting: Setting, whole: bool = True) -> list[Row]:
@@ -75,8 +75,8 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
             f"final {of}": _told(runs, f"final-{of}"),
             "peak − final": _told(runs, f"peak-minus-final-{of}"),
             **{f"{name} {other}": _told(runs, f"{key}-{other}") for name, key in OTHER.items()},
-            "rounds to target": _reached(runs, "rounds-to-target"),
-            "of 5-round mean": _reached(runs, "rounds-to-target-smoothed"),
+            "first crossing": _reached(runs, "rounds-to-target"),
+            "rounds to target": _reached(runs, "rounds-to-target-smoothed"),
             "speed-up": speed_up(setting, label),
             "worst tenth": _told(runs, "worst-tenth"),
             "Jain": _mean(runs, "jain", 3),

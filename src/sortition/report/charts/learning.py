@@ -54,7 +54,11 @@ def rounded(frame: pl.DataFrame, digits: int = 4) -> list[dict[str, object]]:
 
 def colour(palette: Palette, legend: object = ...) -> alt.Color:
     """The constant colour of each method."""
-    shown = alt.Legend(title=None, labelLimit=240, symbolType="stroke") if legend is ... else legend
+    shown = (
+        alt.Legend(title=None, labelLimit=240, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+        if legend is ...
+        else legend
+    )
     return alt.Color("method:N", scale=alt.Scale(domain=palette.labels, range=palette.colours), legend=shown)
 
 

@@ -105,8 +105,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 def _serve(pipe: Connection, stopping: Any) -> None:
-    """A worker's life: play what comes through the pipe until nothing does. Ctrl-C is the parent's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker's life: play what comes through the pipe until nothing does."""
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (order := pipe.recv()) is not None:
             at, task = order
@@ -150,8 +149,8 @@ class _Crew:
 
     def _hire(self, context: Any, flag: Any) -> None:
         ours, theirs = context.Pipe()
-        with _one_thread():
-            process = context.Process(target=_serve, args=(theirs, flag), daemon=True)
+        process = context.Process(target=_serve, args=(theirs, flag), daemon=True)
+        with _one_thread(), _deaf():
             process.start()
         theirs.close()
         self.workers.append(_Worker(process, ours))
@@ -191,6 +190,19 @@ class _Crew:
         for worker in self.workers:
             worker.process.join()
             worker.pipe.close()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """New processes inherit that Ctrl-C is ignored, from their first instruction on: it is the parent's business."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -47,6 +47,7 @@ from sortition.selectors._parts.distances import between, grown
 from sortition.selectors._parts.facility import greedy, represented, stochastic_greedy
 
 SHORT = 64  # numbers kept of a gradient beyond exact_up_to clients
+MEMBERS = 10  # clients drawn for each place of a cohort, at least
 
 
 @dataclass
@@ -69,7 +70,7 @@ class DivFL(Selector[Memory]):
         weights: "uniform" (paper), "size" (released code) or "cover" (by how many clients each stands for).
         sketch: clients send projections to this many numbers; None: whole gradients.
         exact_up_to: N up to which all pairwise distances are kept.
-        sample: beyond, how many clients are covered, and how many are candidates first, in a round.
+        sample: beyond, how many clients are covered, and how many are candidates first, in a round (≥ 10 K).
     """
 
     greedy: Literal["exact", "stochastic"] = "exact"
@@ -78,7 +79,7 @@ class DivFL(Selector[Memory]):
     weights: Literal["uniform", "size", "cover"] = "uniform"
     sketch: Annotated[int, Field(ge=1)] | None = None
     exact_up_to: Annotated[int, Field(ge=0)] = 2000
-    sample: Annotated[int, Field(ge=2)] = 1000
+    sample: Annotated[int, Field(ge=2)] = 500
 
     memory = Memory
     cite = """@inproceedings{balakrishnan2022diverse,
@@ -102,7 +103,7 @@ class DivFL(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Ask who is not known (or all), then cover everybody known by the available."""
         exact = self._fit(state)
-        drawn = round.available if exact else np.sort(uniformly(round.available, self.sample, round.rng))
+        drawn = round.available if exact else np.sort(uniformly(round.available, self._drawn(round), round.rng))
         asked = drawn if self.refresh == "all" else drawn[~state.met[drawn]]
         if asked.size:
             self._learn(state, (yield Measure(self.signal, asked)))
@@ -135,11 +136,15 @@ class DivFL(Selector[Memory]):
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
         if pool.size == 0:
             return pool, np.empty(0)
-        references = np.sort(uniformly(known, self.sample, round.rng))
-        candidates = np.sort(uniformly(pool, max(self.sample, round.budget), round.rng))
+        references = np.sort(uniformly(known, self._drawn(round), round.rng))
+        candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
         mass = np.full(references.size, known.size / references.size)
         ids = choose(state.rows, pool, candidates, references, round.budget, mass)
         return ids, represented(between(state.rows[ids], state.rows[references]), mass)
+
+    def _drawn(self, round: Round) -> int:
+        """How many are covered, and how many are candidates first, beyond ``exact_up_to``."""
+        return max(self.sample, MEMBERS * round.budget)
 
     def _fit(self, state: Memory) -> bool:
         """Whether all pairs are kept; makes room for clients that joined."""

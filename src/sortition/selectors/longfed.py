@@ -56,6 +56,7 @@ from sortition.selectors._parts.facility import greedy, represented
 from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
 
 BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
+MEMBERS = 10  # clients drawn for each place of a cohort, at least
 
 
 @dataclass
@@ -88,7 +89,7 @@ class LongFed(Selector[Memory]):
         first: in the first round "everyone" trains, or everyone is asked ("ask") and K are chosen.
         sketch: clients send projections to this many numbers; None: whole updates.
         exact_up_to: N up to which all pairwise distances are kept.
-        sample: beyond, how many clients are covered, and how many are candidates, in a round.
+        sample: beyond, how many clients are covered, and how many are candidates first, in a round (≥ 10 K).
     """
 
     epsilon: Annotated[float, Field(ge=0)] = 0.15
@@ -100,7 +101,7 @@ class LongFed(Selector[Memory]):
     first: Literal["everyone", "ask"] = "everyone"
     sketch: Annotated[int, Field(ge=1)] | None = None
     exact_up_to: Annotated[int, Field(ge=0)] = 2000
-    sample: Annotated[int, Field(ge=2)] = 1000
+    sample: Annotated[int, Field(ge=2)] = 500
 
     memory = Memory
     cite = """@article{li2024emulating,
@@ -126,7 +127,7 @@ class LongFed(Selector[Memory]):
         exact = self._fit(state)
         if exact and state.rounds == 0 and self.first == "everyone":
             return self._cohort(round.available, self._mass(round, round.available), full=True)
-        drawn = round.available if exact else np.sort(uniformly(round.available, self.sample, round.rng))
+        drawn = round.available if exact else np.sort(uniformly(round.available, self._drawn(round), round.rng))
         newcomers = drawn[~state.met[drawn]]
         if newcomers.size:
             self._learn(state, (yield Measure(self.signal, newcomers)))
@@ -163,8 +164,8 @@ class LongFed(Selector[Memory]):
 
     def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
-        references = np.sort(uniformly(known, self.sample, round.rng))
-        candidates = np.sort(uniformly(pool, max(self.sample, round.budget), round.rng))
+        references = np.sort(uniformly(known, self._drawn(round), round.rng))
+        candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
         seen = np.union1d(references, candidates)
         price = self._price(state, seen, pairwise(state.rows[seen]))
         mass = self._mass(round, references) * (known.size / references.size)
@@ -195,6 +196,10 @@ class LongFed(Selector[Memory]):
         return Cohort(ids, mass / total, **rest) if total > 0 else Cohort.uniform(ids, **rest)
 
     # -- what is known of updates ----------------------------------------------------------------------------------
+
+    def _drawn(self, round: Round) -> int:
+        """How many are covered, and how many are candidates first, beyond ``exact_up_to``."""
+        return max(self.sample, MEMBERS * round.budget)
 
     def _fit(self, state: Memory) -> bool:
         """Whether all pairs are kept; makes room for clients that joined."""

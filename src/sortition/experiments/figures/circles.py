@@ -17,7 +17,7 @@ def make(
 ) -> str:
     """Clients in the plane of their first updates' two main directions, with circles around a round's cohort.
 
-    All circles of a setting have one radius: the ``radius`` quantile of the distance to LongFed's nearest choice. The
+    All circles of a setting have one radius: the ``radius`` quantile of the distance to the last method's choice. The
     last panel shows the cohorts of several rounds of the last method.
     """
     import altair as alt
@@ -26,7 +26,7 @@ def make(
         return ""
     shown = []
     for setting in settings:
-        runs = {run.method: run for run in find(context.runs) if run.done and run.setting == setting}
+        runs = {run.method: run for run in reversed(find(context.runs)) if run.done and run.setting == setting}
         kept = [runs[label] for label in methods if label in runs]
         kept = [run for run in kept if run.seed == kept[0].seed and len(run.records) > at]
         if not kept:
@@ -34,6 +34,7 @@ def make(
         context.say(f"circles: {setting}")
         places, labels = _plane(kept[0])
         reach = float(np.quantile(_nearest(places, kept[-1].records[at]["cohort"]), radius))
+        reach = max(reach, 0.04 * float(np.ptp(places)))  # tight clusters still get a circle that can be seen
         panels = [_panel(alt, run.method, places, labels, [run.records[at]["cohort"]], reach) for run in kept]
         several = [kept[-1].records[t]["cohort"] for t in range(at, min(at + rounds, len(kept[-1].records)))]
         title = f"{kept[-1].method}, {len(several)} rounds"
@@ -62,7 +63,10 @@ def _panel(alt: Any, title: str, places: Floats, labels: Array, cohorts: list[li
          "order": i, "round": t + 1}
         for t, ids in enumerate(cohorts) for k in ids for i, a in enumerate(turn)
     ]  # fmt: skip
-    axes = {"x": alt.X("x:Q", axis=None), "y": alt.Y("y:Q", axis=None)}
+    frame = alt.Scale(
+        domain=[float(places.min() - reach), float(places.max() + reach)], nice=False
+    )  # one, so circles stay round
+    axes = {"x": alt.X("x:Q", axis=None, scale=frame), "y": alt.Y("y:Q", axis=None, scale=frame)}
     points = alt.Chart(alt.InlineData(values=dots)).mark_circle(size=28, opacity=0.9)
     rings = alt.Chart(alt.InlineData(values=lines)).mark_line(strokeWidth=1)
     stroke = alt.Color("round:O", legend=None, scale=alt.Scale(scheme="dark2"))

@@ -10,8 +10,8 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_matrix
 
 
-def optimum(gain, pair, places):
-    """(value, members) for gain (n,), symmetric pair (n, n)."""
+def optimum(gain, pair, places, limit=60):
+    """(value, members) for gain (n,), symmetric pair (n, n); no proof within ``limit`` seconds raises."""
     n = len(gain)
     pairs = list(combinations(range(n), 2))
     rows, columns, entries, low, high = [], [], [], [], []
@@ -42,8 +42,8 @@ def optimum(gain, pair, places):
         constraints=LinearConstraint(matrix, low, high),
         integrality=whole,
         bounds=Bounds(0, 1),
-        options={"mip_rel_gap": 1e-6},
+        options={"mip_rel_gap": 1e-6, "time_limit": limit},
     )
-    if not solved.success:
+    if solved.status != 0:
         raise RuntimeError(solved.message)
     return -solved.fun, np.flatnonzero(np.round(solved.x[:n]) == 1)

@@ -17,7 +17,8 @@ Deviations:
 - H is scaled to [0, 1]; clients that no path joins are at distance 1 (released; the paper is silent).
 - The paper lets all clients be there at the start. Here whoever is met later is asked then, and the graph is made anew;
   a client that never answered is at distance 1 from everybody.
-- Beyond ``exact_up_to`` different feature rows clients are joined to ``kinds`` groups; the paper stops at 100 clients.
+- Beyond ``exact_up_to`` different feature rows the graph is of ``kinds`` heads, and a client is reached through the
+  head it is nearest to. The paper stops at 100 clients.
 - Ties go by lot, as eq. 19 assumes; the released code leaves them to its solver.
 """
 
@@ -60,13 +61,13 @@ Number = Annotated[float, Field(ge=0)]
 
 @dataclass
 class Memory(State):
-    """Sampling counts, the kind of each client (−1: not met), what the asked sent, and H between kinds (C, C)."""
+    """Sampling counts, each client's kind (−1: not met) and distance off its head, what it sent, and H of kinds."""
 
     counts: Ids = per_client(0, dtype=np.int64)
     kind: Ids = per_client(-1, dtype=np.int64)
+    off: Floats = per_client(0.0)
     features: Floats = per_client(np.nan, dtype=np.float32, width=0)
     distance: Floats = shared()
-    spread: float = shared(0.0)
 
 
 @dataclass
@@ -111,7 +112,7 @@ class FedGS(Selector[Memory]):
     sketch: Annotated[int, Field(ge=1)] | None = 4096
     time_limit: Annotated[float, Field(gt=0)] = 5.0
     exact_up_to: Annotated[int, Field(ge=1)] = 1000
-    kinds: Annotated[int, Field(ge=2)] = 200
+    kinds: Annotated[int, Field(ge=2)] = 300
 
     memory = Memory
     cite = """@inproceedings{wang2023fedgs,
@@ -168,10 +169,15 @@ class FedGS(Selector[Memory]):
 
     def draw(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
         """Lines 2 and 3: the graph of these clients, by their feature rows (n, d)."""
-        found = kinds(g.unit(rows) if self.similarity == "cosine" else rows, self.exact_up_to, self.kinds, rng)
+        rows = g.unit(rows) if self.similarity == "cosine" else np.asarray(rows, np.float64)
+        found = kinds(rows, self.exact_up_to, self.kinds, rng)
+        heads = rows[found.heads]
+        members = np.bincount(found.of) if found.equal else np.ones(len(heads), np.int64)
         state.kind[ids] = found.of
-        state.spread = found.spread
-        state.distance = self.measured(found.rows @ found.rows.T, found.members)
+        to_head = None if found.equal else np.einsum("ij,ij->i", rows, heads[found.of])
+        state.distance, off = self.measured(heads @ heads.T, members, to_head)
+        off[found.heads] = 0.0
+        state.off[ids] = off
 
     def pair_up(self, state: PairMemory, asked: Ids, products: Reading) -> None:
         """Add products of pairs, and make the graph of all clients that have some."""
@@ -181,17 +187,21 @@ class FedGS(Selector[Memory]):
         met = np.flatnonzero(~np.isnan(np.diag(state.products)))
         table = state.products[np.ix_(met, met)]
         state.kind[met] = np.arange(met.size)
-        state.distance = self.measured(
-            g.cosines(table) if self.similarity == "cosine" else table, np.ones(met.size, np.int64)
-        )
+        similarity = g.cosines(table) if self.similarity == "cosine" else table
+        state.distance, _ = self.measured(similarity, np.ones(met.size, np.int64))
 
-    def measured(self, similarity: Floats, members: Ids) -> Floats:
-        """H, with a last row for clients of whom nothing is known: as far from everybody as can be."""
-        V = g.normalised(similarity, members, self.edges, clip=self.similarity == "cosine")
+    def measured(self, similarity: Floats, members: Ids, to_head: Floats | None = None) -> tuple[Floats, Floats]:
+        """H of kinds, and distances of clients from their heads; a last row of H serves those who never answered."""
+        low, high = g.extremes(similarity, members, self.edges, clip=self.similarity == "cosine")
         epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
         sigma2 = g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2
-        H = g.distances(g.lengths(V, self.edges, epsilon, sigma2), members)
-        return np.pad(H, (0, 1), constant_values=1.0)
+        R = g.lengths(g.normalised(similarity, low, high), self.edges, epsilon, sigma2)
+        H, largest = g.distances(R, members)
+        H = np.pad(H, (0, 1), constant_values=1.0)
+        if to_head is None:
+            return H, np.zeros(int(members.sum()))
+        off = g.lengths(g.normalised(to_head, low, high), self.edges, epsilon, sigma2)
+        return H, np.minimum(off / largest, 1.0)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Eq. 16: the best min(M, |A_t|) of the available by distance and counts."""
@@ -199,17 +209,14 @@ class FedGS(Selector[Memory]):
         pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
         weight = 2 * self.alpha / max(pairs, 1)
         distance = np.ones((1, 1)) if state.distance is None else state.distance
-        gain = -costs(state.counts, round.available, M) / max(N - 1, 1)
-        kind = state.kind[round.available]
+        kind, off = state.kind[round.available], state.off[round.available]
+        # h_ij = off_i + H[kind_i, kind_j] + off_j, so that each client brings its own off to M − 1 pairs
+        gain = weight * (M - 1) * off - costs(state.counts, round.available, M) / max(N - 1, 1)
         found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
         apart = kind[found.members]
         block = distance[np.ix_(apart, apart)]
-        notes: dict[str, Any] = {
-            "distance": round_off((block.sum() - np.trace(block)) / max(M * (M - 1), 1)),
-            "solver": found.how,
-        }
-        if state.spread:
-            notes["spread"] = round_off(state.spread)
+        mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1) + 2 * off[found.members].mean()
+        notes = {"distance": float(np.round(mean, 6)), "solver": found.how}
         return Cohort.by_size(round.available[found.members], round.population.sizes, notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -244,8 +251,3 @@ def remember(state: Memory, reading: Reading) -> None:
     if state.features.shape[1] == 0:
         state.features = np.full((state.n_clients, reading.values.shape[1]), np.nan, np.float32)
     reading.scatter(state.features)
-
-
-def round_off(value: float) -> float:
-    """A number as notes hold it."""
-    return round(float(value), 6)

@@ -20,7 +20,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 
 ENUMERATED = 3_000  # sets that are tried one by one
-CELLS = 400_000  # (start, member, kind) triples looked at in one step; fewer starts where there are more
+CELLS = 1_000_000  # (start, member, kind) triples looked at in one step; fewer starts where there are more
 GRID = 2.0**40  # on a grid of this step sums are exact, so that a tie is a tie on every machine
 MARGIN = 1e-11  # a swap must gain more
 
@@ -42,7 +42,7 @@ def disperse(
     places: int,
     rng: np.random.Generator,
     *,
-    starts: int = 24,
+    starts: int = 32,
     time_limit: float = 5.0,
 ) -> Solution:
     """The best set found; ties go by lot. ``kind`` (n,) indexes the rows of ``distance`` (C, C); ``gain`` is (n,)."""
@@ -130,18 +130,19 @@ class Search:
         return np.asarray(single + ((reach - np.diag(self.pair)) * taken).sum(axis=1) / 2)
 
     def _greedy(self, starts: int, rng: np.random.Generator) -> tuple[Ids, Floats, Ids]:
-        """The plain greedy set, the set of best gains, and greedy sets that begin with random members."""
+        """The plain greedy set, the set of best gains, and greedy sets that begin with 1, 2, … random members."""
         kinds, row = len(self.best), np.arange(starts)
         taken, reach = np.zeros((starts, kinds), np.int64), np.zeros((starts, kinds))
         slots = np.empty((starts, self.places), np.int64)
         heeds = np.ones((starts, 1))
         heeds[1] = 0.0
+        by_lot = np.maximum(row - 1, 0) % (self.places + 1)
         for place in range(self.places):
             free = self.best[np.arange(kinds), taken]
             score = free + heeds * reach
-            if place < 2 and starts > 2:
-                lots = rng.random((starts - 2, kinds))
-                score[2:] = np.where(np.isfinite(free[2:]), lots, -np.inf)
+            random = np.flatnonzero(place < by_lot)
+            if random.size:
+                score[random] = np.where(np.isfinite(free[random]), rng.random((random.size, kinds)), -np.inf)
             pick = np.argmax(score, axis=1)
             slots[:, place] = pick
             taken[row, pick] += 1

@@ -32,22 +32,27 @@ def cosines(products: Floats) -> Floats:
     return np.asarray(np.where(scale > 0, products / np.where(scale > 0, scale, 1.0), 0.0 * products))
 
 
-def normalised(similarity: Floats, members: Ids, edges: str, *, clip: bool) -> Floats:
-    """V in [0, 1] from raw similarities (C, C) of kinds with ``members`` (C,) clients each; NaN stays.
+def extremes(similarity: Floats, members: Ids, edges: str, *, clip: bool) -> tuple[float, float]:
+    """What similarity becomes V = 0 and what V = 1, of kinds (C, C) with ``members`` (C,) clients each.
 
     The paper clips cosines at 0 (eq. 11, 12: ``clip``) and scales inner products by their extremes over all pairs. The
-    released code scales both, over a table whose diagonal is 0. Where all are equal, V = 1.
+    released code scales both, over a table whose diagonal is 0.
     """
     if edges == PAPER and clip:
-        return np.clip(similarity, 0.0, 1.0)
+        return 0.0, 1.0
     counts = ~np.eye(len(similarity), dtype=bool)
     counts |= np.diag(members > 1) if edges == RELEASED else True
     held = similarity[counts & np.isfinite(similarity)]
-    low = min(held.min(initial=np.inf), 0.0 if edges == RELEASED else np.inf)
-    high = max(held.max(initial=-np.inf), 0.0 if edges == RELEASED else -np.inf)
+    zero = np.zeros(1 if edges == RELEASED else 0)
+    held = np.concatenate([held, zero])
+    return float(held.min(initial=np.inf)), float(held.max(initial=-np.inf))
+
+
+def normalised(similarity: Floats, low: float, high: float) -> Floats:
+    """V in [0, 1]; 1 where all similarities are equal, NaN where one is unknown."""
     if not high > low:
         return np.where(np.isfinite(similarity), 1.0, np.nan)
-    return np.asarray((similarity - low) / (high - low))
+    return np.clip((similarity - low) / (high - low), 0.0, 1.0)
 
 
 def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
@@ -58,16 +63,18 @@ def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
     return np.where(joined, np.maximum(np.exp(-power / sigma2), SMALLEST), np.inf)
 
 
-def distances(R: Floats, members: Ids) -> Floats:
+def distances(R: Floats, members: Ids) -> tuple[Floats, float]:
     """H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
 
-    Two clients of one kind are joined by their own edge or through their nearest neighbour.
+    Two clients of one kind are joined by their own edge or through their nearest neighbour. Also gives the largest
+    distance before scaling.
     """
     between = R.copy()
     np.fill_diagonal(between, 0.0)
-    H = np.asarray(floyd_warshall(between, directed=False))
+    # masked, since in a plain array scipy takes an edge shorter than 1e-8, usual with σ² = 0.01, for none
+    H = np.asarray(floyd_warshall(np.ma.masked_invalid(between), directed=False))
     np.fill_diagonal(between, np.inf)
     inside = np.minimum(np.diag(R), 2 * between.min(axis=1, initial=np.inf))
     np.fill_diagonal(H, np.where(members > 1, inside, 0.0))
-    largest = H[np.isfinite(H)].max(initial=0.0)
-    return np.where(np.isfinite(H), H / (largest or 1.0), 1.0)
+    largest = float(H[np.isfinite(H)].max(initial=0.0)) or 1.0
+    return np.where(np.isfinite(H), H / largest, 1.0), largest

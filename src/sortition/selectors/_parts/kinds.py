@@ -18,23 +18,18 @@ DECIMALS = 9  # rows that agree to so many decimals are equal
 
 @dataclass(frozen=True)
 class Kinds:
-    """Which kind each row is of (n,), the mean row of each kind (C, d), its members (C,), and the error made.
-
-    The inner product of two mean rows is the mean inner product over the pairs of their members.
-    """
+    """Which kind each row is of (n,), and the row (C,) that stands for each kind; ``equal`` if all its rows are so."""
 
     of: Ids
-    rows: Floats
-    members: Ids
-    spread: float  # share of the rows' variance that lies inside kinds; 0 where kinds are equal rows
+    heads: Ids
+    equal: bool
 
 
 def kinds(rows: Floats, most: int, coarse: int, rng: np.random.Generator) -> Kinds:
-    """Equal rows, if there are at most ``most`` different ones; else ``coarse`` groups found by k-means on a sample."""
-    rows = np.asarray(rows, np.float64)
+    """Equal rows, if there are at most ``most`` different ones; else ``coarse`` groups around rows among them."""
     first, of = distinct(rows)
     if first.size <= most:
-        return Kinds(of, rows[first], np.bincount(of, minlength=first.size), 0.0)
+        return Kinds(of, first, True)
     return _grouped(rows, coarse, rng)
 
 
@@ -55,17 +50,16 @@ def distinct(rows: Floats) -> tuple[Ids, Ids]:
 
 
 def _grouped(rows: Floats, coarse: int, rng: np.random.Generator) -> Kinds:
+    """K-means on a sample; the sampled row nearest to a centre heads a group, and each row joins its nearest head."""
     seed = int(rng.integers(2**31))
     sample = rng.choice(len(rows), min(len(rows), SAMPLE * coarse), replace=False)
     found = KMeans(min(coarse, sample.size), n_init=1, max_iter=10, random_state=seed).fit(rows[sample])
+    heads = sample[np.unique(nearest(found.cluster_centers_, rows[sample]))]
+    return Kinds(nearest(rows, rows[heads]), heads, False)
+
+
+def nearest(rows: Floats, among: Floats) -> Ids:
+    """For each row the position of the nearest of the others."""
     parts = np.array_split(rows, -(-len(rows) // CHUNK))
-    _, of = np.unique(np.concatenate([_nearest(part, found.cluster_centers_) for part in parts]), return_inverse=True)
-    members = np.bincount(of)
-    means = np.stack([np.bincount(of, weights=column) for column in rows.T], axis=1) / members[:, None]
-    total = float(((rows - rows.mean(axis=0)) ** 2).sum())
-    inside = float((rows**2).sum() - (members[:, None] * means**2).sum())
-    return Kinds(of, means, members, max(inside, 0.0) / total if total > 0 else 0.0)
-
-
-def _nearest(rows: Floats, centres: Floats) -> Array:
-    return np.asarray(pairwise_distances_argmin(rows.astype(np.float32), centres.astype(np.float32)))
+    others = among.astype(np.float32)
+    return np.concatenate([pairwise_distances_argmin(part.astype(np.float32), others) for part in parts])

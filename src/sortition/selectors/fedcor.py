@@ -249,4 +249,4 @@ def shares(round: Round) -> Floats:
     """(N,) p_k of all whose sizes are known."""
     p, known = np.zeros(round.n_clients), round.population.known
     p[known] = round.population.sizes[known]
-    return p / max(p.sum(), 1)
+    return np.asarray(p / max(p.sum(), 1))

@@ -110,8 +110,12 @@ def find(*folders: str | Path) -> list[Run]:
         places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
 
         def place(run: Run, places: dict[str, dict[str, int]] = places) -> tuple[Any, ...]:
-            setting, method = places["settings"].get(run.setting, 1 << 30), places["methods"].get(run.method, 1 << 30)
-            return setting, str(run.path.parent.parent), method, run.method, run.seed
+            last = 1 << 30
+            try:
+                setting, method = places["settings"].get(run.setting, last), places["methods"].get(run.method, last)
+                return setting, str(run.path.parent.parent), method, run.method, run.seed
+            except StorageError:  # a damaged run comes last, and says so when it is read
+                return last, str(run.path.parent.parent), last, "", 0
 
         runs += sorted(found, key=place)
     return runs

@@ -103,7 +103,7 @@ def gather(folders: Sequence[str | Path]) -> Gathered:
         setting.methods.setdefault(digest.method, []).append(digest)
         if not setting.federation:
             setting.federation = run.federation()
-        versions.add(str((digest.manifest.get("versions") or {}).get("sortition", "unknown")))
+        versions.add(str(digest.manifest.get("sortition", "unknown")))
     if not settings:
         where = ", ".join(str(folder) for folder in folders)
         raise InputError(

@@ -32,7 +32,10 @@ def curves(setting: Setting, of: str) -> pl.DataFrame:
     )
     n = frame["n"].to_numpy()
     half = stats.t.ppf(0.975, np.maximum(n - 1, 1)) * frame["sd"].fill_null(0).to_numpy() / np.sqrt(n)
-    frame = frame.with_columns(pl.Series("low", frame["mean"] - half), pl.Series("high", frame["mean"] + half))
+    half = np.where(n < 3, 0.0, half)  # of two seeds the interval says nothing but that they are two
+    mean = frame["mean"].to_numpy()
+    low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0 if of == "accuracy" else np.inf)
+    frame = frame.with_columns(pl.Series("low", low), pl.Series("high", high))
     return frame.sort(keys).select(*keys, "mean", "low", "high", "clock", "megabytes", "n")
 
 
@@ -52,10 +55,10 @@ def rounded(frame: pl.DataFrame, digits: int = 4) -> list[dict[str, object]]:
     return frame.with_columns(pl.col(name).round(digits) for name in numbers).to_dicts()
 
 
-def colour(palette: Palette, legend: object = ...) -> alt.Color:
+def colour(palette: Palette, legend: object = ..., symbol: str = "stroke") -> alt.Color:
     """The constant colour of each method."""
     shown = (
-        alt.Legend(title=None, labelLimit=240, symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3)
+        alt.Legend(title=None, labelLimit=240, symbolType=symbol, symbolOpacity=1, symbolStrokeWidth=3)
         if legend is ...
         else legend
     )
@@ -65,24 +68,25 @@ def colour(palette: Palette, legend: object = ...) -> alt.Color:
 def dash(palette: Palette) -> alt.StrokeDash:
     """The constant line pattern of each method."""
     scale = alt.Scale(domain=palette.labels, range=palette.dashes)
-    return alt.StrokeDash("method:N", scale=scale, legend=None)
+    return alt.StrokeDash("method:N", scale=scale)
 
 
 def figures(setting: Setting, palette: Palette) -> list[Figure]:
     """Accuracy and loss against a chosen axis."""
     told = (
-        "Mean over seeds with its 95 % interval. Click a method in the legend to single it out (shift-click for more); "
-        "choose what runs along the axis and over how many evaluations to average."
+        "Mean over seeds with its 95 % interval (from three seeds on). Click a method in the legend to single it out "
+        "(shift-click for more); choose what runs along the axis and over how many evaluations to average."
     )
+    start = SMOOTHINGS[1] if min(run.rounds.size for run in setting.runs) >= 2 * SMOOTHINGS[1] else 1
     return [
-        Figure(of, f"Test {of}", told, _curve(of, palette), {f"curves_{of}": rounded(curves(setting, of))})
+        Figure(of, f"Test {of}", told, _curve(of, palette, start), {f"curves_{of}": rounded(curves(setting, of))})
         for of in ("accuracy", "loss")
     ]
 
 
-def _curve(of: str, palette: Palette) -> alt.LayerChart:
+def _curve(of: str, palette: Palette, start: int) -> alt.LayerChart:
     smoothing = alt.param(
-        name=f"smooth_{of}", value=5, bind=alt.binding_radio(options=list(SMOOTHINGS), name="averaged over ")
+        name=f"smooth_{of}", value=start, bind=alt.binding_radio(options=list(SMOOTHINGS), name="averaged over ")
     )
     axis = alt.param(
         name=f"axis_{of}", value="rounds", bind=alt.binding_select(options=list(AXES.values()), name="against ")
@@ -126,7 +130,7 @@ def overview(gathered: Gathered, palette: Palette) -> Figure:
         keep = thinned(frame["round"].n_unique(), 40)
         rounds = np.sort(frame["round"].unique().to_numpy())[keep]
         frame = frame.filter(pl.col("round").is_in(rounds.tolist()))
-        yardstick = frame.filter(pl.col("method") == setting.baseline)
+        yardstick = frame.filter(pl.col("method") == (setting.baseline or ""))
         for label in setting.methods:
             mine = frame.filter(pl.col("method") == label)
             for part, role in ((mine, label), (yardstick, setting.baseline or label)):

@@ -75,7 +75,7 @@ def shares(setting: Setting, palette: Palette) -> Figure:
         .encode(
             x=alt.X("available:Q", title="rounds available", scale=alt.Scale(zero=False)),
             y=alt.Y("selected:Q", title="times selected"),
-            color=colour(palette),
+            color=colour(palette, symbol="circle"),
             opacity=alt.condition(chosen, alt.value(0.75), alt.value(0.06)),
             tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
         )

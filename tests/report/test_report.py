@@ -1,0 +1,157 @@
+"""The page as a reader meets it: complete, alone on a machine without network, and honest about what it lacks."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from tests.report.conftest import write_run
+
+from sortition.core.errors import InputError
+from sortition.report import watch, write
+from sortition.report.gather import gather
+from sortition.report.page import SECTIONS, Page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def text_of(path):
+    return path.read_text(encoding="utf-8")
+
+
+def test_every_section_is_there(study, tmp_path):
+    shutil.rmtree(study / "main" / "fedgs" / "seed-0")
+    write_run(study, "fedgs", 0, [0.3, 0.6, 0.8], notes={"strata": {"ids": [0, 1, 2, 3], "group": [0, 1, 0, 0]}})
+    page = text_of(write([study], tmp_path / "page.html"))
+    for key, title in SECTIONS.items():
+        assert f'<section id="{key}"><h2>{title}' in page
+    assert "fedgs: too few seeds to tell, +18.33" in page
+    assert "@misc{fedgs}" in page
+    assert "src=" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+
+
+def test_empty_sections_are_left_out(study, tmp_path):
+    assert 'id="saw"' not in text_of(write([study], tmp_path / "page.html"))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"embedding": {"ids": [0, 1, 2], "x": [[1.0, 0, 0], [0, 1, 0], [0, 0.5, 1]]}},
+        {"graph": {"ids": [0, 1, 2, 3], "edges": [[0, 1], [2, 3]]}},
+        {"coverage": {"ids": [0, 1, 2], "distances": [[0, 1, 2], [1, 0, 1], [2, 1, 0]], "by": [0, 0, 2]}},
+        {"clusters": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1], "value": [0.1, 0.2, 0.5, 0.6]}},
+        {"strata": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1]}},
+    ],
+)
+def test_pictures_of_what_a_method_saw(tmp_path, kind):
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes=kind)
+    page = Page(gather([tmp_path]))
+    assert f"uniform: {next(iter(kind))}" in page.saw()
+    (figure,) = (figure for _, figure in page.figures)
+    assert all(len(rows) for rows in figure.spec()["datasets"].values())
+
+
+def test_a_note_that_is_no_picture_is_passed_over(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes={"graph": {"nodes": 3}, "strata": [4, 5]})
+    assert Page(gather([tmp_path])).saw() == ""
+
+
+def test_one_run_one_seed_and_no_target(tmp_path):
+    write_run(tmp_path, "fedcor", 0, [0.1, 0.2, 0.3], target=None)
+    page = text_of(write([tmp_path], tmp_path / "page.html"))
+    assert "Uniform is not among the methods" in page
+
+
+def test_settings_are_never_averaged_together(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], setting="easy")
+    write_run(tmp_path, "uniform", 0, [0.5, 0.6, 0.7], setting="hard")
+    gathered = gather([tmp_path])
+    assert [s.name for s in gathered.settings] == ["easy", "hard"]
+    assert text_of(write([tmp_path], tmp_path / "page.html")).count("<h3>easy</h3>") >= 2
+
+
+def test_names_cannot_break_the_page(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3])
+    write_run(tmp_path, "a<b>&'c", 0, [0.1, 0.2, 0.3], name="fedgs")
+    page = text_of(write([tmp_path], tmp_path / "page.html"))
+    assert "a<b>&'c</td>" not in page
+    assert "a&lt;b&gt;&amp;&#x27;c" in page
+
+
+class TestBadInput:
+    def test_no_folder(self, tmp_path):
+        with pytest.raises(InputError, match="must be a folder of runs"):
+            write([tmp_path / "none"], tmp_path / "page.html")
+        with pytest.raises(InputError, match="at least one folder"):
+            write([], tmp_path / "page.html")
+
+    def test_nothing_to_show(self, tmp_path):
+        with pytest.raises(InputError, match="got none that can be shown"):
+            write([tmp_path], tmp_path / "page.html")
+        assert not (tmp_path / "page.html").exists()
+
+    def test_foreign_and_damaged_folders_are_named_and_left_out(self, study, tmp_path):
+        foreign = study / "main" / "foreign" / "seed-0"
+        foreign.mkdir(parents=True)
+        (foreign / "config.toml").write_text("this is not toml")
+        (foreign / "manifest.json").write_text("{}")
+        damaged = write_run(study, "damaged", 0, [0.1, 0.2, 0.3])
+        lines = (damaged / "rounds.jsonl").read_text().splitlines()
+        (damaged / "rounds.jsonl").write_text("\n".join([lines[0], "{torn", lines[2]]) + "\n")
+        empty = write_run(study, "empty", 0, [0.1, 0.2, 0.3])
+        (empty / "rounds.jsonl").write_text("")
+        gathered = gather([study])
+        assert len(gathered.left_out) == 3
+        assert gathered.methods == ["fedgs", "uniform"]
+        assert "Left out or mixed" in text_of(write([study], tmp_path / "page.html"))
+
+    def test_a_torn_last_line_is_nothing_to_mention(self, study):
+        with (study / "main" / "uniform" / "seed-0" / "rounds.jsonl").open("a") as file:
+            file.write('{"round": 3, "coho')
+        assert gather([study]).left_out == []
+
+    def test_mixed_versions(self, study):
+        manifest = study / "main" / "uniform" / "seed-0" / "manifest.json"
+        manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "sortition": "9.9"}))
+        assert "different versions of Sortition: 0.1.0, 9.9" in gather([study]).left_out[0]
+
+
+def test_watching_ends_when_all_is_done(study, tmp_path):
+    said = []
+    watch([study], tmp_path / "page.html", every=0.01, say=said.append)
+    assert said == [f"{tmp_path / 'page.html'}: 4 of 4 runs done"]
+    assert 'http-equiv="refresh"' not in text_of(tmp_path / "page.html")
+
+
+def test_figures_for_papers(study, tmp_path):
+    write([study], tmp_path / "page.html", figures=tmp_path / "figures")
+    made = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert {"accuracy.png", "accuracy.svg", "accuracy.pdf", "timeline.pdf", "main.tex"} <= made
+    assert (tmp_path / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "figures" / "accuracy.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
+def test_in_a_browser(study, tmp_path):
+    page = write([study], tmp_path / "page.html")
+    log = tmp_path / "net.json"
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={tmp_path / 'profile'}", f"--log-net-log={log}", "--enable-logging=stderr",
+        "--virtual-time-budget=20000", "--dump-dom", f"file://{page}#all",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    charts = done.stdout.count('data-chart="')
+    assert charts >= 8
+    assert done.stdout.count("<canvas") == charts, "every chart is drawn"
+    assert 'data-ready="yes"' in done.stdout
+    assert "CONSOLE" not in done.stderr, "no error or warning on the console"
+    asked = set(re.findall(r'"url":"https?://([^/"]+)', log.read_text())) - {
+        "clients2.google.com"
+    }  # the browser's clock
+    assert not asked, "the page asks the network for nothing"

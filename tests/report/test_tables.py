@@ -1,0 +1,87 @@
+"""Figures of the main table against numbers worked out by hand."""
+
+from __future__ import annotations
+
+import pytest
+from tests.report.conftest import write_run
+
+from sortition.experiments.records import Run
+from sortition.report import tables
+from sortition.report.digest import condense
+from sortition.report.gather import gather
+
+
+@pytest.fixture
+def rows(study):
+    return {row.label: row for row in tables.rows(gather([study]).settings[0])}
+
+
+def test_figures_by_hand(rows):
+    uniform, fedgs = rows["uniform"].cells, rows["fedgs"].cells
+    # last 10 of three rounds is their mean: 0.4 and 0.2667; mean 0.333, sd 0.094
+    assert uniform["last 10 accuracy"] == "0.333 ± 0.094"
+    assert uniform["final accuracy"] == "0.500 ± 0.141"
+    assert uniform["best accuracy"] == "0.500 ± 0.141"
+    # 0.5 is reached in round 3 by seed 0 only; by fedgs in round 2 by both
+    assert uniform["first crossing"] == "3.0 (1/2)"
+    assert fedgs["first crossing"] == "2.0 ± 0.0"
+    # paired: (0.5667 − 0.4, 0.4667 − 0.2667) = +16.67 and +20.00 points
+    assert fedgs["− uniform"].startswith("+18.33 [")
+    assert rows["fedgs"].verdict == "too few seeds to tell"
+    assert rows["uniform"].verdict == "the yardstick"
+    assert uniform["MB"] == "7.5"  # 3 rounds × 2.5 MB
+    assert uniform["client passes"] == "300"
+    assert uniform["ms/selection"] == "2.00"
+    # the worst tenth of four clients is the worst one
+    assert uniform["worst tenth"] == "0.250 ± 0.000"
+    assert uniform["final loss"] == "0.500 ± 0.141"
+
+
+def test_the_smoothed_target_needs_five_evaluations(rows):
+    assert "rounds to target" not in rows["uniform"].cells or rows["uniform"].cells["rounds to target"] == "– (0/2)"
+
+
+def test_jain_is_relative_to_availability(rows):
+    # uniform: selected (3,3,0,0), available (3,3,2,2): shares 1,1,0,0 → (2)²/(4·2) = 0.5
+    assert rows["uniform"].cells["Jain"] == "0.500"
+    assert rows["uniform"].cells["never chosen"] == "50.0 %"
+
+
+def test_the_main_table_is_a_part_of_the_whole(study):
+    setting = gather([study]).settings[0]
+    whole, main = tables.rows(setting)[0].cells, tables.rows(setting, whole=False)[0].cells
+    assert set(main) < set(whole)
+    assert "best accuracy" not in main
+
+
+def test_better_and_worse_in_words(tmp_path):
+    for seed in range(8):
+        write_run(tmp_path, "uniform", seed, [0.2, 0.4, 0.5 + seed / 100])
+        write_run(tmp_path, "good", seed, [0.2, 0.4, 0.7 + seed / 90])
+        write_run(tmp_path, "bad", seed, [0.2, 0.3, 0.3 + seed / 80])
+        write_run(tmp_path, "same", seed, [0.2, 0.4, 0.5 + seed / 100 + (-1) ** seed * 0.01])
+    found = {row.label: row.verdict for row in tables.rows(gather([tmp_path]).settings[0])}
+    assert found == {"uniform": "the yardstick", "good": "better", "bad": "worse", "same": "no difference shown"}
+
+
+def test_a_digest_counts_labels_and_questions(study):
+    digest = condense(Run(study / "main" / "fedgs" / "seed-0"))
+    # labels of everybody: (10, 6)/16; cohort {0, 1}: (½, ½), {1, 3}: (½, ½), {2, 3}: (¾, ¼)
+    assert digest.skew == pytest.approx([0.125, 0.125, 0.125])
+    assert digest.questions == {"loss": 9}
+    assert digest.megabytes.tolist() == [2.5, 5.0, 7.5]
+    assert digest.counts["selected"].tolist() == [1, 2, 1, 2]
+
+
+def test_counts_of_an_unfinished_run_are_recounted(tmp_path):
+    home = write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], done=False)
+    digest = condense(Run(home))
+    assert digest.counts["selected"].tolist() == [3, 3, 0, 0]
+    assert digest.counts["available"].tolist() == [3, 3, 2, 2]
+
+
+def test_latex(study):
+    text = tables.latex(gather([study]).settings[0])
+    assert text.startswith(r"\begin{tabular}{l")
+    assert r"0.333 $\pm$ 0.094" in text
+    assert text.count(r"\\") == 3

@@ -1,11 +1,12 @@
 """Time and peak memory of one selection, for every discovered method, up to a million clients.
 
-    python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--rounds 20] [--markdown]
+    python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--rounds 20] [--met] [--markdown]
 
 30 % of the clients are available, the cohort is 100, answers are synthesised (and their making is not counted). Each
 method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady` the median of
 the last three rounds, `worst` the dearest after the first (a refit, say). Memory is the peak that the selection itself
-added to what was there before the call, plus its state. One process a row, one thread.
+added to what was there before the call, plus its state. One process a row, one thread. With ``--met`` everybody has
+reported once before the first round: what a method that must meet all its clients (HiCS) does when it has.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import tracemalloc
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def measure(name: str, clients: int, rounds: int, cohort: int = 100, share: float = 0.3) -> dict[str, float]:
+def measure(name: str, clients: int, rounds: int, met: bool, cohort: int = 100, share: float = 0.3) -> dict[str, float]:
     """One row, in this process."""
-    from sortition.core import Registrar
+    import numpy as np
+
+    from sortition.core import Cohort, Feedback, Registrar, Round
     from sortition.selectors import load
     from sortition.testing.play import some
     from sortition.testing.worlds import ScriptedWorld
@@ -35,6 +38,11 @@ def measure(name: str, clients: int, rounds: int, cohort: int = 100, share: floa
     peak = 0.0
     for traced in (False, True):  # tracing allocations slows Python down: time and memory are two passes
         registrar = Registrar(load(name), world.population, horizon=10 * rounds)
+        if met:
+            everybody = Cohort.uniform(np.arange(clients), full=True)
+            round = Round(0, None, everybody.ids, clients, world.population, np.random.default_rng(0))
+            reports = world.train(everybody, registrar.needs.reports, 0)
+            registrar.selector.observe(registrar.state, Feedback(round, everybody, everybody.ids, reports))
         if traced:
             tracemalloc.start()
         for t in range(rounds if not traced else min(rounds, 18)):
@@ -68,9 +76,10 @@ def measure(name: str, clients: int, rounds: int, cohort: int = 100, share: floa
     }
 
 
-def row(name: str, clients: int, rounds: int) -> dict[str, float] | str:
+def row(name: str, clients: int, rounds: int, met: bool) -> dict[str, float] | str:
     """One row, in a process of its own."""
     command = [sys.executable, __file__, "--one", name, "--clients", str(clients), "--rounds", str(rounds)]
+    command += ["--met"] * met
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
@@ -84,11 +93,12 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=discover())
     parser.add_argument("--clients", nargs="*", type=int, default=[100, 1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--met", action="store_true", help="everybody has reported once before")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one, arguments.clients[0], arguments.rounds)))
+        print(json.dumps(measure(arguments.one, arguments.clients[0], arguments.rounds, arguments.met)))
         return
     bar = " | " if arguments.markdown else "  "
     edge = "| " if arguments.markdown else ""
@@ -100,7 +110,7 @@ def main() -> None:
         print("|" + "---|" * 6)
     for name in arguments.methods:
         for clients in arguments.clients:
-            found = row(name, clients, arguments.rounds)
+            found = row(name, clients, arguments.rounds, arguments.met)
             if isinstance(found, str):
                 print(f"{edge}{name:>16}{bar}{clients:>16,}{bar}{found}", flush=True)
                 continue

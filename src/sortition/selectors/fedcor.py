@@ -109,7 +109,7 @@ class FedCor(Selector[Memory]):
         refit: "rehearsal" (a uniform cohort is trained and thrown away) or "round" (the real, chosen cohort: cheaper,
             but not the uniform sample that the model is of).
         mean: "zero", or "history": the discounted mean change of each client is taken off before the fit.
-        ask_at_most: clients asked per question: of more, up to half anchors of the fit, then those begun, then new ones.
+        ask_at_most: clients asked per question: of more, up to half anchors of the fit, then those begun, then new.
         fit_at_most: clients whose embeddings are fitted together.
     """
 

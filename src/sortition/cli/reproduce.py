@@ -35,8 +35,9 @@ def reproduce(
     Example: sortition reproduce availability
     """
     from sortition.experiments import preset, runner
+    from sortition.experiments.page import write
     from sortition.experiments.progress import showing
-    from sortition.experiments.reproduce import Cuts, reproduce, write
+    from sortition.experiments.reproduce import Cuts, reproduce
 
     screen = console()
     if not names:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import signal
-import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from typing import Any, Protocol
 
 from sortition.core.errors import SortitionError
+from sortition.experiments.processes import deaf, interruptible, one_thread
 
 TICK = 0.2  # seconds between two progress messages of one run
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Task(Protocol):
@@ -84,32 +81,15 @@ def _inline(tasks: Sequence[Task], hear: Hear) -> bool:
         return not stopping()
 
 
-@contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag instead of raising; a second one raises as usual."""
-    pressed = threading.Event()
+def _serve(pipe: Connection) -> None:
+    """A worker's life: play what comes through the pipe until None does.
 
-    def handle(*_: Any) -> None:
-        if pressed.is_set():
-            raise KeyboardInterrupt
-        pressed.set()
-
-    if threading.current_thread() is not threading.main_thread():
-        yield pressed.is_set
-        return
-    before = signal.signal(signal.SIGINT, handle)
-    try:
-        yield pressed.is_set
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _serve(pipe: Connection, stopping: Any) -> None:
-    """A worker's life: play what comes through the pipe until nothing does."""
+    Whatever comes while a task is played means stop: the word itself, or that the parent is gone.
+    """
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (order := pipe.recv()) is not None:
             at, task = order
-            attempt(at, task, pipe.send, stopping.is_set)
+            attempt(at, task, pipe.send, pipe.poll)
 
 
 @dataclass
@@ -117,6 +97,14 @@ class _Worker:
     process: Any
     pipe: Connection
     at: int | None = None
+    leaving: bool = False
+
+    def leave(self) -> None:
+        """Ask it, once, to end its round and go."""
+        if not self.leaving:
+            self.leaving = True
+            with suppress(BrokenPipeError):
+                self.pipe.send(None)
 
 
 @dataclass
@@ -129,28 +117,27 @@ class _Crew:
     workers: list[_Worker] = field(default_factory=list)
 
     def play(self) -> bool:
-        context = multiprocessing.get_context("spawn")
         waiting = deque(range(len(self.tasks)))
-        flag = context.Event()
         with interruptible() as pressed:
             try:
                 for _ in range(self.jobs):
-                    self._hire(context, flag)
+                    self._hire()
                 while any(worker.at is not None for worker in self.workers) or (waiting and not pressed()):
-                    if pressed():
-                        flag.set()
                     for worker in self.workers:
-                        if worker.at is None and waiting and not pressed():
+                        if pressed():
+                            worker.leave()
+                        elif worker.at is None and waiting:
                             self._order(worker, waiting.popleft())
-                    self._listen(context, flag)
+                    self._listen(hiring=bool(waiting) and not pressed())
             finally:
                 self._dismiss()
             return not pressed()
 
-    def _hire(self, context: Any, flag: Any) -> None:
+    def _hire(self) -> None:
+        context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs, flag), daemon=True)
-        with _one_thread(), _deaf():
+        process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        with one_thread(), deaf():
             process.start()
         theirs.close()
         self.workers.append(_Worker(process, ours))
@@ -160,14 +147,15 @@ class _Crew:
         with suppress(BrokenPipeError):  # a worker that is dead already is found by _listen
             worker.pipe.send((at, self.tasks[at]))
 
-    def _listen(self, context: Any, flag: Any) -> None:
+    def _listen(self, *, hiring: bool) -> None:
         ready = wait([worker.pipe for worker in self.workers], timeout=0.5)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
                 event = worker.pipe.recv()
             except (EOFError, ConnectionResetError):
                 self._bury(worker)
-                self._hire(context, flag)
+                if hiring:
+                    self._hire()
                 continue
             if event.kind in ("done", "stopped", "failed"):
                 worker.at = None
@@ -183,38 +171,9 @@ class _Crew:
     def _dismiss(self) -> None:
         for worker in self.workers:
             if worker.at is None:
-                with suppress(BrokenPipeError):
-                    worker.pipe.send(None)
-            else:
+                worker.leave()
+            else:  # a second Ctrl-C, or an error of ours
                 worker.process.terminate()
         for worker in self.workers:
             worker.process.join()
             worker.pipe.close()
-
-
-@contextmanager
-def _deaf() -> Iterator[None]:
-    """New processes inherit that Ctrl-C is ignored, from their first instruction on: it is the parent's business."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """New processes see one thread: that, not threads, fills the cores, and sums come out alike."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -47,3 +47,16 @@ def test_the_study_of_the_studies_page_resolves():
     made = plan(tomllib.loads(text))
     assert "FedProxSS-P" in made.labels
     assert len(made.settings) == 2 * 2 * 3
+
+
+def test_the_readme_lists_every_method():
+    from sortition.selectors import discover
+
+    text = (ROOT / "README.md").read_text()
+    assert [name for name in discover() if f"| `{name}` |" not in text] == []
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            assert "://" in target or (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"

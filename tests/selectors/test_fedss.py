@@ -147,17 +147,17 @@ def test_empty_strata_give_their_mass_in_proportion_and_are_noted():
     assert dict(zip(cohort.groups.tolist(), cohort.weights, strict=True)) == pytest.approx({0: 0.5, 2: 0.5})
 
 
-def test_or_to_the_most_similar_stratum():
-    # kinds (1, 0, 0), (.8, .2, 0) and (0, 0, 1), masses 0.2, 0.5 and 0.3; the second cannot be reached
-    counts = np.array([[10, 0, 0]] * 2 + [[20, 5, 0]] * 2 + [[0, 0, 15]] * 2)
-    population = Population(counts.sum(axis=1), counts)
-    found = {}
-    for unreachable in ("share", "nearest"):
-        cohort, _ = ask(population, [0, 1, 4, 5], 3, unreachable=unreachable)
-        found[unreachable] = cohort.weights[cohort.ids < 2].sum()
-        assert len(cohort.notes["empty_strata"]) == 1
-    assert found["share"] == pytest.approx(0.2 / 0.5)
-    assert found["nearest"] == pytest.approx(0.7)
+def test_draws_by_size_have_no_bias_inside_a_stratum():
+    # sizes 10, 20 and 60 in one stratum, 10 in the other; 2 + 1 places: π = 2·(10, 20, 60)/90, so the third is certain
+    sizes = np.array([10, 20, 60, 10])
+    population, mean = Population(sizes, groups=[0, 0, 0, 1]), np.zeros(4)
+    for seed in range(800):
+        cohort, _ = ask(population, range(4), 3, seed=seed, by="groups", draw="size")
+        assert cohort.weights.sum() == pytest.approx(1)
+        mean[cohort.ids] += cohort.weights / 800
+    assert mean == pytest.approx(sizes / 100, abs=0.02)  # uniform draws give the first 0.9·(1/3 + 1/7)/3 = 0.14
+    cohort, _ = ask(Population([0, 0, 7], groups=[0, 0, 0]), range(3), 2, by="groups", draw="size")
+    assert cohort.ids.tolist() == [2]  # who has no data has no chance
 
 
 def test_places_that_a_small_stratum_cannot_fill_go_to_the_others():

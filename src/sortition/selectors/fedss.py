@@ -11,15 +11,16 @@ the *population*, removes that bias (Lemma 2).
 | S^k = S N_k / N (FedSS-P) | ``allocation="proportional"`` |
 | S^k ∝ H_k N_k, eq. 19 (FedSS-O) | ``allocation="neyman"`` |
 | H_k², eq. 11 | pooled over the rounds: ``state.squares / state.freedom``, from what ``spread`` names |
-| S_t^k ⊂ A_t^k, simple random sampling | ``uniformly`` inside each stratum |
+| S_t^k ⊂ A_t^k, simple random sampling | ``draw="uniform"`` inside each stratum |
 | Σ_k (n_(k)/n) Σ_{S_t^k} D_n w_n / Σ D_n, eq. 9 | the cohort's weights; its ``groups`` keep each stratum's mass |
 
 FedProxSS is the same selection with the proximal term in local training (``local = { proximal = 0.01 }``).
 
 Deviations, all where the paper is silent: S^k are made whole by largest remainders with at least one place each and at
 most A_t^k, the surplus shared in proportion (``_parts.allocation``). A stratum of which nobody is reachable gives its
-mass to the others in proportion, or to the most similar one (``unreachable``); that round is biased, and noted. With
-more strata than places, strata are drawn with chances ∝ their mass and weigh mass/chance, which stays unbiased.
+mass to the others in proportion; that round is biased, and noted. With more strata than places, strata are drawn with
+chances ∝ their mass and weigh mass/chance: still unbiased. With unequal sizes eq. 9 after uniform draws is a ratio
+estimator (one place: all members count alike); ``draw="size"`` draws by size and weighs size/chance, without that bias.
 Mixtures have spherical components with a floor under the variance; newcomers go to the nearest mean. Unmeasured strata
 take the mean H of the measured ones, so Neyman's allocation starts proportional. Beyond ``sample`` clients mixtures are
 fitted and scored on a random sample.
@@ -76,8 +77,7 @@ class FedSS(Selector[Memory]):
         by: what makes strata: "labels" (label distributions), "features" (given vectors) or "groups" (given groups).
         allocation: "proportional" (FedSS-P) or "neyman" (FedSS-O).
         most: the largest number of strata tried; the budget is a limit too.
-        unreachable: who takes the mass of a stratum that nobody can be reached of: all others in proportion ("share"),
-            or the one with the "nearest" mean (not of given groups, which have none).
+        draw: clients of a stratum, each set equally likely ("uniform", the paper), or in proportion to "size".
         spread: how the cohort lets H_k be measured: "sketch" (projected gradients: the variance between clients, as in
             eq. 11) or "dispersion" (one number: each client's own gradient noise, the only part that needs no vector).
         sketch: numbers per client of a sketch.
@@ -90,7 +90,7 @@ class FedSS(Selector[Memory]):
     by: Literal["labels", "features", "groups"] = "labels"
     allocation: Literal["proportional", "neyman"] = "proportional"
     most: Annotated[int, Field(ge=1)] = 20
-    unreachable: Literal["share", "nearest"] = "share"
+    draw: Literal["uniform", "size"] = "uniform"
     spread: Literal["sketch", "dispersion"] = "sketch"
     sketch: Annotated[int, Field(ge=2)] = 64
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -123,11 +123,8 @@ class FedSS(Selector[Memory]):
         members: Array = np.bincount(state.stratum[known], minlength=strata)  # N_k
         mass: Array = np.bincount(state.stratum[known], weights=sizes[known], minlength=strata)  # n_(k)
         reachable = np.bincount(state.stratum[round.available], minlength=strata)  # A_t^k
-        if self.unreachable == "nearest" and self.by != "groups" and state.means is not None:
-            members = _handed_on(members, state.means, reachable > 0)
-            mass = _handed_on(mass, state.means, reachable > 0)
         seats, share = self._seats(state, round, members, _relative(mass, members, reachable > 0), reachable)
-        ids = _inside(round, state.stratum, reachable, seats)
+        ids, part = _inside(round, state.stratum, reachable, seats, sizes, self.draw == "size")
         groups = state.stratum[ids]
         notes: dict[str, Any] = {"strata": strata, "silhouette": float(np.round(state.score, 4))}
         if not reachable.all():
@@ -137,7 +134,7 @@ class FedSS(Selector[Memory]):
         if self.epsilon is not None and self.by == "labels":
             notes |= {"epsilon": self.epsilon, "noise": self.noise}
             notes |= {"delta": self.delta} if self.noise == "gaussian" else {}
-        return Cohort(ids, _weights(sizes[ids], groups, share), groups=groups, notes=notes)
+        return Cohort(ids, share[groups] * part, groups=groups, notes=notes)
 
     def _seats(self, state: Memory, round: Round, members: Array, mass: Floats, reachable: Array) -> tuple[Ids, Floats]:
         """S^k of this round and what each drawn stratum weighs, both (K,)."""
@@ -210,7 +207,7 @@ class FedSS(Selector[Memory]):
             {"sample": 200},
             {"allocation": "neyman", "by": "groups", "sketch": 8},
             {"allocation": "neyman", "spread": "dispersion", "by": "features", "most": 3, "sample": 200},
-            {"epsilon": 1.0, "noise": "laplace", "most": 8, "sample": 200, "unreachable": "nearest"},
+            {"epsilon": 1.0, "noise": "laplace", "most": 8, "sample": 200, "draw": "size"},
             {"epsilon": 0.5, "noise": "gaussian", "delta": 1e-6, "most": 4, "sample": 200},
         ]
 
@@ -222,29 +219,24 @@ def _relative(mass: Array, members: Array, there: Array) -> Floats:
     return np.asarray(own / own.sum())
 
 
-def _handed_on(mass: Array, means: Array, there: Array) -> Floats:
-    """(K,) the same mass, with that of strata that are not there at the nearest one that is."""
-    heirs = np.flatnonzero(there)
-    to = np.where(there, np.arange(len(mass)), heirs[nearest(means, means[heirs])])
-    return np.asarray(np.bincount(to, weights=mass, minlength=len(mass)), np.float64)
-
-
-def _inside(round: Round, stratum: Ids, reachable: Array, seats: Ids) -> Ids:
-    """S^k clients of each stratum's available ones, each set equally likely."""
+def _inside(
+    round: Round, stratum: Ids, reachable: Array, seats: Ids, sizes: Floats, by_size: bool
+) -> tuple[Ids, Floats]:
+    """S^k clients of each stratum's available ones, and what part of its stratum each is (eq. 9's inner fraction)."""
     here = stratum[round.available]
     # strata are few: a stable sort of small numbers is one pass
     order = np.argsort(here.astype(np.int16) if len(seats) < 2**15 else here, kind="stable")
     ends = np.cumsum(reachable)
-    chosen = [
-        uniformly(round.available[order[ends[k] - reachable[k] : ends[k]]], int(seats[k]), round.rng)
-        for k in np.flatnonzero(seats)
-    ]
-    return np.concatenate(chosen)
-
-
-def _weights(sizes: Floats, groups: Ids, share: Floats) -> Floats:
-    """Eq. 9: share_k · D_n / Σ_{S^k} D_n; equal parts where a stratum's members have no data."""
-    total = np.bincount(groups, weights=sizes, minlength=len(share))
-    heads = np.bincount(groups, minlength=len(share))
-    part = np.where(total[groups] > 0, sizes / np.where(total > 0, total, 1.0)[groups], 1.0 / heads[groups])
-    return np.asarray(share[groups] * part)
+    chosen, parts = [], []
+    for k in np.flatnonzero(seats):
+        pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
+        if by_size and seats[k] < pool.size and sizes[pool].any():
+            chance = inclusion(sizes[pool], int(seats[k]))
+            drawn = systematic(chance, int(seats[k]), round.rng)
+            own, worth = pool[drawn], sizes[pool[drawn]] / chance[drawn]
+        else:
+            own = uniformly(pool, int(seats[k]), round.rng)
+            worth = sizes[own] if sizes[own].any() else np.ones(own.size)
+        chosen.append(own)
+        parts.append(worth / worth.sum())
+    return np.concatenate(chosen), np.concatenate(parts)

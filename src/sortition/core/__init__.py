@@ -9,7 +9,7 @@ from sortition.core.errors import (
     UndeclaredError,
 )
 from sortition.core.questions import Feedback, Measure, Reading
-from sortition.core.registrar import Registrar, Turn
+from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population, Round
 from sortition.core.selector import Needs, Selector, method
 from sortition.core.signals import (
@@ -29,6 +29,7 @@ from sortition.core.signals import (
 )
 from sortition.core.state import State, per_client, per_pair, shared
 from sortition.core.streams import stream
+from sortition.core.turn import Turn
 
 __all__ = [
     "BATCH_LOSS",

@@ -17,8 +17,8 @@ import numpy as np
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.questions import Measure
-from sortition.core.registrar import Turn
 from sortition.core.rounds import Cohort
+from sortition.core.turn import Turn
 from sortition.learning.server import aggregate
 from sortition.simulation import record as records
 from sortition.simulation.devices import FORWARD

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Floats
-from sortition.core.registrar import Turn
+from sortition.core.turn import Turn
 from sortition.simulation.ledger import Ledger
 
 RoundRecord = dict[str, Any]

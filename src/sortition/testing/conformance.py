@@ -9,8 +9,6 @@ import dataclasses
 import json
 import random
 import tempfile
-import time
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core import Cohort, InputError, Population, Registrar, Selector, SortitionError, State
+from sortition.testing.cost import cost
 from sortition.testing.play import Faults, everybody, play, play_turn, some, turns
 from sortition.testing.worlds import ScriptedWorld
 
@@ -257,34 +256,11 @@ def scales(cls: type[Selector[Any]]) -> None:
     for selector in _instances(cls):
         if any(signal.of == "pairs" for signal in selector.needs.asks):
             continue  # a table of all pairs is quadratic by its nature
-        cost = {n: _cost(selector, n) for n in (10_000, 100_000)}
-        seconds, peak = (cost[100_000][i] / max(cost[10_000][i], floor) for i, floor in ((0, 5e-3), (1, 2**20)))
+        spent = {n: cost(selector, n) for n in (10_000, 100_000)}
+        seconds, peak = (spent[100_000][i] / max(spent[10_000][i], floor) for i, floor in ((0, 5e-3), (1, 2**20)))
         parameters = selector.parameters()
         _require(cls, seconds < 40, f"takes {seconds:.0f} × the time for 10 × the clients, with {parameters}.")
         _require(cls, peak < 20, f"takes {peak:.0f} × the memory for 10 × the clients, with {parameters}.")
-
-
-def _cost(selector: Selector[Any], n_clients: int) -> tuple[float, float]:
-    """Processor time of the cheapest, and peak memory of the dearest, of a few rounds; without the world's own."""
-    world = ScriptedWorld(n_clients)
-    registrar = Registrar(selector, world.population, horizon=4)
-    seconds = []
-    tracemalloc.start()
-    for t in range(3):
-        started = time.process_time()
-        turn = registrar.begin(some(world, 0.3)(t), 20)
-        spent = time.process_time() - started
-        while turn.question is not None:
-            reading = world.measure(turn.question, t)
-            started = time.process_time()
-            turn.answer(reading)
-            spent += time.process_time() - started
-        seconds.append(spent)
-        cohort = turn.cohort or Cohort.uniform([])
-        registrar.finish(turn, cohort.ids, world.train(cohort, registrar.needs.reports, t))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    return min(seconds), float(peak)
 
 
 CHECKS: tuple[Check, ...] = (

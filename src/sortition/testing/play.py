@@ -10,7 +10,7 @@ import numpy as np
 
 from sortition.core import Cohort, Measure, Population, Reading, Registrar, Selector, Signal, stream
 from sortition.core.arrays import Ids
-from sortition.core.registrar import Turn
+from sortition.core.turn import Turn
 
 
 class Backend(Protocol):

@@ -279,6 +279,17 @@ def test_falls_back_to_clustered_sampling(fallback, threshold, clustered):
     assert cohort.weights.sum() == pytest.approx(1)
 
 
+def test_an_estimate_is_renewed_always_or_kept():
+    world = ScriptedWorld(8, seed=3)
+    for refresh in ("always", "once"):
+        registrar = Registrar(HiCS(temperature=0.5, refresh=refresh), world.population, horizon=20)
+        list(turns(registrar, world, 2, 4, everybody(world)))  # the warm-up
+        first = registrar.state.entropy.copy()
+        list(turns(registrar, world, 6, 4, everybody(world)))
+        assert np.array_equal(first, registrar.state.entropy) == (refresh == "once")
+        assert not np.isnan(first).any()
+
+
 def test_the_released_signal_takes_entropy_from_row_means():
     assert [s.name for s in load("hics", signal="head").needs.reports] == ["head-update", "head-row-means"]
 

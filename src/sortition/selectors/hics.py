@@ -20,8 +20,8 @@ Deviations: Ward's method takes the distance rows as points, as released (``link
 zero update is at π/2 from others (released: 0). Warm-up is over the available clients: who has no Ĥ yet is forced in
 whenever met (never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the places left are drawn as
 usual. Who was chosen three times without a report is no longer forced. Beyond ``exact_up_to`` clients a sample is
-clustered and all join the nearest group of it. The released code refreshes no signal after warm-up where clients have
-several α; here, as in the paper, every participant refreshes its own.
+clustered and all join the nearest group of it. The released code refreshes no estimate after warm-up where clients have
+several α (``refresh="once"``); by default, as in the paper, every participant refreshes its own.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from sortition.core import BIAS_UPDATE, HEAD_UPDATE, Cohort, Feedback, Needs, Ro
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly, weighted
 from sortition.core.state import per_client
+from sortition.selectors._parts import pictures
 from sortition.selectors._parts.bins import by_groups, loose, whole
 from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, grouped
 
@@ -72,6 +73,7 @@ class HiCS(Selector[Memory]):
         clusters: M; None for as many as the cohort has places.
         signal: "bias" (paper) or "head", the whole output layer (released code).
         within: how a member of the drawn group is drawn, by "size" (paper) or "uniform" (released code).
+        refresh: estimates are renewed by every participation ("always", paper) or kept ("once", released code).
         linkage: "ward" on the rows of the distance matrix, or "average" on the distances.
         fallback: clustered sampling instead "never", or where entropies are "diverse" (released) or "alike".
         threshold: the variance of Ĥ that tells diverse from alike.
@@ -84,6 +86,7 @@ class HiCS(Selector[Memory]):
     clusters: Annotated[int, Field(ge=1)] | None = None
     signal: Literal["bias", "head"] = "bias"
     within: Literal["size", "uniform"] = "size"
+    refresh: Literal["always", "once"] = "always"
     linkage: Linkage = "ward"
     fallback: Literal["never", "diverse", "alike"] = "never"
     threshold: NonNegative = 0.1
@@ -137,7 +140,12 @@ class HiCS(Selector[Memory]):
             gamma *= max(0.0, 1 - (round.index + 1) / round.horizon)
         inside = sizes if self.within == "size" else np.ones(met.size)
         drawn = weighted(met, odds(entropy, groups, inside, gamma), places, round.rng)
-        notes = {"gamma": gamma, "groups": int(groups.max()) + 1, "entropy": float(state.entropy[drawn].mean())}
+        notes: dict[str, Any] = {
+            "gamma": gamma,
+            "groups": int(groups.max()) + 1,
+            "entropy": float(state.entropy[drawn].mean()),
+        }
+        notes |= pictures.grouping(round, met, groups, entropy)
         return drawn, notes if round.horizon is not None else {**notes, "horizon": "none: gamma stays"}
 
     def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
@@ -150,6 +158,8 @@ class HiCS(Selector[Memory]):
         state.chosen[feedback.cohort.ids] += 1
         main, spread = (BIAS_UPDATE, BIAS_UPDATE) if self.signal == "bias" else (HEAD_UPDATE, ROW_MEANS)
         values = feedback.report(spread)
+        if self.refresh == "once":
+            values = values.restrict(values.ids[np.isnan(state.entropy[values.ids])])
         rows = feedback.report(main).restrict(values.ids)
         values = values.restrict(rows.ids)
         if len(rows):
@@ -161,7 +171,14 @@ class HiCS(Selector[Memory]):
         """The paper's rule, the released code's, the other linkage, and the form for many clients."""
         return [
             {"temperature": 0.5},
-            {"signal": "head", "within": "uniform", "fallback": "diverse", "threshold": 0.01, "temperature": 0.5},
+            {
+                "signal": "head",
+                "within": "uniform",
+                "refresh": "once",
+                "fallback": "diverse",
+                "threshold": 0.01,
+                "temperature": 0.5,
+            },
             {"linkage": "average", "fallback": "alike", "clusters": 3, "lam": 1.0, "gamma0": 2.0},
             {"temperature": 0.5, "exact_up_to": 12},
         ]

@@ -74,7 +74,7 @@ def one_run(home: Path, setting: str, label: str, seed: int, counts, mask, metho
                 "x": rng.normal(size=(min(clients, 100), 5)).tolist(),
             }
         if method == 2 and t == rounds // 2:
-            record["notes"]["strata"] = {"ids": list(range(clients)), "group": (np.arange(clients) % 4).tolist()}
+            record["notes"]["grouping"] = {"ids": list(range(clients)), "group": (np.arange(clients) % 4).tolist()}
         lines.append(json.dumps(record, separators=(",", ":")))
     (home / "rounds.jsonl").write_text("\n".join(lines) + "\n")
     (home / "timings.jsonl").write_text(

@@ -24,7 +24,7 @@ def text_of(path):
 
 def test_every_section_is_there(study, tmp_path):
     shutil.rmtree(study / "main" / "fedgs" / "seed-0")
-    write_run(study, "fedgs", 0, [0.3, 0.6, 0.8], notes={"strata": {"ids": [0, 1, 2, 3], "group": [0, 1, 0, 0]}})
+    write_run(study, "fedgs", 0, [0.3, 0.6, 0.8], notes={"grouping": {"ids": [0, 1, 2, 3], "group": [0, 1, 0, 0]}})
     page = text_of(write([study], tmp_path / "page.html"))
     for key, title in SECTIONS.items():
         assert f'<section id="{key}"><h2>{title}' in page
@@ -43,8 +43,8 @@ def test_empty_sections_are_left_out(study, tmp_path):
         {"embedding": {"ids": [0, 1, 2], "x": [[1.0, 0, 0], [0, 1, 0], [0, 0.5, 1]]}},
         {"graph": {"ids": [0, 1, 2, 3], "edges": [[0, 1], [2, 3]]}},
         {"coverage": {"ids": [0, 1, 2], "distances": [[0, 1, 2], [1, 0, 1], [2, 1, 0]], "by": [0, 0, 2]}},
-        {"clusters": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1], "value": [0.1, 0.2, 0.5, 0.6]}},
-        {"strata": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1]}},
+        {"grouping": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1], "value": [0.1, 0.2, 0.5, 0.6]}},
+        {"grouping": {"ids": [0, 1, 2, 3], "group": [0, 0, 1, 1]}},
     ],
 )
 def test_pictures_of_what_a_method_saw(tmp_path, kind):
@@ -56,7 +56,7 @@ def test_pictures_of_what_a_method_saw(tmp_path, kind):
 
 
 def test_a_note_that_is_no_picture_is_passed_over(tmp_path):
-    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes={"graph": {"nodes": 3}, "strata": [4, 5]})
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes={"graph": {"nodes": 3}, "grouping": [4, 5]})
     assert Page(gather([tmp_path])).saw() == ""
 
 

@@ -12,7 +12,7 @@ from sortition.experiments import metrics
 from sortition.experiments.records import Run
 
 # notes that are pictures of what a method saw; see docs/report.md
-PICTURES = ("embedding", "graph", "coverage", "clusters", "strata")
+PICTURES = ("embedding", "graph", "coverage", "grouping")
 TIMELINE = 80  # rounds whose cohorts are kept one by one
 
 

@@ -52,6 +52,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
 from sortition.selectors._parts import graph as g
+from sortition.selectors._parts import pictures
 from sortition.selectors._parts.dispersion import disperse
 from sortition.selectors._parts.kinds import kinds
 
@@ -216,7 +217,9 @@ class FedGS(Selector[Memory]):
         apart = kind[found.members]
         block = distance[np.ix_(apart, apart)]
         mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1) + 2 * off[found.members].mean()
-        notes = {"distance": float(np.round(mean, 6)), "solver": found.how}
+        notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
+        at = pictures.some(kind.size)
+        notes |= pictures.graph(round, round.available[at], distance[np.ix_(kind[at], kind[at])])
         return Cohort.by_size(round.available[found.members], round.population.sizes, notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

@@ -50,6 +50,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
+from sortition.selectors._parts import pictures
 from sortition.selectors._parts.crowd import choose, stored
 from sortition.selectors._parts.distances import between, grown, pairwise
 from sortition.selectors._parts.facility import greedy, represented
@@ -57,6 +58,9 @@ from sortition.selectors._parts.fairness_queues import advance, pulls, reference
 
 BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
 MEMBERS = 10  # clients drawn for each place of a cohort, at least
+
+
+Covered = tuple[Ids, Floats, dict[str, Any]]  # who, standing for how much, and a picture of it
 
 
 @dataclass
@@ -134,11 +138,11 @@ class LongFed(Selector[Memory]):
         known, pool = np.flatnonzero(state.met), round.available[state.met[round.available]]
         if pool.size == 0:
             return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes={"known": 0})
-        ids, weights = (self._cover if exact else self._sampled)(state, round, known, pool)
+        ids, weights, seen = (self._cover if exact else self._sampled)(state, round, known, pool)
         others = round.available[~state.met[round.available]]
         silent = uniformly(others, round.places - ids.size, round.rng)  # unknown clients stand for themselves
         own = self._mass(round, silent)
-        return self._cohort(np.append(ids, silent), np.append(weights, own), notes={"known": int(known.size)})
+        return self._cohort(np.append(ids, silent), np.append(weights, own), notes={"known": int(known.size), **seen})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Queues by eq. 13 and distances by eq. 5."""
@@ -152,7 +156,7 @@ class LongFed(Selector[Memory]):
 
     # -- selection, Algorithm 1 ------------------------------------------------------------------------------------
 
-    def _cover(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
+    def _cover(self, state: Memory, round: Round, known: Ids, pool: Ids) -> Covered:
         """Exactly: every known client is covered, every known available one is a candidate."""
         distance = self._table(state, known)
         price = self._price(state, known, distance)
@@ -160,9 +164,11 @@ class LongFed(Selector[Memory]):
         candidates = np.searchsorted(known, pool)
         table = distance[candidates]
         picks = greedy(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
-        return pool[picks], represented(table[picks], mass)
+        by = pool[picks][table[picks].argmin(axis=0)] if pictures.due(round) else known
+        seen = pictures.coverage(round, known, distance, pool[picks], by)
+        return pool[picks], represented(table[picks], mass), seen
 
-    def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
+    def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> Covered:
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
         references = np.sort(uniformly(known, self._drawn(round), round.rng))
         candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
@@ -170,7 +176,7 @@ class LongFed(Selector[Memory]):
         price = self._price(state, seen, pairwise(state.rows[seen]))
         mass = self._mass(round, references) * (known.size / references.size)
         ids = choose(state.rows, pool, candidates, references, round.budget, mass, price)
-        return ids, represented(between(state.rows[ids], state.rows[references]), mass)
+        return ids, represented(between(state.rows[ids], state.rows[references]), mass), {}
 
     def _price(self, state: Memory, ids: Ids, distance: Floats) -> Floats:
         """λ · pull (N,), with this round's reference clients sought among ``ids``."""

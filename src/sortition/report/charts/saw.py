@@ -5,8 +5,7 @@ Known kinds (``ids`` are always the clients shown, at most a hundred or so):
 - ``embedding`` {ids, x}: a vector a client (FedCor's factors); drawn by its first two principal components.
 - ``graph`` {ids, edges: [[i, j], …]}: positions in ``ids`` that are joined (FedGS's 3DG), laid out by its spectrum.
 - ``coverage`` {ids, xy or distances, by, chosen}: who stands for whom (LongFed).
-- ``clusters`` {ids, group, value}: groups of clients with an estimate each (HiCS-FL's entropies).
-- ``strata`` {ids, group}: the same without a value (FedSS).
+- ``grouping`` {ids, group, value?}: groups of clients, with an estimate each (HiCS-FL's entropies) or without (FedSS).
 """
 
 from __future__ import annotations
@@ -87,23 +86,23 @@ def coverage(note: dict[str, Any], setting: Setting) -> Drawn:
     )
 
 
-def clusters(note: dict[str, Any], setting: Setting) -> Drawn:
-    """Each client's estimate, by group."""
+def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
+    """Each client's estimate, by group; without estimates, the labels of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     if "value" not in note:
-        return strata(note, setting)
+        return mixtures(note, setting)
     top = _top(ids, setting)
     rows = [
         {"client": int(k), "group": int(g) + 1, "value": v, "label": t}
         for k, g, v, t in zip(ids, group, note["value"], top, strict=True)
     ]
     chart = (
-        on("clusters")
+        on("grouping")
         .mark_circle(size=60, opacity=0.8)
         .encode(
-            x=alt.X("group:O", title="cluster", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("group:O", title="group", axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("client:O"),
-            y=alt.Y("value:Q", title="estimated label entropy"),
+            y=alt.Y("value:Q", title="estimate"),
             color=_label_colour(),
             tooltip=["client:O", "group:O", "value:Q", "label:N"],
         )
@@ -111,38 +110,38 @@ def clusters(note: dict[str, Any], setting: Setting) -> Drawn:
     )
     return (
         chart,
-        {"clusters": _short(rows)},
-        "One dot a client: its cluster, and how balanced its data seem (more is more balanced).",
+        {"grouping": _short(rows)},
+        "One dot a client: its group, and what was estimated of it (HiCS-FL: label entropy, more is more balanced).",
     )
 
 
-def strata(note: dict[str, Any], setting: Setting) -> Drawn:
-    """Label mixture of each stratum."""
+def mixtures(note: dict[str, Any], setting: Setting) -> Drawn:
+    """Label mixture of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     counts = setting.labels()
     if counts is None:
         raise ValueError("no label counts")
     rows = [
-        {"stratum": int(g) + 1, "label": str(label), "examples": int(counts[ids[group == g], label].sum())}
+        {"group": int(g) + 1, "label": str(label), "examples": int(counts[ids[group == g], label].sum())}
         for g in np.unique(group)
         for label in range(counts.shape[1])
     ]
     chart = (
-        on("strata")
+        on("mixtures")
         .mark_bar()
         .encode(
-            x=alt.X("stratum:O", axis=alt.Axis(labelAngle=0)),
+            x=alt.X("group:O", axis=alt.Axis(labelAngle=0)),
             y=alt.Y("examples:Q", stack="normalize", title="labels", axis=alt.Axis(format="%")),
             color=_label_colour(),
-            tooltip=["stratum:O", "label:N", "examples:Q"],
+            tooltip=["group:O", "label:N", "examples:Q"],
         )
         .properties(width=2 * SIDE, height=220)
     )
     sizes = ", ".join(str(int((group == g).sum())) for g in np.unique(group))
-    return chart, {"strata": rows}, f"Labels inside each stratum; clients: {sizes}."
+    return chart, {"mixtures": rows}, f"Labels inside each group; clients: {sizes}."
 
 
-DRAWN = {"embedding": embedding, "graph": graph, "coverage": coverage, "clusters": clusters, "strata": strata}
+DRAWN = {"embedding": embedding, "graph": graph, "coverage": coverage, "grouping": grouping}
 
 
 def principal(x: Floats) -> Floats:

@@ -23,12 +23,12 @@ from sortition.selectors._parts.dispersion import disperse
 
 STORED = Path("tests/reference/dispersion_optima.json")
 N, M = 100, 10
-LIMIT = 90  # seconds a proof may take
+LIMIT = 240  # seconds a proof may take
 
 
 def prove(count):
     proved = []
-    for family in ("dirichlet", "two labels"):  # HiGHS does not close the gap of purely random distances
+    for family in ("dirichlet", "random"):  # where many clients are alike, HiGHS does not close the gap in minutes
         for seed in range(count):
             gain, distance, weight = instance(family, N, M, seed)
             started = time.perf_counter()

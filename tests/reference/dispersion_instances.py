@@ -8,7 +8,7 @@ FAMILIES = ("random", "two labels", "dirichlet")
 
 
 def instance(family, n, places, seed, alpha=1.0):
-    """(gain (n,), distance (n, n), weight): counts 0 to 2, the released normalisation and edges."""
+    """(gain (n,), distance (n, n), weight): counts that vary by a few, the released normalisation and edges."""
     rng = np.random.default_rng([seed, n, places])
     if family == "random":
         half = rng.random((n, n))
@@ -25,6 +25,6 @@ def instance(family, n, places, seed, alpha=1.0):
         similarity = unit @ unit.T
         V = graph.normalised(similarity, *graph.extremes(similarity, single, "released", clip=True))
         distance, _ = graph.distances(graph.lengths(V, "released", 0.01, 0.1), single)
-    counts = rng.integers(0, 3, n)
+    counts = rng.poisson(3.0, n)
     z = 2 * (counts - counts.mean() - places / n) + 1
     return -z / (n - 1), distance, 2 * alpha / (places * (places - 1))

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
+from unittest import mock
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sortition.selectors._parts.kinds import distinct, kinds
+from sortition.selectors._parts import kinds as parts
+from sortition.selectors._parts.kinds import kinds
 
 
 @given(arrays(float, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.integers(-2, 2)))
 @settings(max_examples=80, deadline=None)
 def test_distinct_is_numpys_unique(rows):
-    first, of = distinct(rows)
-    assert len(first) == len(np.unique(rows, axis=0))
-    assert np.array_equal(rows[first][of], rows)
+    for few in (0, 1000):  # by hashing, and by sorting
+        with mock.patch.object(parts, "FEW", few):
+            first, of = parts.distinct(rows)
+        assert len(first) == len(np.unique(rows, axis=0))
+        assert np.array_equal(rows[first][of], rows)
 
 
 def test_equal_rows_are_one_kind():

@@ -12,6 +12,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.streams import stream
 
 SAMPLE = 40  # rows per kind that the centres are found on
+FEW = 2_000  # rows that are sorted rather than hashed
 CHUNK = 65_536  # rows assigned at a time
 DECIMALS = 9  # rows that agree to so many decimals are equal
 
@@ -34,9 +35,12 @@ def kinds(rows: Floats, most: int, coarse: int, rng: np.random.Generator) -> Kin
 
 
 def distinct(rows: Floats) -> tuple[Ids, Ids]:
-    """The first of each group of equal rows, and each row's group; by hashing, since sorting rows is slow."""
+    """The first of each group of equal rows, and each row's group; of many rows by hashing, since sorting is slow."""
     n, width = rows.shape
     whole = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0
+    if n <= FEW:
+        _, first, of = np.unique(whole, axis=0, return_index=True, return_inverse=True)
+        return first, of.reshape(-1)
     words: Array = np.ascontiguousarray(whole).view(np.uint64)
     odd: Array = np.asarray(2 * stream(0, "row hash", width).integers(2**62, size=width) + 1, np.uint64)
     key: Array = np.zeros(n, np.uint64)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
-from sortition.core import DISPERSION, GRADIENT, Measure, stream
+from sortition.core import DISPERSION, GRADIENT, Measure, snapshot, stream
 from sortition.experiments import records
 from sortition.experiments.config import Data, RunConfig, checked
 from sortition.experiments.federation import setup, split
@@ -17,7 +17,6 @@ from sortition.experiments.stratification import dissimilarity, mse
 from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.noise import Mechanism, gaussian_scale, noisy
 from sortition.selectors._parts.strata import Strata, label_shares, stratify
-from sortition.simulation import checkpoint
 
 MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
 DELTA = 1e-5
@@ -76,9 +75,10 @@ def _measured(run: records.Run) -> list[list[str]]:
     ground, made = setup(config)
     world, everybody = made.world, np.arange(ground.split.clients)
     strata = stratify(label_shares(world.label_counts), config.cohort, stream(config.seed, "strata"))
-    last = checkpoint.load(run.path / records.CHECKPOINT, made)
+    arrays, header = snapshot.load(run.path / records.CHECKPOINT)  # the model only: any method's will do
+    after = f"after {header['registrar']['index']} rounds"
     rows = []
-    for name, params in (("first", world.initial), (f"after {last.registrar.index} rounds", last.params)):
+    for name, params in (("first", world.initial), (after, arrays["params"])):
         gradients = world.measure(params, Measure(GRADIENT, everybody), 0).values
         own = world.train(params, everybody, (DISPERSION,), 0).reports[DISPERSION.name].values
         found, bare = dissimilarity(gradients, strata.labels, own), dissimilarity(gradients, strata.labels)

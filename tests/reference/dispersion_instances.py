@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sortition.data.synthetic import synthetic
 from sortition.selectors._parts import graph
 
 FAMILIES = ("random", "two labels", "dirichlet")
@@ -17,6 +18,8 @@ def instance(family, n, places, seed, alpha=1.0):
     else:
         if family == "dirichlet":
             rows = rng.dirichlet(np.full(10, 0.3), n)
+        elif family == "synthetic":  # the models of the clients of FedGS's Table 2
+            rows = synthetic(clients=n).features
         else:
             rows = np.zeros((n, 10))
             for k in range(n):

@@ -41,7 +41,7 @@ def test_small_sets_are_the_best_of_all(n, places, enumerated, monkeypatch):
         assert value(found.members, gain, distance, 0.3) == pytest.approx(best, abs=1e-9)
 
 
-@pytest.mark.parametrize("family", ["random", "two labels", "dirichlet"])
+@pytest.mark.parametrize("family", ["random", "two labels", "dirichlet", "synthetic"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_equals_the_proved_optimum_of_thirty(family, seed):
     gain, distance, weight = instance(family, 24 if family == "two labels" else 30, 6, seed)

@@ -28,10 +28,10 @@ class Kinds:
 
 def kinds(rows: Floats, most: int, coarse: int, rng: np.random.Generator) -> Kinds:
     """Equal rows, if there are at most ``most`` different ones; else ``coarse`` groups around rows among them."""
+    if len(rows) > CHUNK and distinct(rows[:CHUNK])[0].size > most:  # the first of very many rows tell
+        return _grouped(rows, coarse, rng)
     first, of = distinct(rows)
-    if first.size <= most:
-        return Kinds(of, first, True)
-    return _grouped(rows, coarse, rng)
+    return Kinds(of, first, True) if first.size <= most else _grouped(rows, coarse, rng)
 
 
 def distinct(rows: Floats) -> tuple[Ids, Ids]:

@@ -1,0 +1,91 @@
+"""Who is there this round: nodes that are online, each profiled once, and only for the facts that are declared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from logging import INFO, WARNING
+
+from flwr.app import Message, RecordDict
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+
+from sortition.core.arrays import Ids
+from sortition.core.errors import InputError
+from sortition.core.selector import Needs
+from sortition.core.signals import UPDATE
+from sortition.flower import wire
+from sortition.flower.exchange import exchange
+from sortition.flower.roster import Profile, Roster
+
+
+class Muster:
+    """Keeps the roster up to date; ``changed`` says that somebody joined or came back with other facts."""
+
+    def __init__(self, needs: Needs, owner: str, timeout: float, wait_for: int) -> None:
+        self.roster = Roster(needs.reads)
+        self.changed = False
+        self._needs, self._owner, self._timeout, self._wait_for = needs, owner, timeout, wait_for
+        self._wanted = {s.name for s in needs.asks} | {s.name for s in needs.reports if s != UPDATE}
+        self._later: dict[int, tuple[float, float]] = {}  # node → (when to ask again, pause after that)
+        self._refused: set[int] = set()
+
+    def call(self, grid: Grid) -> Ids:
+        """The clients that are there; waits while there is none, and at first for ``wait_for`` nodes."""
+        least, told = self._wait_for, 0.0
+        while True:
+            online = set(grid.get_node_ids())
+            if len(online) >= least:
+                self._profile(grid, online)
+                self._wait_for = 1
+                if (present := self.roster.present(online)).size:
+                    return present
+            if time.monotonic() > told:
+                log(INFO, "Waiting for clients: %d nodes online", len(online))
+                told = time.monotonic() + 30
+            time.sleep(0.5)
+
+    def _profile(self, grid: Grid, online: Collection[int]) -> None:
+        """Ask strangers who they are; who is silent is asked again later, after longer and longer pauses."""
+        now = time.monotonic()
+        nodes = [
+            n for n in self.roster.strangers(online) if n not in self._refused and self._later.get(n, (0, 0))[0] <= now
+        ]
+        if not nodes:
+            return
+        task = wire.Task(facts=self._needs.reads)
+        content = RecordDict({wire.TASK: task.record()})
+        asked = {node: Message(content, node, wire.PROFILE, ttl=self._timeout) for node in nodes}
+        replies = exchange(grid, asked, self._timeout)
+        profiles = {node: read(content) for node, content in replies.contents.items()}
+        refused = {n: f"does not say who it is ({reason.strip()})" for n, reason in replies.failed.items()}
+        for node, profile in profiles.items():
+            if missing := sorted(name for name in self._wanted if wire.base(name)[0] not in profile.signals):
+                refused[node] = f"does not answer {', '.join(missing)}, which {self._owner} needs"
+        refused |= self.roster.meet({n: p for n, p in profiles.items() if n not in refused})
+        self.changed = self.changed or len(profiles) > len(refused)
+        self._turn_away(refused, first=not len(self.roster) and len(refused) == len(nodes))
+        for node in set(nodes) - profiles.keys() - refused.keys():
+            pause = self._later.get(node, (0.0, self._timeout))[1]
+            self._later[node] = (time.monotonic() + pause, 2 * pause)
+
+    def _turn_away(self, refused: dict[int, str], first: bool) -> None:
+        self._refused |= refused.keys()
+        for node, reason in refused.items():
+            log(WARNING, "Node %d cannot take part: it %s", node, reason)
+        if refused and first:
+            node, reason = next(iter(refused.items()))
+            raise InputError(
+                f"No node can take part: node {node} {reason.rstrip('.')}. "
+                "Call sortition.flower.answer(app, …) in the ClientApp, with the signals and facts that are needed."
+            )
+
+
+def read(content: RecordDict) -> Profile:
+    """A profile as it came over the wire."""
+    about, facts = content.get(wire.SELF, {}), content.get(wire.FACTS, {})
+    return Profile(
+        str(about.get("name", "")),
+        {name: item.numpy() for name, item in facts.items()},
+        tuple(str(name) for name in about.get("signals", [])),
+    )

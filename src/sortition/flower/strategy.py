@@ -1,0 +1,238 @@
+"""A Flower strategy that leaves the choice of clients, and their weights, to a selector.
+
+Flower has no hook for sampling; what it has is ``configure_train``, which holds the grid. There the roster is brought
+up to date, the selector's questions go out as ``query.<signal>`` messages, and the cohort's train messages come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from logging import INFO, WARNING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.common.logger import log
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import FedAvg, Result, Strategy
+
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.registrar import Registrar, Turn
+from sortition.core.selector import Selector
+from sortition.core.signals import UPDATE
+from sortition.flower import aggregation, checkpoint, wire
+from sortition.flower.exchange import Replies, match
+from sortition.flower.muster import Muster
+from sortition.flower.questions import Interview
+from sortition.flower.stock import Stock
+
+
+class SelectorStrategy(Strategy):
+    """Runs a selector in a Flower federation.
+
+    Args:
+        selector: the method, such as ``sortition.selectors.load("fedgs")``.
+        cohort: clients per round.
+        horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
+        seed: of the selector's draws; it stays on the server.
+        strategy: a stock strategy of the FedAvg family, for its server step, its train config and evaluation.
+        answer_timeout: seconds that clients have for a question.
+        wait_for: nodes that must be online before the first round.
+        checkpoint: file that model, selection and roster are written to.
+        checkpoint_every: rounds between two checkpoints.
+        resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
+        on_round: called with the record of each round.
+    """
+
+    def __init__(
+        self,
+        selector: Selector[Any],
+        *,
+        cohort: int,
+        horizon: int | None = None,
+        seed: int = 0,
+        strategy: FedAvg | None = None,
+        answer_timeout: float = 60.0,
+        wait_for: int = 1,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 1,
+        resume: str | Path | None = None,
+        on_round: Callable[[dict[str, Any]], object] | None = None,
+    ) -> None:
+        if not isinstance(selector, Selector):
+            raise bad("SelectorStrategy.selector", "a Selector", selector, "Make one with sortition.selectors.load.")
+        counts = {"cohort": cohort, "wait_for": wait_for, "checkpoint_every": checkpoint_every}
+        for name, value in counts.items():
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", value)
+        if not answer_timeout > 0:
+            raise bad("SelectorStrategy.answer_timeout", "seconds > 0", answer_timeout)
+        for signal in (*selector.needs.asks, *selector.needs.reports):
+            if signal.of == "pairs":
+                raise InputError(
+                    f"{type(selector).__name__} asks for {signal.name!r}, products between pairs of clients, which "
+                    "Flower clients cannot exchange. Choose a variant that reads or asks single clients."
+                )
+        self.selector, self.cohort, self.horizon, self.seed = selector, cohort, horizon, seed
+        self.stock = Stock(FedAvg() if strategy is None else strategy)
+        self.checkpoint = None if checkpoint is None else Path(checkpoint)
+        self.checkpoint_every, self.on_round = checkpoint_every, on_round
+        self.resume = None if resume is None else Path(resume)
+        self.history: list[dict[str, Any]] = []
+        self.muster = Muster(selector.needs, type(selector).__name__, answer_timeout, wait_for)
+        self.registrar: Registrar | None = None
+        self._interview = Interview(answer_timeout)
+        self._restored: tuple[dict[str, Array], dict[str, Any]] | None = None
+        self._turn: Turn | None = None
+        self._sent: dict[int, Message] = {}
+        self._model: dict[str, Array] = {}
+        self._done, self._timeout = 0, 3600.0
+
+    def summary(self) -> None:
+        """Log who chooses, and what it learns of clients."""
+        needs = self.selector.needs
+        log(INFO, "\t├──> Selection: %s", self.selector)
+        log(INFO, "\t│\t├── reads %s", ", ".join(needs.reads) or "nothing")
+        log(INFO, "\t│\t├── asks %s", ", ".join(s.name for s in needs.asks) or "nothing")
+        log(INFO, "\t│\t└── has reported %s", ", ".join(s.name for s in needs.reports) or "nothing")
+        log(INFO, "\t└──> Server step: %s", type(self.stock.strategy).__name__)
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run, or go on from ``resume``; rounds are numbered as if the server had never died."""
+        self.horizon, self._timeout = self.horizon or num_rounds, timeout
+        if self.resume is not None and self.resume.exists():
+            initial_arrays = self._restore(self.resume, initial_arrays)
+            log(INFO, "Going on after round %d of %s", self._done, self.resume)
+        shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + self._done, arrays)
+        left = max(num_rounds - self._done, 0)
+        result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, shifted)
+        if not result.arrays:
+            result.arrays = initial_arrays
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {r + self._done: value for r, value in getattr(result, name).items()})
+        return result
+
+    def _restore(self, path: Path, initial: ArrayRecord) -> ArrayRecord:
+        model, arrays, header = checkpoint.load(path, self.muster.roster, self.stock)
+        shapes = {name: value.shape for name, value in wire.tables(initial).items()}
+        if shapes != {name: value.shape for name, value in model.items()}:
+            raise StorageError(f"{path} holds another model than the one that is to be trained.")
+        self._restored, self.history = (arrays, header["registrar"]), header["history"]
+        self._done = int(header["registrar"]["index"])
+        return wire.record(model)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask what the selector wants to know, and write to those it chooses."""
+        available = self.muster.call(grid)
+        registrar = self._up_to_date()
+        content = self.stock.content(server_round + self._done, arrays, config)
+        self._model = wire.tables(arrays)
+        turn = self._turn = registrar.begin(available, self.cohort)
+        send = self._interview.about(content, self.muster.roster, turn.index, self.stock)
+        while turn.question is not None:
+            turn.answer(self._interview.ask(grid, send, turn.question, self._model))
+        chosen = turn.cohort.ids if turn.cohort is not None else np.empty(0, np.int64)
+        reports = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
+        self._sent = {int(k): send.message("train", int(k), self._timeout, reports=reports) for k in chosen}
+        log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
+        return list(self._sent.values())
+
+    def _up_to_date(self) -> Registrar:
+        """The registrar, with everybody on the roster."""
+        roster = self.muster.roster
+        if self.registrar is None:
+            self.registrar = Registrar(self.selector, roster.population(), horizon=self.horizon, seed=self.seed)
+            if self._restored is not None:
+                self.registrar.restore(*self._restored)
+        elif self.muster.changed:
+            self.registrar.join(roster.population())
+        self.muster.changed = False
+        return self.registrar
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """w + Σ a_k Δ_k over the sound replies in the cohort's order, then the stock strategy's server step."""
+        registrar, turn = self.registrar, self._turn
+        if registrar is None or turn is None or turn.cohort is None:
+            raise bad("aggregate_train", "called after configure_train", "a call without")
+        found = match(self._sent, list(replies))
+        models, faults = aggregation.sound(found.contents, self._model)
+        done, weights, notes = aggregation.weighed(turn.cohort, models)
+        registrar.finish(turn, done, self._reports(found, models, done))
+        registrar.counters["duplicate"] += found.duplicate
+        registrar.counters["late"] += found.stray
+        arrays = None
+        if done.size:
+            mean = aggregation.mean(self._model, models, done, weights)
+            self._model = self.stock.step(server_round + self._done, mean)
+            arrays = wire.record(self._model)
+        self._remember(turn, done, found.failed | faults, notes)
+        metrics = self.stock.metrics([found.contents[k] for k in done.tolist()], weights.tolist())
+        metrics["cohort"], metrics["answered"] = turn.cohort.ids.tolist(), done.tolist()
+        return arrays, metrics
+
+    def _reports(self, found: Replies, models: dict[int, Any], done: Array) -> dict[str, dict[int, Array]]:
+        """Rows by signal and client; the update is what the model itself tells."""
+        out: dict[str, dict[int, Array]] = {}
+        for signal in self.selector.needs.reports:
+            rows = out[signal.name] = {}
+            for client in done.tolist():
+                if signal == UPDATE:
+                    rows[client] = wire.flatten(models[client]) - wire.flatten(self._model)
+                elif signal.name in (sent := found.contents[client].get(wire.ROWS, {})):
+                    rows[client] = sent[signal.name].numpy()
+        return out
+
+    def _remember(self, turn: Turn, done: Array, faults: dict[int, str], notes: dict[str, Any]) -> None:
+        cohort, registrar = turn.cohort, self.registrar
+        if cohort is None or registrar is None:
+            return
+        silent = sorted(set(cohort.ids.tolist()) - set(done.tolist()) - set(faults))
+        for client, reason in faults.items():
+            log(WARNING, "Client %s is left out: %s", self.muster.roster.names[client], reason)
+        if silent:
+            log(WARNING, "No answer from %s", ", ".join(self.muster.roster.names[k] for k in silent))
+        record = {
+            "round": turn.index,
+            "cohort": cohort.ids.tolist(),
+            "weights": cohort.weights.tolist(),
+            "answered": done.tolist(),
+            "left_out": {str(client): reason for client, reason in faults.items()},
+            "silent": silent,
+            "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
+            "clients": registrar.population.n_clients,
+            **notes,
+        }
+        self.history.append(record)
+        if self.on_round is not None:
+            self.on_round(record)
+        if self.checkpoint is not None and (turn.index + 1) % self.checkpoint_every == 0:
+            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, self.history)
+
+    # -- evaluation is the stock strategy's ----------------------------------------------------------------------------
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As the stock strategy does."""
+        return self.stock.strategy.configure_evaluate(server_round + self._done, arrays, config, grid)
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """As the stock strategy does."""
+        return self.stock.strategy.aggregate_evaluate(server_round + self._done, replies)

@@ -1,0 +1,90 @@
+"""Runs the real Flower in processes of its own, and stops exactly what it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """No telemetry, no downloads, one thread a process, our sources importable."""
+    quiet = {
+        "FLWR_HOME": str(home),
+        "FLWR_TELEMETRY_ENABLED": "0",
+        "FLWR_DISABLE_UPDATE_CHECK": "1",
+        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
+        "PYTHONWARNINGS": "default",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    return {**os.environ, **quiet, **more}
+
+
+def simulate(module: str, folder: Path, *arguments: str, seconds: float = 400) -> tuple[Any, str]:
+    """Run ``python -m module`` on a Ray simulation; what it wrote to $RESULT, and its log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    result = folder / "result.json"
+    run = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env=environment(folder / "home", RESULT=str(result)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=seconds,
+        check=False,
+    )
+    (folder / "log.txt").write_text(run.stdout)
+    told = json.loads(result.read_text()) if result.exists() else None
+    return told, run.stdout
+
+
+def until(what: Callable[[], Any], seconds: float, told: str) -> Any:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if found := what():
+            return found
+        time.sleep(0.2)
+    raise TimeoutError(f"{told} did not happen in {seconds:g} s")
+
+
+class Process:
+    """A process in a group of its own, with its log in a file."""
+
+    def __init__(self, command: list[str], log: Path, env: dict[str, str], cwd: Path = ROOT) -> None:
+        self.log = log
+        with log.open("ab") as out:
+            self.popen = subprocess.Popen(
+                command, cwd=cwd, env=env, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def kill(self) -> None:
+        """kill -9 of the whole group."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait()
+
+    def stop(self) -> None:
+        """Ask it to end; after ten seconds, make it."""
+        if self.popen.poll() is None:
+            os.killpg(self.popen.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(10)
+        self.kill()

@@ -50,17 +50,23 @@ def client_app() -> ClientApp:
     return app
 
 
+def quiet() -> FedAvg:
+    """FedAvg without evaluation by clients."""
+    return FedAvg(fraction_evaluate=0.0)
+
+
 def strategy(selector: Any, **options: Any) -> SelectorStrategy:
     """A strategy without evaluation."""
     options = {"cohort": federation.COHORT, "seed": federation.SEED, **options}
-    stock = options.pop("strategy", None) or FedAvg(fraction_evaluate=0.0)
+    stock = options.pop("strategy", None) or quiet()
     return SelectorStrategy(selector, strategy=stock, **options)
 
 
 def played(grid: Grid, selector: Any, rounds: int = federation.ROUNDS, **options: Any) -> dict[str, Any]:
     """Play one method; its history and final model."""
+    timeout = options.pop("timeout", 120)
     run = strategy(selector, **options)
-    result = run.start(grid, ArrayRecord(federation.model().state_dict()), rounds, timeout=120)
+    result = run.start(grid, ArrayRecord(federation.model().state_dict()), rounds, timeout=timeout)
     vector = wire.flatten(wire.tables(result.arrays))
     return {
         "cohorts": [record["cohort"] for record in run.history],
@@ -83,15 +89,17 @@ def every_method(only: list[str] | None = None) -> ServerApp:
     return app
 
 
+def simulation(server: ServerApp, client: ClientApp) -> None:
+    """Flower's simulation on Ray: ten nodes, two of them at a time."""
+    from flwr.simulation import run_simulation
+
+    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": 2}}
+    run_simulation(server, client, num_supernodes=10, backend_config=resources)
+
+
 if __name__ == "__main__":
     import sys
 
-    from flwr.simulation import run_simulation
     from tests.flower import apps  # by this name, workers can import it too
 
-    run_simulation(
-        apps.every_method(sys.argv[1:] or None),
-        apps.client_app(),
-        num_supernodes=10,
-        backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0}, "init_args": {"num_cpus": 2}},
-    )
+    apps.simulation(apps.every_method(sys.argv[1:] or None), apps.client_app())

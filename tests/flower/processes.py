@@ -32,14 +32,14 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **quiet, **more}
 
 
-def simulate(module: str, folder: Path, *arguments: str, seconds: float = 400) -> tuple[Any, str]:
+def simulate(module: str, folder: Path, *arguments: str, seconds: float = 400, **more: str) -> tuple[Any, str]:
     """Run ``python -m module`` on a Ray simulation; what it wrote to $RESULT, and its log."""
     folder.mkdir(parents=True, exist_ok=True)
     result = folder / "result.json"
     run = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env=environment(folder / "home", RESULT=str(result)),
+        env=environment(folder / "home", RESULT=str(result), **more),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

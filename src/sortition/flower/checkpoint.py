@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from sortition.core import snapshot
+from sortition.core import Registrar, snapshot
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
-from sortition.core.registrar import Registrar
 from sortition.flower.roster import Roster
 from sortition.flower.stock import Stock
 

@@ -17,9 +17,9 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
+from sortition.core import Registrar, Turn
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.registrar import Registrar, Turn
 from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
 from sortition.flower import aggregation, checkpoint, wire

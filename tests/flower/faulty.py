@@ -1,0 +1,107 @@
+"""Check 5: clients that answer NaN, never, twice, with an error, in another shape or without a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+from tests.flower import apps, federation
+
+from sortition.core import Cohort, InputError, Selector, State
+from sortition.flower import SelectorStrategy, answer, pytorch, wire
+from sortition.selectors import load
+
+NAN, NEVER, TWICE, RAISES, SHAPE, EMPTY = 1, 2, 3, 4, 5, 6  # by partition; the others are sound
+TIMEOUT = 8.0
+
+
+def faults(message: Message, context: Context, call_next: Any) -> Message:
+    """A Flower mod that spoils what clients 1 to 6 send."""
+    me, kind = int(context.node_config["partition-id"]), message.metadata.message_type
+    if kind == wire.PROFILE or os.environ.get("SOUND"):
+        return call_next(message, context)
+    if me == RAISES:
+        raise RuntimeError("out of memory, say")
+    if me == NEVER:
+        time.sleep(TIMEOUT + 4)
+    reply = call_next(message, context)
+    if me == NAN:
+        for record in reply.content.array_records.values():
+            spoilt = {name: np.full_like(value, np.nan) for name, value in wire.tables(record).items()}
+            record.update(wire.record(spoilt))
+    if kind == "train" and me == SHAPE:
+        reply.content["arrays"] = wire.record({name: np.zeros(3) for name in reply.content["arrays"]})
+    if kind == "train" and me == EMPTY:
+        return Message(RecordDict(), reply_to=message)
+    if kind == "train" and me == TWICE:  # from the second round on, it answers its first message again
+        if "first" in context.state:
+            reply.metadata.__dict__["_reply_to_message_id"] = context.state["first"]["id"]
+        else:
+            context.state["first"] = ConfigRecord({"id": message.metadata.message_id})
+    return reply
+
+
+def client_app() -> ClientApp:
+    """The ClientApp, spoilt; it does not know HiCS's own signal."""
+    app = ClientApp(mods=[faults])
+    answer(app, pytorch(apps.load_data, federation.RULE, seed=federation.SEED))
+    return app
+
+
+@dataclass(frozen=True)
+class Sound(Selector[State]):
+    """Always the clients without faults."""
+
+    def select(self, state: Any, round: Any) -> Cohort:
+        return Cohort.uniform([0, 7, 9])
+
+
+class Doubled(SelectorStrategy):
+    """Is handed every reply twice."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        return super().aggregate_train(server_round, [reply for reply in replies for _ in range(2)])
+
+
+def doubled(grid: Grid) -> dict[str, Any]:
+    """Sound clients' replies, handed over once and twice."""
+    hashes, counters = [], {}
+    for kind in (SelectorStrategy, Doubled):
+        run = kind(Sound(), cohort=3, strategy=apps.quiet())
+        result = run.start(grid, ArrayRecord(federation.model().state_dict()), 2)
+        hashes.append(federation.digest(wire.flatten(wire.tables(result.arrays))))
+        counters = dict(run.registrar.counters if run.registrar else {})
+    return {"hashes": hashes, "counters": counters}
+
+
+def server_app() -> ServerApp:
+    """Plays with them and writes to $RESULT."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        told: dict[str, Any] = {"doubled": doubled(grid)}
+        patience = {"answer_timeout": TIMEOUT, "timeout": TIMEOUT}
+        told["full"] = apps.played(grid, load("full"), 2, cohort=10, **patience)
+        told["asked"] = apps.played(grid, load("power-of-choice", d=10), 1, **patience)
+        try:
+            apps.played(grid, load("hics", signal="head", clusters=3), 1)
+        except InputError as error:
+            told["unknown signal"] = str(error)
+        Path(os.environ["RESULT"]).write_text(json.dumps(told))
+
+    return app
+
+
+if __name__ == "__main__":
+    from tests.flower import faulty
+
+    apps.simulation(faulty.server_app(), faulty.client_app())

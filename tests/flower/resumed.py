@@ -1,0 +1,45 @@
+"""Check 4: a server that is killed in the middle of a round and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAdam
+from tests.flower import apps, federation
+
+
+def dies(record: dict[str, Any]) -> None:
+    """kill -9 of this process in the given round, after training and before the checkpoint."""
+    if str(record["round"]) == os.environ.get("DIES_IN"):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def server_app() -> ServerApp:
+    """FedCor with Adam on the server; checkpoints to $CHECKPOINT and goes on from there."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        told = apps.played(
+            grid,
+            federation.methods()["fedcor"],
+            strategy=FedAdam(fraction_evaluate=0.0, eta=0.05, beta_1=0.9, beta_2=0.99),
+            checkpoint=os.environ["CHECKPOINT"],
+            resume=os.environ["CHECKPOINT"],
+            on_round=dies,
+        )
+        Path(os.environ["RESULT"]).write_text(json.dumps(told))
+
+    return app
+
+
+if __name__ == "__main__":
+    from tests.flower import resumed
+
+    apps.simulation(resumed.server_app(), apps.client_app())

@@ -47,6 +47,12 @@ def test_jain_is_relative_to_availability(rows):
     assert rows["uniform"].cells["never chosen"] == "50.0 %"
 
 
+def test_spread_among_similar_clients(rows):
+    # distances by labels: 0–3: 0; 0–2, 1–2, 2–3: ½; 0–1, 1–3: 1. The fifth of them ends at ½, so near are
+    # 0: {0, 2, 3}, 1: {1, 2}, 2: all, 3: {0, 2, 3}; of the counts (3, 3, 0, 0) that is √2, 1.5, 1.5, √2 on average
+    assert rows["uniform"].cells["σ of similar"] == "1.46"
+
+
 def test_the_main_table_is_a_part_of_the_whole(study):
     setting = gather([study]).settings[0]
     whole, main = tables.rows(setting)[0].cells, tables.rows(setting, whole=False)[0].cells

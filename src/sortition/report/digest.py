@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.experiments import metrics
+from sortition.experiments import fairness, metrics
 from sortition.experiments.records import Run
 
 # notes that are pictures of what a method saw; see docs/report.md
 PICTURES = ("embedding", "graph", "coverage", "grouping")
 TIMELINE = 80  # rounds whose cohorts are kept one by one
+SIMILAR = 0.2  # the nearest fifth of all pairs of clients are similar
+PAIRS_UP_TO = 500  # clients
 
 
 @dataclass
@@ -82,6 +84,7 @@ def condense(run: Run) -> Digest:
         skipped=sum(bool(r.get("skipped")) for r in records),
         rejected=sum(len(r.get("rejected") or ()) for r in records),
     )
+    made.figures["sigma"] = _sigma(made.counts, federation.get("label_counts"))
     for record in records:
         for kind in PICTURES:
             if isinstance((record.get("notes") or {}).get(kind), dict):
@@ -143,3 +146,13 @@ def _counts(records: list[dict[str, Any]], federation: dict[str, Array], stored:
     here = federation.get("availability")
     available = np.full(selected.size, len(records)) if here is None else here[: len(records)].sum(axis=0)
     return {"selected": selected, "available": available}
+
+
+def _sigma(counts: dict[str, Array], label_counts: Array | None) -> float | None:
+    """LongFed's σ (eqs. 33, 34) with label mixtures in place of updates: spread of counts among similar clients."""
+    if label_counts is None or "selected" not in counts or not 1 < len(label_counts) <= PAIRS_UP_TO:
+        return None
+    mixtures = label_counts / np.maximum(label_counts.sum(axis=1, keepdims=True), 1)
+    distance = 0.5 * np.abs(mixtures[:, None] - mixtures[None]).sum(axis=2)
+    epsilon = float(np.quantile(distance[~np.eye(len(distance), dtype=bool)], SIMILAR))
+    return fairness.sigma(counts["selected"], distance, np.nextafter(epsilon, np.inf))

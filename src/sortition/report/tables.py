@@ -82,6 +82,7 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
             "Jain": _mean(runs, "jain", 3),
             "Gini": _mean(runs, "gini", 3),
             "count variance": _mean(runs, "count-variance", 2),
+            "σ of similar": _mean(runs, "sigma", 2),
             "never chosen": _mean(runs, "never-selected", 1, 100, " %"),
             "MB": _mean(runs, "megabytes", 1),
             "client passes": thousands(_average(runs, lambda run: sum(run.passes.values()))),

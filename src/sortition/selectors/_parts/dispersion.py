@@ -46,7 +46,8 @@ def disperse(
     time_limit: float = 5.0,
 ) -> Solution:
     """The best set found; ties go by lot. ``kind`` (n,) indexes the rows of ``distance`` (C, C); ``gain`` is (n,)."""
-    present, kind = np.unique(kind, return_inverse=True)
+    present = np.flatnonzero(np.bincount(kind + 1)) - 1  # −1, the last row of distances, is a kind as well
+    kind = np.searchsorted(present, kind)
     shuffled = rng.permutation(present.size)  # so that equal kinds, and below equal members, are drawn by lot
     kind = np.argsort(shuffled)[kind]
     pair = on_grid(weight * distance[np.ix_(present[shuffled], present[shuffled])])
@@ -57,7 +58,8 @@ def disperse(
     if math.comb(kind.size, places) <= ENUMERATED:
         members = _enumerate(kind, gain, pair, places)
         return Solution(members, _value(members, kind, gain, pair), "exact")
-    order = np.lexsort((rng.random(kind.size), -gain, kind))  # by kind, best first
+    narrow = kind.astype(np.int16) if present.size < 2**15 else kind  # which numpy sorts in one pass
+    order = np.lexsort((rng.random(kind.size), -gain, narrow))  # by kind, best first
     first = np.searchsorted(kind[order], np.arange(present.size))
     search = Search(_best(gain[order], kind[order], first, places), pair, places, time.monotonic() + time_limit)
     taken = search.run(_starts(starts, places, present.size), rng)

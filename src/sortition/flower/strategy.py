@@ -210,6 +210,7 @@ class SelectorStrategy(Strategy):
             log(WARNING, "No answer from %s", ", ".join(self.muster.roster.names[k] for k in silent))
         record = {
             "round": turn.index,
+            "available": [] if turn.round is None else turn.round.available.tolist(),
             "cohort": cohort.ids.tolist(),
             "weights": cohort.weights.tolist(),
             "answered": done.tolist(),

@@ -100,10 +100,10 @@ class Stock:
 def _held(value: object) -> dict[str, Array] | None:
     if isinstance(value, ArrayRecord):
         return wire.tables(value)
-    if isinstance(value, list) and value and all(isinstance(item, np.ndarray) for item in value):
-        return {str(row): item for row, item in enumerate(value)}
-    if isinstance(value, dict) and value and all(isinstance(item, np.ndarray) for item in value.values()):
-        return dict(value)
+    if isinstance(value, list) and value:
+        value = {str(row): item for row, item in enumerate(value)}
+    if isinstance(value, dict) and value and all(isinstance(item, np.ndarray | np.generic) for item in value.values()):
+        return {str(name): np.asarray(item) for name, item in value.items()}  # counters become numpy scalars there
     return None
 
 

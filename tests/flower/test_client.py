@@ -1,0 +1,131 @@
+"""What a ClientApp answers: real messages, handed to the app as Flower would."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from tests.flower import federation
+from tests.simulation.small import data, parts
+
+from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, STEP_GRADIENT, UPDATE, probe
+from sortition.core.errors import InputError
+from sortition.flower import answer, pytorch, wire
+from sortition.simulation.client import SimClient
+from sortition.simulation.moment import Moment
+
+ME, T = 4, 2
+
+
+def context(me=ME):
+    return Context(run_id=1, node_id=77, node_config={"partition-id": me}, state=RecordDict(), run_config={})
+
+
+def load_data(context):
+    own = parts()[int(context.node_config["partition-id"])]
+    return federation.model(), data().x_train[own], data().y_train[own]
+
+
+def handed(app, kind, **task):
+    content = {
+        "arrays": ArrayRecord(federation.model().state_dict()),
+        "config": ConfigRecord({"lr": 0.1}),
+        wire.TASK: wire.Task(t=T, client=ME, **task).record(),
+    }
+    if payload := task.get("signal") == "probe":
+        payload = wire.record({"mean": np.zeros(6), "scale": np.ones(6)})
+        content[wire.PAYLOAD] = payload
+    return app(Message(RecordDict(content), 77, kind), context()).content
+
+
+@pytest.fixture
+def app():
+    app = ClientApp()
+    answer(app, pytorch(load_data, federation.RULE, seed=federation.SEED))
+    return app
+
+
+@pytest.mark.parametrize("purpose", ["train", "rehearsal"])
+@pytest.mark.parametrize(
+    "signal",
+    [LOSS, GRADIENT, UPDATE, STEP_GRADIENT, BIAS_UPDATE, DISPERSION, UPDATE.sketch(8), probe(np.zeros(6), np.ones(6))],
+    ids=lambda s: s.name,
+)
+def test_signals_are_the_simulators(app, signal, purpose):
+    world = federation.world()
+    rows = handed(app, wire.query(signal), signal=signal.name, purpose=purpose)[wire.ROWS]
+    expected = signal.row(SimClient(Moment(world, world.initial, T, purpose), ME))
+    np.testing.assert_allclose(rows[signal.name].numpy(), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_profile_tells_what_is_asked_and_no_more(app):
+    told = handed(app, wire.PROFILE, facts=("sizes",))
+    assert told[wire.SELF]["name"] == str(ME)
+    assert {name: value.numpy().tolist() for name, value in told[wire.FACTS].items()} == {"sizes": 31}
+    assert not handed(app, wire.PROFILE)[wire.FACTS]
+    with pytest.raises(InputError, match="groups"):
+        handed(app, wire.PROFILE, facts=("groups",))
+
+
+def test_a_train_reply_carries_the_declared_reports_and_nothing_else(app):
+    plain = handed(app, "train")
+    assert set(plain) == {"arrays", "metrics"}
+    assert not plain["metrics"]
+    told = handed(app, "train", reports=("loss", "training-loss"))
+    assert set(told[wire.ROWS]) == {"loss", "training-loss"}
+    world = federation.world()
+    assert told[wire.ROWS]["loss"].numpy() == pytest.approx(SimClient(Moment(world, world.initial, T), ME).loss())
+    vector = wire.flatten(wire.tables(told["arrays"]))
+    np.testing.assert_allclose(
+        vector, world.initial + Moment(world, world.initial, T).updates(np.array([ME]))[0], atol=1e-6
+    )
+
+
+def test_an_apps_own_training_is_kept_and_answers_for_signals():
+    app = ClientApp()
+
+    @app.train()
+    def train(message, context):
+        model = {name: value + 1 for name, value in wire.tables(message.content["arrays"]).items()}
+        metrics = MetricRecord({"train_loss": 0.25, "steps": 5, "num-examples": 9})
+        return Message(RecordDict({"arrays": wire.record(model), "metrics": metrics}), reply_to=message)
+
+    answer(app, pytorch(load_data))
+    told = handed(app, "train", reports=("training-loss", "step-gradient", "bias-update", "loss"))
+    assert told["metrics"]["num-examples"] == 9
+    assert told[wire.ROWS]["training-loss"].numpy() == 0.25
+    np.testing.assert_allclose(told[wire.ROWS]["step-gradient"].numpy(), -2, rtol=1e-5)  # +1 over 5 steps of lr 0.1
+    np.testing.assert_allclose(told[wire.ROWS]["bias-update"].numpy(), np.ones(4), rtol=1e-6)
+    asked = handed(app, "query.update", signal="update")[wire.ROWS]["update"].numpy()
+    np.testing.assert_allclose(asked, 1, rtol=1e-5)
+    with pytest.raises(InputError, match="must return a metric 'dispersion'"):
+        handed(app, "query.dispersion", signal="dispersion")
+    stock = RecordDict({"arrays": ArrayRecord(federation.model().state_dict()), "config": ConfigRecord()})
+    assert app(Message(stock, 77, "train"), context()).content["metrics"]["steps"] == 5  # another strategy's message
+
+
+def test_no_rule_and_no_training_is_said_at_once():
+    with pytest.raises(InputError, match="must be given a rule"):
+        answer(ClientApp(), pytorch(load_data))
+
+
+def test_running_statistics_travel_in_the_order_of_the_message():
+    from torch import nn
+
+    net = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
+    app = ClientApp()
+    answer(app, pytorch(lambda c: (net, *load_data(c)[1:]), federation.RULE))
+    content = {
+        "arrays": ArrayRecord(net.state_dict()),
+        "config": ConfigRecord(),
+        wire.TASK: wire.Task(client=ME, signal="update").record(),
+    }
+    before = wire.tables(content["arrays"])
+    reply = app(Message(RecordDict(content), 77, "train"), context()).content
+    after = wire.tables(reply["arrays"])
+    assert not wire.fault(after, before)
+    assert np.abs(after["1.running_mean"] - before["1.running_mean"]).max() > 0
+    asked = app(Message(RecordDict(content), 77, "query.update"), context()).content[wire.ROWS]["update"].numpy()
+    np.testing.assert_allclose(asked, wire.flatten(after) - wire.flatten(before), atol=1e-6)

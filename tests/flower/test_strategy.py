@@ -1,0 +1,54 @@
+"""What a strategy refuses before anything runs, and how replies become a model."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
+from flwr.app import MetricRecord, RecordDict
+
+from sortition.core import Cohort
+from sortition.core.errors import InputError
+from sortition.flower import SelectorStrategy, aggregation, wire
+from sortition.selectors import load
+
+MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
+
+
+def reply(w, seen=10):
+    return RecordDict(
+        {"arrays": wire.record({"w": np.asarray(w, np.float32), "seen": np.array(seen)}), "m": MetricRecord()}
+    )
+
+
+def test_products_between_clients_are_refused_with_a_sentence():
+    with pytest.raises(InputError, match="FedGS asks for 'products', products between pairs of clients"):
+        SelectorStrategy(load("fedgs", graph="secure"), cohort=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cohort": 0}, "SelectorStrategy.cohort must be a whole number ≥ 1; got 0"),
+        ({"cohort": 2, "wait_for": 1.5}, "wait_for must be a whole number"),
+        ({"cohort": 2, "answer_timeout": 0}, "answer_timeout must be seconds > 0"),
+    ],
+)
+def test_bad_options_are_refused(options, told):
+    with pytest.raises(InputError, match=told):
+        SelectorStrategy(load("uniform"), **options)
+    with pytest.raises(InputError, match="must be a Selector"):
+        SelectorStrategy("uniform", cohort=2)
+
+
+def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():
+    cohort = Cohort([3, 1, 2], [0.5, 0.25, 0.15])
+    contents = {1: reply([1, 2], 14), 2: reply([np.nan, 0]), 3: reply([2, 0], 14)}
+    models, faults = aggregation.sound(contents, MODEL)
+    assert faults == {2: "w is not finite"}
+    done, weights, _ = aggregation.weighed(cohort, models)
+    assert done.tolist() == [3, 1]
+    np.testing.assert_allclose(weights, [0.6, 0.3])  # 0.9 shared 2 : 1
+    mean = aggregation.mean(MODEL, models, done, weights)
+    np.testing.assert_allclose(mean["w"], [0.6 * 2 + 0.3 * 1, 0.3 * 2], rtol=1e-6)
+    assert mean["seen"] == 13  # 10 + 0.9 · 4, a whole number as before

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test test-flower check bench clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -22,6 +22,10 @@ demo: setup  ## compare the methods on embedded data, in about a minute
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n auto
+
+test-flower: setup  ## install Flower and Ray, and check the adapter against the real thing, in about ten minutes
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
+	$(BIN)/python -m pytest -m flower tests/flower
 
 check: setup  ## lint, format and types
 	$(BIN)/ruff check .

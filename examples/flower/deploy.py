@@ -2,6 +2,7 @@
 
     python examples/flower/deploy.py examples/flower/pytorch --nodes 4 --config 'method="fedcor" wait-for=4'
     python examples/flower/deploy.py examples/flower/numpy --nodes 3 --secure          # TLS and node authentication
+    python examples/flower/deploy.py examples/flower/numpy --nodes 30 --simulate       # nodes on Ray, in one process
 
 Every process is started in a group of its own and stopped by its own id. Logs stay in ``--folder``.
 """
@@ -25,6 +26,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # the app runs with what is installed here
+    "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
 }
 
@@ -48,7 +50,7 @@ def until(what: Callable[[], object], seconds: float, told: str) -> None:
 class Deployment:
     """A SuperLink and its SuperNodes; leave the ``with`` block and they are gone."""
 
-    def __init__(self, nodes: int, folder: Path, secure: bool = False) -> None:
+    def __init__(self, nodes: int, folder: Path, secure: bool = False, simulate: bool = False) -> None:
         self.nodes, self.folder, self.port = nodes, folder.resolve(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ class Deployment:
         (self.folder / "home" / "config.toml").write_text(
             f'[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n{trust}\n'
         )
-        self.secure = secure
+        self.secure, self.simulate = secure, simulate
 
     def __enter__(self) -> Deployment:
         try:
@@ -81,8 +83,11 @@ class Deployment:
 
     def _start_all(self) -> None:
         command = ["flower-superlink", *self.link, "--host", "127.0.0.1", "--port", str(self.port)]
+        command += ["--simulation"] if self.simulate else []
         self.start("superlink", [*command, "--disable-runtime-dependency-installation"])
         until(self._listening, 60, "the SuperLink's start")
+        if self.simulate:
+            return
         for node in range(self.nodes):
             if self.secure:
                 self.flwr("supernode", "register", str(self.public[node]), "here")
@@ -125,6 +130,8 @@ class Deployment:
     def run(self, app: Path, config: str = "") -> subprocess.Popen[bytes]:
         """Start the app; the process that follows it to its end."""
         more = ["--run-config", config] if config else []
+        if self.simulate:
+            more += ["--federation-config", f"num-supernodes={self.nodes} client-resources-num-cpus=1"]
         self.start("run", ["flwr", "run", str(app.resolve()), "here", "--stream", *more])
         return self.processes["run"]
 
@@ -171,12 +178,13 @@ def main() -> int:
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--config", default="", help="overrides of the app's config, such as 'method=\"fedcor\"'")
     parser.add_argument("--secure", action="store_true", help="TLS, and only registered nodes may connect")
+    parser.add_argument("--simulate", action="store_true", help="nodes on Ray, in place of SuperNodes")
     parser.add_argument("--folder", type=Path, help="of logs and keys; default: a temporary one")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     folder = options.folder or Path(tempfile.mkdtemp(prefix="sortition-flower-"))
     print(f"logs in {folder}")
-    with Deployment(options.nodes, folder, options.secure) as federation:
+    with Deployment(options.nodes, folder, options.secure, options.simulate) as federation:
         code = federation.run(options.app, options.config).wait()
         print(federation.log("run"))
     return code

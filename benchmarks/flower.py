@@ -127,10 +127,13 @@ def server_app(options, out):
 
 
 def lab(options):
-    """Seconds of one round of the same workload in our simulator."""
+    """Seconds of one round of the same workload in our simulator, in one thread."""
+    import torch
+
     from sortition.selectors import load
     from sortition.simulation import Setup, World, play_round, start
 
+    torch.set_num_threads(1)
     examples, parts = data(options.nodes)
     world = World(examples, list(parts), model(), rule())
     setup = Setup(world, load("uniform"), options.cohort, options.rounds + 1, evaluate_every=0)

@@ -2,12 +2,12 @@ import json
 
 import pytest
 import tomli_w
-from tests.experiments.tables import small
 from typer.testing import CliRunner
 
 from sortition.cli import app, main
 from sortition.core.errors import InputError
 from sortition.experiments import records
+from tests.experiments.tables import small
 
 MINE = '''
 from sortition.core import Cohort, Selector, State, method

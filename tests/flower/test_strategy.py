@@ -5,11 +5,12 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, aggregation, wire
+from sortition.flower.muster import read
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
@@ -52,3 +53,18 @@ def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():
     mean = aggregation.mean(MODEL, models, done, weights)
     np.testing.assert_allclose(mean["w"], [0.6 * 2 + 0.3 * 1, 0.3 * 2], rtol=1e-6)
     assert mean["seen"] == 13  # 10 + 0.9 · 4, a whole number as before
+
+
+def test_what_cannot_be_read_is_a_fault_and_no_crash():
+    junk = ArrayRecord({name: Array("float32", (2,), "numpy.ndarray", b"junk") for name in MODEL})
+    contents = {
+        0: RecordDict({"arrays": junk}),
+        1: RecordDict({"arrays": ConfigRecord({"w": 1.0})}),
+        2: RecordDict({"arrays": wire.record(MODEL), "more": wire.record(MODEL)}),
+        3: RecordDict({"arrays": wire.record(MODEL), wire.ROWS: MetricRecord({"loss": 1.0})}),
+    }
+    models, faults = aggregation.sound(contents, MODEL)
+    assert list(models) == [3]
+    assert faults == {0: "no model", 1: "no model", 2: "no model"}
+    assert wire.received(contents[3], wire.ROWS) == {}
+    assert read(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}

@@ -20,8 +20,8 @@ def sound(contents: Mapping[int, RecordDict], model: Model) -> tuple[dict[int, M
     models: dict[int, Model] = {}
     faults: dict[int, str] = {}
     for client, content in contents.items():
-        sent = [record for name, record in content.array_records.items() if name != wire.ROWS]
-        tables = wire.tables(sent[0]) if len(sent) == 1 else {}
+        sent = [name for name in content.array_records if name != wire.ROWS]
+        tables = wire.received(content, sent[0]) if len(sent) == 1 else {}
         if fault := wire.fault(tables, model):
             faults[client] = fault
         else:

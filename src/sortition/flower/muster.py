@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from dataclasses import replace
+from hashlib import sha256
 from logging import INFO, WARNING
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
@@ -57,7 +59,7 @@ class Muster:
         content = RecordDict({wire.TASK: task.record()})
         asked = {node: Message(content, node, wire.PROFILE, ttl=self._timeout) for node in nodes}
         replies = exchange(grid, asked, self._timeout)
-        profiles = {node: read(content) for node, content in replies.contents.items()}
+        profiles = named({node: read(content) for node, content in replies.contents.items()}, grid)
         refused = {n: f"does not say who it is ({reason.strip()})" for n, reason in replies.failed.items()}
         for node, profile in profiles.items():
             if missing := sorted(name for name in self._wanted if wire.base(name)[0] not in profile.signals):
@@ -81,11 +83,27 @@ class Muster:
             )
 
 
+def named(profiles: dict[int, Profile], grid: Grid) -> dict[int, Profile]:
+    """Nodes without a name are known by their key, which authenticated nodes keep; else by the node id."""
+    if all(profile.name for profile in profiles.values()):
+        return profiles
+    keys = {info.node_id: bytes(info.public_key) for info in grid.get_nodes()}
+    log(
+        WARNING,
+        "%d nodes have no stable name; without node authentication they become new clients when they restart. "
+        "Start SuperNodes with --node-config 'name=\"…\"' or partition-id=….",
+        sum(not profile.name for profile in profiles.values()),
+    )
+    made = {n: f"key-{sha256(key).hexdigest()[:16]}" if (key := keys.get(n)) else f"node-{n}" for n in profiles}
+    return {n: profile if profile.name else replace(profile, name=made[n]) for n, profile in profiles.items()}
+
+
 def read(content: RecordDict) -> Profile:
     """A profile as it came over the wire."""
-    about, facts = content.get(wire.SELF, {}), content.get(wire.FACTS, {})
+    about = content.config_records.get(wire.SELF, ConfigRecord())
+    signals = about.get("signals", [])
     return Profile(
         str(about.get("name", "")),
-        {name: item.numpy() for name, item in facts.items()},
-        tuple(str(name) for name in about.get("signals", [])),
+        wire.received(content, wire.FACTS),
+        tuple(str(name) for name in signals) if isinstance(signals, list) else (),
     )

@@ -65,11 +65,8 @@ class Interview:
             for client in question.ids.tolist()
         }
         replies = exchange(grid, asked, self.timeout)
-        rows = {
-            client: content[wire.ROWS][signal.name].numpy()
-            for client, content in replies.contents.items()
-            if signal.name in content.get(wire.ROWS, {})
-        }
+        found = {client: wire.received(content, wire.ROWS) for client, content in replies.contents.items()}
+        rows = {client: told[signal.name] for client, told in found.items() if signal.name in told}
         self._tell(signal.name, asked, rows, replies, send.roster.names)
         return rows
 

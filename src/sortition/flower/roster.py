@@ -7,6 +7,7 @@ a simulation of the same federation; who joins later gets the next free ids. Nam
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from logging import WARNING
@@ -56,15 +57,8 @@ class Roster:
         """Enter nodes, or find again clients that come back under a new node id; who is refused, and why."""
         first, refused = not self.names, {}
         named = {node: profile.name or f"node-{node}" for node, profile in profiles.items()}
-        if unnamed := sum(not profile.name for profile in profiles.values()):
-            log(
-                WARNING,
-                "%d nodes have no stable name and become new clients when they restart. "
-                "Start SuperNodes with --node-config 'name=\"…\"' or partition-id=….",
-                unnamed,
-            )
-        for name in named.values():
-            if first and list(named.values()).count(name) > 1:
+        for name, count in Counter(named.values()).items():
+            if first and count > 1:
                 raise bad("stable names", "different", f"{name!r} of two nodes", "Set name= in their --node-config.")
         for node in sorted(profiles, key=lambda node: (natural(named[node]), node)):
             if reason := self._unsound(profiles[node].facts):

@@ -189,14 +189,13 @@ class SelectorStrategy(Strategy):
 
     def _reports(self, found: Replies, models: dict[int, Any], done: Array) -> dict[str, dict[int, Array]]:
         """Rows by signal and client; the update is what the model itself tells."""
-        out: dict[str, dict[int, Array]] = {}
+        told = {client: wire.received(found.contents[client], wire.ROWS) for client in done.tolist()}
+        out = {}
         for signal in self.selector.needs.reports:
-            rows = out[signal.name] = {}
-            for client in done.tolist():
-                if signal == UPDATE:
-                    rows[client] = wire.flatten(models[client]) - wire.flatten(self._model)
-                elif signal.name in (sent := found.contents[client].get(wire.ROWS, {})):
-                    rows[client] = sent[signal.name].numpy()
+            out[signal.name] = {client: rows[signal.name] for client, rows in told.items() if signal.name in rows}
+            if signal == UPDATE:
+                before = wire.flatten(self._model)
+                out[signal.name] = {k: wire.flatten({n: models[k][n] for n in self._model}) - before for k in told}
         return out
 
     def _remember(self, turn: Turn, done: Array, faults: dict[int, str], notes: dict[str, Any]) -> None:

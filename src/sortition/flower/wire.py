@@ -85,6 +85,15 @@ def tables(record: ArrayRecord) -> dict[str, arrays.Array]:
     return {name: item.numpy() for name, item in record.items()}
 
 
+def received(content: RecordDict, key: str) -> dict[str, arrays.Array]:
+    """The arrays of a record that a client sent; empty if there is none that can be read."""
+    try:
+        found = content.get(key)
+        return tables(found) if isinstance(found, ArrayRecord) else {}
+    except (ValueError, TypeError, EOFError, OSError, SyntaxError):  # what numpy says of foreign bytes
+        return {}
+
+
 def record(values: Mapping[str, Any]) -> ArrayRecord:
     """Named arrays as a record."""
     return ArrayRecord({name: Array(np.asarray(value, order="C")) for name, value in values.items()})

@@ -14,12 +14,9 @@
 Deviations:
 - The weight of distances is α·2/(M'(M'−1)), the mean over the selected pairs, as released and as Table 2's α needs; the
   paper's 2α/(N(N−1)) is ``normalisation="population"``. Edges are the released ones; the paper's are ``edges="paper"``.
-- H is scaled to [0, 1]; clients that no path joins are at distance 1 (released; the paper is silent).
-- The paper lets all clients be there at the start. Here whoever is met later is asked then, and the graph is made anew;
-  a client that never answered is at distance 1 from everybody.
-- Beyond ``exact_up_to`` different feature rows the graph is of ``kinds`` heads, and a client is reached through the
-  head it is nearest to. The paper stops at 100 clients.
-- Ties go by lot, as eq. 19 assumes; the released code leaves them to its solver.
+- H is scaled to [0, 1], 1 where no path leads (released). Ties go by lot, as eq. 19 assumes.
+- The paper lets all clients be there at the start. Here whoever is met later is asked then; who never answered is at
+  distance 1 from everybody. Beyond ``exact_up_to`` different feature rows a client is reached through one of ``kinds``.
 """
 
 from __future__ import annotations
@@ -137,12 +134,11 @@ class FedGS(Selector[Memory]):
             return PRODUCTS
         if self.graph == "updates":
             return UPDATE if self.sketch is None else UPDATE.sketch(self.sketch)
-        moments = [np.asarray(moment, np.float64) for moment in (self.noise_mean, self.noise_scale)]
-        for name, moment in zip(("noise_mean", "noise_scale"), moments, strict=True):
+        moments = {"noise_mean": np.array(self.noise_mean), "noise_scale": np.array(self.noise_scale)}
+        for name, moment in moments.items():
             if moment.size not in (1, self.noise_size):
                 raise bad(f"FedGS.{name}", f"one number or noise_size = {self.noise_size}", f"{moment.size} numbers")
-        mean, scale = (np.broadcast_to(moment, self.noise_size) for moment in moments)
-        return probe(mean, scale)
+        return probe(*(np.full(self.noise_size, moment) for moment in moments.values()))  # type: ignore[arg-type]
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Nobody was chosen, nobody was met."""
@@ -182,22 +178,21 @@ class FedGS(Selector[Memory]):
 
     def pair_up(self, state: PairMemory, asked: Ids, products: Reading) -> None:
         """Add products of pairs, and make the graph of all clients that have some."""
-        answered = np.isin(asked, products.ids)
-        columns = products.values[:, answered] if len(products) else np.empty((0, 0))
-        state.products[np.ix_(products.ids, asked[answered])] = columns
+        if len(products):
+            answered = np.isin(asked, products.ids)
+            state.products[np.ix_(products.ids, asked[answered])] = products.values[:, answered]
         met = np.flatnonzero(~np.isnan(np.diag(state.products)))
         table = state.products[np.ix_(met, met)]
         state.kind[met] = np.arange(met.size)
-        similarity = g.cosines(table) if self.similarity == "cosine" else table
-        state.distance, _ = self.measured(similarity, np.ones(met.size, np.int64))
+        table = g.cosines(table) if self.similarity == "cosine" else table
+        state.distance, _ = self.measured(table, np.ones(met.size, np.int64))
 
     def measured(self, similarity: Floats, members: Ids, to_head: Floats | None = None) -> tuple[Floats, Floats]:
         """H of kinds, and distances of clients from their heads; a last row of H serves those who never answered."""
         low, high = g.extremes(similarity, members, self.edges, clip=self.similarity == "cosine")
         epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
         sigma2 = g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2
-        R = g.lengths(g.normalised(similarity, low, high), self.edges, epsilon, sigma2)
-        H, largest = g.distances(R, members)
+        H, largest = g.distances(g.lengths(g.normalised(similarity, low, high), self.edges, epsilon, sigma2), members)
         H = np.pad(H, (0, 1), constant_values=1.0)
         if to_head is None:
             return H, np.zeros(int(members.sum()))
@@ -214,8 +209,7 @@ class FedGS(Selector[Memory]):
         # h_ij = off_i + H[kind_i, kind_j] + off_j, so that each client brings its own off to M − 1 pairs
         gain = weight * (M - 1) * off - costs(state.counts, round.available, M) / max(N - 1, 1)
         found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
-        apart = kind[found.members]
-        block = distance[np.ix_(apart, apart)]
+        block = distance[np.ix_(kind[found.members], kind[found.members])]
         mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1) + 2 * off[found.members].mean()
         notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
         at = pictures.some(kind.size)
@@ -250,7 +244,7 @@ def unpaired(products: Floats, available: Ids) -> Ids:
 
 
 def remember(state: Memory, reading: Reading) -> None:
-    """Keep what clients sent; the first answers fix how wide it is."""
+    """Keep what clients sent; the first answers fix its width."""
     if state.features.shape[1] == 0:
         state.features = np.full((state.n_clients, reading.values.shape[1]), np.nan, np.float32)
     reading.scatter(state.features)

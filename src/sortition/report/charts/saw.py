@@ -60,9 +60,9 @@ def graph(note: dict[str, Any], setting: Setting) -> Drawn:
         for i, j in edges[:: max(1, len(edges) // 600)].tolist()
     ]
     rules = on("lines").mark_rule(opacity=0.18).encode(x=_bare("x"), y=_bare("y"), x2="x2:Q", y2="y2:Q")
-    shown = f"{min(len(edges), len(lines))} of {len(edges)} edges; " if len(lines) < len(edges) else ""
+    shown = f"{min(len(edges), len(lines))} of {len(edges)} edges. " if len(lines) < len(edges) else ""
     tables: dict[str, Rows] = {"lines": _short(lines), "points": _points(ids, xy, setting)}
-    return rules + _scatter(), tables, f"{shown}joined clients hold similar data; colour: most frequent label."
+    return rules + _scatter(), tables, f"{shown}Joined clients hold similar data; colour: most frequent label."
 
 
 def coverage(note: dict[str, Any], setting: Setting) -> Drawn:

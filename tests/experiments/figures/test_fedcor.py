@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.experiments import folders
 
 from sortition.core import stream
 from sortition.experiments import runner
@@ -44,6 +45,15 @@ def test_labels_met(context):
     expected = np.mean([len({y for k in ids for y in np.flatnonzero(counts[k])}) for ids in cohorts])
     assert fedcor.labels_met(run, **{"from": 3, "to": 4}) == pytest.approx(expected)
     assert fedcor.labels_met(run, **{"from": 99}) is None
+
+
+def test_lead_and_swing(tmp_path):
+    ours = folders.make(tmp_path, [0.1, 0.5, 0.7, 0.5], method="ours")
+    theirs = folders.make(tmp_path, [0.9, 0.4, 0.4, 0.4], method="theirs")
+    assert fedcor.lead(ours, reference=theirs, **{"from": 2}) == pytest.approx((0.5 + 0.7 + 0.5) / 3 - 0.4)
+    assert fedcor.swing(ours, **{"from": 2}) == pytest.approx(0.2)  # changes +0.2 and −0.2
+    assert fedcor.swing(theirs, **{"from": 2}) == pytest.approx(0)
+    assert fedcor.swing(ours, **{"from": 4}) is None
 
 
 def test_the_embedding_is_that_after_warm_up(context):

@@ -1,4 +1,4 @@
-"""FedCor's own figures: embeddings by label (Fig. 7), how often each client is chosen (Figs. 6, 10, 11); labels met."""
+"""FedCor's own figures, embeddings by label (Fig. 7), how often clients are chosen (Figs. 6, 10, 11), and metrics."""
 
 from __future__ import annotations
 
@@ -7,8 +7,22 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.experiments import metrics
 from sortition.experiments.records import Run, find
 from sortition.experiments.reproduce import Context
+
+
+def lead(run: Run, *, reference: Run, **span: int) -> float | None:
+    """Mean accuracy over rounds ``from`` … ``to`` above that of the reference, same seed."""
+    ours, theirs = (metrics.mean(one, of="accuracy", **span) for one in (run, reference))
+    return None if ours is None or theirs is None else ours - theirs
+
+
+def swing(run: Run, **span: int) -> float | None:
+    """Standard deviation of the accuracy's change from one evaluation to the next, rounds ``from`` … ``to``."""
+    rounds, values = run.curve("accuracy")
+    inside = (rounds >= span.get("from", 1)) & (rounds <= span.get("to", 1 << 60))
+    return float(np.diff(values[inside]).std()) if inside.sum() > 2 else None
 
 
 def labels_met(run: Run, **span: int) -> float | None:

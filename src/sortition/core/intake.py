@@ -24,7 +24,8 @@ def sift(signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | 
     """
     rows = _rows(answers)
     ids = rows.ids if isinstance(rows, Reading) else as_ids("Reading.ids", list(rows))
-    outside = strangers(ids, np.sort(asked))
+    complete = np.array_equal(ids, asked)  # the usual case, and at a million clients a sort is not free
+    outside = ids[:0] if complete else strangers(ids, np.sort(asked))
     if outside.size:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
     if signal.scalar:

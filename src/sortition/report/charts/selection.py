@@ -26,6 +26,25 @@ def figures(setting: Setting, palette: Palette) -> list[Figure]:
     return made
 
 
+def lines(table: str, x: tuple[str, str], y: tuple[str, str], palette: Palette) -> alt.Chart:
+    """A line a method, with a legend to pick from; x and y are columns with their titles."""
+    chosen = alt.selection_point(fields=["method"], bind="legend", name=f"legend_{table}")
+    return (
+        on(table)
+        .mark_line(strokeWidth=2)
+        .encode(
+            x=alt.X(f"{x[0]}:Q", title=x[1]),
+            y=alt.Y(f"{y[0]}:Q", title=y[1]),
+            color=colour(palette),
+            strokeDash=dash(palette),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
+            tooltip=["method:N", f"{x[0]}:Q", f"{y[0]}:Q"],
+        )
+        .add_params(chosen)
+        .properties(width=WIDTH, height=260)
+    )
+
+
 def counts(setting: Setting, palette: Palette) -> Figure:
     """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
     rows = []
@@ -33,21 +52,7 @@ def counts(setting: Setting, palette: Palette) -> Figure:
         ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in runs], axis=0)
         keep = thinned(ranked.size, BINS)
         rows += [{"method": label, "rank": int(at) + 1, "count": round(float(ranked[at]), 2)} for at in keep]
-    chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_counts")
-    chart = (
-        on("counts")
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("rank:Q", title="clients, most often selected first"),
-            y=alt.Y("count:Q", title="times selected"),
-            color=colour(palette),
-            strokeDash=dash(palette),
-            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
-            tooltip=["method:N", "rank:Q", "count:Q"],
-        )
-        .add_params(chosen)
-        .properties(width=WIDTH, height=260)
-    )
+    chart = lines("counts", ("rank", "clients, most often selected first"), ("count", "times selected"), palette)
     return Figure(
         "counts", "How often each client trained", "Mean over seeds; a flat line is even.", chart, {"counts": rows}
     )
@@ -154,21 +159,7 @@ def mixtures(setting: Setting, palette: Palette) -> Figure:
         .agg(pl.col("skew").mean())
         .sort("method", "round")
     )
-    chosen = alt.selection_point(fields=["method"], bind="legend", name="legend_skew")
-    chart = (
-        on("mixtures")
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X("round:Q", title="round"),
-            y=alt.Y("skew:Q", title="distance from the population's labels"),
-            color=colour(palette),
-            strokeDash=dash(palette),
-            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
-            tooltip=["method:N", "round:Q", "skew:Q"],
-        )
-        .add_params(chosen)
-        .properties(width=WIDTH, height=260)
-    )
+    chart = lines("mixtures", ("round", "round"), ("skew", "distance from the population's labels"), palette)
     return Figure(
         "mixtures",
         "Labels of the cohort against the population's",

@@ -24,6 +24,7 @@ VARIANTS = {  # so that every way in which a signal travels is taken
     "cpow-d": ("power-of-choice", {"variant": "cpow-d", "d": 6}),  # mini-batch losses
     "rpow-d": ("power-of-choice", {"variant": "rpow-d", "d": 6}),  # scalar reports
     "fedcor-reh": ("fedcor", FEDCOR | {"refit": "round", "warmup_fit": "rounds"}),
+    "divfl-drawn": ("divfl", {"greedy": "stochastic", "share": 0.4, "refresh": "all", "weights": "cover"}),
     "fedgs-updates": ("fedgs", {"graph": "updates", "sketch": 16}),  # asked training, folded
     "fedgs-probe": ("fedgs", {"graph": "probe", "noise_size": 6, "noise_mean": 0.5}),  # a payload goes down
     "hics-head": ("hics", {"signal": "head", "clusters": 3}),  # a signal of the method's own

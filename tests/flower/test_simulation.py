@@ -21,7 +21,8 @@ def test_the_same_cohorts_and_model_as_in_the_simulator(label, played):
     cohorts, params = federation.simulated(federation.methods()[label])
     assert played[label]["cohorts"] == cohorts
     np.testing.assert_allclose(played[label]["model"], params, atol=1e-6)
-    assert len({tuple(sorted(cohort)) for cohort in cohorts}) > 1 or label == "full"
+    varied = len({tuple(sorted(cohort)) for cohort in cohorts}) > 1
+    assert varied or label in ("full", "divfl")  # DivFL's greedy cover stays; its drawn variant moves
 
 
 def test_two_runs_with_one_seed_are_the_same_to_the_bit(played, tmp_path):

@@ -68,10 +68,12 @@ def test_changes_are_those_of_a_rehearsed_cohort():
 
 def test_the_figures_are_drawn(preset, tmp_path):
     context = Undrawn("try", tmp_path, None, None, None)
-    text = loss_changes.normality(context, of="any", setting=["1SPC"], round=1, cohorts=30, shown=2)
+    text = loss_changes.normality(context, of="any", setting=["1SPC"], method="uniform", round=1, cohorts=30, shown=2)
     assert "try-components.png" in text
     assert text.count("| 1SPC") == 2
-    text = loss_changes.stationarity(context, of="any", setting=["1SPC"], first=1, interval=1, points=3, cohorts=20)
+    text = loss_changes.stationarity(
+        context, of="any", setting=["1SPC"], method="uniform", first=1, interval=1, points=3, cohorts=20
+    )
     least = float(text.rsplit("| 1SPC", 1)[1].split("|")[1])
     assert 0.5 < least <= 1
     assert "try-similarity.png" in text

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from sortition.core import LOSS, Cohort, Measure, stream
+from sortition.core import LOSS, Cohort, Measure, Registrar, stream
 from sortition.core.arrays import Array, Floats
 from sortition.core.sampling import uniformly
 from sortition.experiments import federation
@@ -50,7 +50,14 @@ def sampled_changes(world: World, params: Array, t: int, cohorts: int, size: int
 
 
 def normality(
-    context: Context, *, of: str, setting: list[str], round: int = 15, cohorts: int = 1000, shown: int = 3
+    context: Context,
+    *,
+    of: str,
+    setting: list[str],
+    method: str,
+    round: int = 15,
+    cohorts: int = 1000,
+    shown: int = 3,
 ) -> str:
     """Histograms of the first principal components beside the normal density, and how far apart they are."""
     import altair as alt
@@ -60,7 +67,7 @@ def normality(
         ["setting", "component", "share of variance", "skewness", "excess kurtosis", "largest gap of the distribution"],
     )
     panels = []
-    for config in _configs(of, setting):
+    for config in _configs(of, setting, method):
         for t, world, params in trajectory(config, round):
             if t < round:
                 continue
@@ -82,16 +89,17 @@ def stationarity(
     *,
     of: str,
     setting: list[str],
+    method: str,
     first: int = 15,
     interval: int = 10,
     points: int = 11,
     cohorts: int = 200,
 ) -> str:
-    """Similarity of the covariance at one moment and ``interval`` rounds later, along a run with uniform cohorts."""
+    """Similarity of the covariance at one moment and ``interval`` rounds later, along a run of a method."""
     import altair as alt
 
     values, rows = [], []
-    for config in _configs(of, setting):
+    for config in _configs(of, setting, method):
         last, found = None, []
         for t, world, params in trajectory(config, first + interval * (points - 1)):
             if t < first or (t - first) % interval:
@@ -113,28 +121,34 @@ def stationarity(
 
 
 def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:
-    """The models of a run with uniform cohorts before each round 0 … rounds."""
-    world = federation.setup(config)[1].world
-    params = world.initial
+    """The models of a run before each round 0 … rounds; everybody is available and answers."""
+    ground, setup = federation.setup(config)
+    world, params = setup.world, setup.world.initial
+    registrar = Registrar(setup.selector, ground.population, horizon=config.rounds, seed=config.seed)
     for t in range(rounds + 1):
         yield t, world, params
-        ids = uniformly(np.arange(world.n_clients), config.cohort, stream(config.seed, "trajectory", t))
-        cohort = Cohort.uniform(ids)
-        params = params + aggregate(world.train(params, ids, (), t).deltas, cohort.weights)
+        turn = registrar.begin(np.arange(world.n_clients), config.cohort)
+        while turn.question is not None:
+            turn.answer(world.measure(params, turn.question, t))
+        cohort = turn.cohort or Cohort.uniform([])
+        outcome = world.train(params, cohort.ids, registrar.needs.reports, t)
+        registrar.finish(turn, cohort.ids, outcome.reports)
+        params = params + aggregate(outcome.deltas, cohort.weights)
 
 
-def _configs(of: str, setting: list[str]) -> list[RunConfig]:
-    """The first run of each of these settings of a preset."""
+def _configs(of: str, setting: list[str], method: str) -> list[RunConfig]:
+    """The first run of a method in each of these settings of a preset."""
     runs = presets.load(of).plan().runs
-    return [next(run for run in runs if run.setting == one) for one in setting]
+    return [next(run for run in runs if (run.setting, run.method.label) == (one, method)) for one in setting]
 
 
 def _histogram(alt: Any, x: Floats, title: str) -> Any:
     heights, edges = np.histogram(x, bins=40, range=(-4, 4), density=True)
-    bars = [{"x": float(a), "x2": float(b), "y": float(h)} for a, b, h in zip(edges, edges[1:], heights, strict=False)]
+    sides = zip(edges.tolist(), edges[1:].tolist(), heights.tolist(), strict=False)
+    bars = [{"x": left, "x2": right, "y": height, "floor": 0} for left, right, height in sides]
     grid = np.linspace(-4, 4, 81)
     line = [{"x": float(g), "y": float(h)} for g, h in zip(grid, stats.norm.pdf(grid), strict=True)]
     histogram = alt.Chart(alt.InlineData(values=bars), title=title).mark_bar(color="#9ab")
-    histogram = histogram.encode(x=alt.X("x:Q", title=None), x2="x2:Q", y=alt.Y("y:Q", title="density"))
+    histogram = histogram.encode(x=alt.X("x:Q", title=None), x2="x2:Q", y=alt.Y("y:Q", title="density"), y2="floor:Q")
     density = alt.Chart(alt.InlineData(values=line)).mark_line(color="firebrick").encode(x="x:Q", y="y:Q")
     return (histogram + density).properties(width=200, height=140)

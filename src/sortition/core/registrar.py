@@ -24,6 +24,7 @@ from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+from sortition.core.witness import Witness
 
 
 class Registrar:
@@ -34,16 +35,23 @@ class Registrar:
         population: static facts of the clients.
         horizon: how many rounds there will be, where known.
         seed: of all the selector's draws.
+        witness: is told of every turn, such as an audit log.
     """
 
     def __init__(
-        self, selector: Selector[Any], population: Population, *, horizon: int | None = None, seed: int = 0
+        self,
+        selector: Selector[Any],
+        population: Population,
+        *,
+        horizon: int | None = None,
+        seed: int = 0,
+        witness: Witness | None = None,
     ) -> None:
         if not isinstance(selector, Selector):
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
         if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
-        self.selector, self.horizon, self.seed = selector, horizon, seed
+        self.selector, self.horizon, self.seed, self.witness = selector, horizon, seed, witness
         self.needs = selector.needs
         self.owner = type(selector).__name__
         self.index = 0
@@ -73,6 +81,8 @@ class Registrar:
             self._open.open = False
         round = Round(self.index, self.horizon, ids, budget, self._view, stream(self.seed, "selection", self.index))
         self._open = Turn(self, self.state.copy(), round if ids.size else None, self.index)
+        if self.witness is not None:
+            self.witness.begun(self._open, ids, int(budget))
         return self._open
 
     def finish(
@@ -106,6 +116,8 @@ class Registrar:
         for client in turn.rejected:
             self.quarantined[client] += 1
         self.index += 1
+        if self.witness is not None:
+            self.witness.finished(turn, done, reports or {})
 
     def _report(self, turn: Turn, name: str, done: Ids, rows: Answers | npt.ArrayLike) -> Reading:
         signal = next((s for s in self.needs.reports if s.name == name), None)
@@ -156,6 +168,8 @@ class Registrar:
         self._adopt(population)
         self.state.grow(population.n_clients)
         self.quarantined = np.pad(self.quarantined, (0, population.n_clients - self.quarantined.size))
+        if self.witness is not None:
+            self.witness.joined(population)
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""

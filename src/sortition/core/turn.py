@@ -71,6 +71,8 @@ class Turn:
         shape = self._registrar.shapes.get(question.signal.name)
         reading, rejected = sift(question.signal, answers, question.ids, shape)
         self._registrar.reject(self, question.signal, reading, rejected)
+        if self._registrar.witness is not None:
+            self._registrar.witness.answered(self, question, answers)
         self.asked.append(
             Asked(
                 question.signal.name,

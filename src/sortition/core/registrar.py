@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sortition.core import snapshot
 from sortition.core.arrays import Array, Ids, as_ids, strangers
 from sortition.core.errors import StorageError, UndeclaredError, bad, unknown
+from sortition.core.guards import Guards
 from sortition.core.intake import Answers, sift
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Population, Round, check_cohort
@@ -35,6 +36,7 @@ class Registrar:
         population: static facts of the clients.
         horizon: how many rounds there will be, where known.
         seed: of all the selector's draws.
+        guards: how far clients are trusted; default: no honest client notices.
         witness: is told of every turn, such as an audit log.
     """
 
@@ -45,12 +47,16 @@ class Registrar:
         *,
         horizon: int | None = None,
         seed: int = 0,
+        guards: Guards | None = None,
         witness: Witness | None = None,
     ) -> None:
         if not isinstance(selector, Selector):
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
         if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
+        self.guards = Guards() if guards is None else guards
+        if not isinstance(self.guards, Guards):
+            raise bad("Registrar.guards", "a Guards", guards)
         self.selector, self.horizon, self.seed, self.witness = selector, horizon, seed, witness
         self.needs = selector.needs
         self.owner = type(selector).__name__

@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from sortition import availability
 from sortition.core.errors import InputError, bad, unknown
+from sortition.core.guards import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
@@ -34,6 +35,11 @@ class Server(ServerRule):
 @pydantic_dataclass(frozen=True, config=_RULE)
 class Hardware(Devices):
     """The clients' devices, with their types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Trust(Guards):
+    """The registrar's guards, with their types checked."""
 
 
 class Model(BaseModel):
@@ -105,6 +111,7 @@ class Method(Named):
     label: str = ""
     local: dict[str, Any] = {}
     server: dict[str, Any] = {}
+    guards: dict[str, Any] = {}
     cohort: Count | None = None
 
     @model_validator(mode="after")
@@ -127,6 +134,7 @@ class Federation(Model):
     server: Server = Server()
     availability: Named = Named(name="always")
     devices: Hardware = Hardware()
+    guards: Trust = Trust()
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
@@ -160,6 +168,8 @@ class RunConfig(Federation):
         """As plain TOML: what is None or empty is left out."""
         table = self.model_dump(mode="json", exclude_none=True)
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
+        table["guards"] = self.guards.changed()  # defaults are not told: folders without guards stay as they are
+        table = {key: value for key, value in table.items() if key != "guards" or value}
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 

@@ -157,6 +157,7 @@ def setup(config: RunConfig) -> tuple[Ground, Setup]:
         evaluate_every=config.evaluate_every,
         clients_every=config.clients_every,
         seed=config.seed,
+        guards=config.guards,
     )
 
 

@@ -138,6 +138,7 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
             "cohort": cohort,
             "local": _overridden(study.local, method.local, f"{method.label}.local"),
             "server": _overridden(study.server, method.server, f"{method.label}.server"),
+            "guards": _overridden(study.guards, method.guards, f"{method.label}.guards"),
         }
         methods.make(method.name, method.options)
         resolved = Method(name=method.name, label=method.label, **method.options)

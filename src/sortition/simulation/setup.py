@@ -9,6 +9,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, frozen
 from sortition.core.errors import bad
+from sortition.core.guards import Guards
 from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
@@ -55,6 +56,7 @@ class Setup:
         clients_every: rounds between evaluations of every client; 0: never.
         seed: of the selector's draws; the world and the availability have theirs.
         faults: distorts what arrives.
+        guards: how far clients are trusted.
     """
 
     world: World
@@ -68,6 +70,7 @@ class Setup:
     clients_every: int = 0
     seed: int = 0
     faults: Faults | None = None
+    guards: Guards = field(default_factory=Guards)
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
@@ -101,7 +104,7 @@ def start(setup: Setup) -> Carry:
     population = setup.population or setup.world.population()
     if population.n_clients != setup.world.n_clients:
         raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
-    registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed)
+    registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed, guards=setup.guards)
     return Carry(sealed(setup.world.initial), setup.server.init(setup.world.initial.size), registrar)
 
 

@@ -139,6 +139,7 @@ class Federation(Model):
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
     stop_at_target: bool = False
+    audit: bool | None = None  # None: an audit log is kept, and the configuration's file does not speak of it
     device: str = "cpu"
     engine: str = "auto"
 

@@ -1,4 +1,4 @@
-"""Writing run folders: locks, append-only journals that can be cut, documents written whole or not at all."""
+"""Writing run folders: locks, and documents written whole or not at all; journals are core's."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import tomli_w
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
+from sortition.core.journal import Journal, plain
 from sortition.core.snapshot import write_atomically
 
 try:
@@ -22,6 +23,7 @@ try:
 except ImportError:  # no advisory locks on this system
     fcntl = None  # type: ignore[assignment]
 
+__all__ = ["Journal", "locked", "plain", "write_arrays", "write_config", "write_document"]
 LOCK = ".lock"
 
 
@@ -46,54 +48,6 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-class Journal:
-    """An append-only file of JSON lines; each line has left the process when ``append`` returns."""
-
-    def __init__(self, path: Path, keep: int) -> None:
-        """Open it with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
-        self.path = path
-        try:
-            held = path.read_bytes().split(b"\n", keep) if path.exists() else [b""]
-            if len(held) <= keep:
-                raise StorageError(f"{path} has {len(held) - 1} whole lines, fewer than the {keep} of its checkpoint.")
-            self._file = path.open("ab", buffering=0)
-            self._file.truncate(sum(len(line) + 1 for line in held[:keep]))
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def append(self, record: Mapping[str, Any]) -> None:
-        """One more line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
-        rest = json.dumps(record, separators=(",", ":"), default=plain).encode() + b"\n"
-        try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def sync(self) -> None:
-        """Wait until everything appended is on the disk."""
-        try:
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise self._failure(error) from None
-
-    def close(self) -> None:
-        """Give the file back."""
-        self._file.close()
-
-    def _failure(self, error: OSError) -> StorageError:
-        return StorageError(f"{self.path} could not be written: {error.strerror}. Resume when there is room.")
-
-
-def plain(value: Any) -> Any:
-    """Numpy values as JSON knows them."""
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    return str(value)
 
 
 def write_document(path: Path, value: Mapping[str, Any]) -> None:

@@ -16,11 +16,13 @@ import numpy as np
 import torch
 
 from sortition import __version__
+from sortition.core.audit import salt_of
 from sortition.core.errors import SortitionError, StorageError
 from sortition.core.snapshot import difference, write_atomically
-from sortition.experiments import federation, folder, methods, metrics, records
+from sortition.experiments import federation, folder, formats, methods, metrics, records
 from sortition.experiments.config import RunConfig, Target
 from sortition.experiments.federation import Ground
+from sortition.experiments.journals import Journals, audited
 from sortition.simulation import Carry, Setup, checkpoint, play_round, start
 
 CHECKPOINT_SECONDS = 10.0
@@ -67,28 +69,25 @@ def _played(
 ) -> bool:
     shared, setup = federation.setup(config)
     carry = _begun(config, path, shared, setup)
-    rounds = folder.Journal(path / records.ROUNDS, carry.registrar.index)
-    timings = folder.Journal(path / records.TIMINGS, carry.registrar.index)
+    journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
     goal = Goal(config.target if config.stop_at_target else None, records.lines(path / records.ROUNDS))
     saved = time.monotonic()
     try:
         while carry.registrar.index < config.rounds and not goal.reached:
             if stopping():
-                _save(path, carry, rounds, timings)
+                _save(path, carry, journals)
                 return False
             carry, record = play_round(setup, carry)
-            rounds.append(record)
-            timings.append({"round": record["round"], **_timed(carry)})
+            journals.append(record, _timed(carry))
             value = goal.see(record)
             tell(carry.registrar.index, value)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                _save(path, carry, rounds, timings)
+                _save(path, carry, journals)
                 saved = time.monotonic()
-        _save(path, carry, rounds, timings)
+        _save(path, carry, journals)
     finally:
-        rounds.close()
-        timings.close()
-    _sum_up(path, shared, setup, carry)
+        journals.close()
+    _sum_up(path, shared, setup, carry, journals.told())
     return True
 
 
@@ -115,13 +114,15 @@ class Goal:
 def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry:
     """The carry to go on from; a new run writes what it is before its first round."""
     told = manifest(config, shared, setup)
-    before = records.document(path / records.MANIFEST)
+    before = records.Run(path).manifest
     if (path / records.CHECKPOINT).exists() and before:
         if changed := difference(before.get("data", {}), told["data"]):
             raise StorageError(f"{path} was run on other data: {changed}.")
         carry = checkpoint.load(path / records.CHECKPOINT, setup)
     else:
         carry = start(setup)
+    if audited(path, config.audit, carry.registrar.index):
+        told["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / records.SUMMARY).unlink(missing_ok=True)
     folder.write_config(path / records.CONFIG, config.table())
     folder.write_document(path / records.MANIFEST, told)
@@ -136,6 +137,7 @@ def manifest(config: RunConfig, shared: Ground, setup: Setup) -> dict[str, Any]:
     """What a reader needs to trust or repeat the run."""
     selector, parts = setup.selector, shared.split
     return {
+        "format": formats.MANIFEST,
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
@@ -163,14 +165,13 @@ def _timed(carry: Carry) -> dict[str, float]:
     return {**rounded, "total": round(sum(carry.timings.values()), 6)}
 
 
-def _save(path: Path, carry: Carry, rounds: folder.Journal, timings: folder.Journal) -> None:
+def _save(path: Path, carry: Carry, journals: Journals) -> None:
     """Records first, then the checkpoint that counts on them."""
-    rounds.sync()
-    timings.sync()
+    journals.sync()
     checkpoint.save(path / records.CHECKPOINT, carry)
 
 
-def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry) -> None:
+def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[str, Any]) -> None:
     run = records.Run(path)
     n = shared.split.clients
     counts = {name: np.zeros(n, np.int64) for name in ("selected", "completed", "available")}
@@ -182,4 +183,4 @@ def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry) -> None:
     accuracy = setup.world.client_accuracies(carry.params)
     folder.write_arrays(path / records.CLIENTS, {**counts, "accuracy": accuracy})
     summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
-    folder.write_document(path / records.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock})
+    folder.write_document(path / records.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **told})

@@ -15,10 +15,11 @@ import polars as pl
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
+from sortition.experiments import formats
 
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
-ROUNDS, TIMINGS = "rounds.jsonl", "timings.jsonl"
+ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
 
 
@@ -38,8 +39,8 @@ class Run:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, hashes, the method's needs; empty before the run started."""
-        return document(self.path / MANIFEST)
+        """Versions, hashes, the method's needs; empty before the run started. An older form is read as today's."""
+        return formats.migrated(document(self.path / MANIFEST), self.path / MANIFEST)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -68,7 +69,8 @@ class Run:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """One record a round, in order."""
+        """One record a round, in order; the manifest says in which format."""
+        _ = self.manifest
         return lines(self.path / ROUNDS)
 
     @cached_property

@@ -1,0 +1,62 @@
+"""The append-only files of one run: records, timings and the audit log, cut to what the checkpoint knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sortition.core.audit import AuditLog, salt_of
+from sortition.core.errors import StorageError
+from sortition.core.journal import Journal
+from sortition.core.registrar import Registrar
+from sortition.experiments import records
+
+
+class Journals:
+    """Opened before the first round, closed after the last; the audit log is the registrar's witness."""
+
+    def __init__(self, path: Path, registrar: Registrar, *, audited: bool) -> None:
+        played = registrar.index
+        self.rounds = Journal(path / records.ROUNDS, played)
+        self.timings = Journal(path / records.TIMINGS, played)
+        self.audit, self.log = None, None
+        if audited:
+            self.audit = Journal(path / records.AUDIT, played + 1 if played else 0)  # the header is one line more
+            last = _hash(self.audit) if played else ""
+            self.log = AuditLog(registrar, salt_of(registrar.seed), self.audit.write, played + 1 if played else 0, last)
+            registrar.witness = self.log
+
+    def append(self, record: Mapping[str, Any], timed: Mapping[str, float]) -> None:
+        """A round was played; its line of the audit log is there already."""
+        self.rounds.append(record)
+        self.timings.append({"round": record["round"], **timed})
+
+    def sync(self) -> None:
+        """Wait until all lines are on the disk."""
+        for one in (self.rounds, self.timings, self.audit):
+            if one is not None:
+                one.sync()
+
+    def close(self) -> None:
+        """Give the files back."""
+        for one in (self.rounds, self.timings, self.audit):
+            if one is not None:
+                one.close()
+
+    def told(self) -> dict[str, Any]:
+        """How the audit log ends, for the summary."""
+        return {} if self.log is None else {"audit": {"entries": self.log.entries, "final": self.log.last}}
+
+
+def audited(path: Path, wanted: bool | None, played: int) -> bool:
+    """Whether a run keeps an audit log: unless it is not wanted, or was begun without one."""
+    return wanted is not False and (played == 0 or (path / records.AUDIT).exists())
+
+
+def _hash(journal: Journal) -> str:
+    try:
+        return str(json.loads(journal.last)["hash"])
+    except (ValueError, KeyError, TypeError):
+        raise StorageError(f"{journal.path} is damaged: its last kept line is no entry of an audit log.") from None

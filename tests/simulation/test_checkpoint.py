@@ -14,24 +14,22 @@ from sortition.core import signals
 from sortition.core.errors import StorageError
 from sortition.learning import ServerRule
 from sortition.selectors import load
-from sortition.simulation import Devices, Setup, checkpoint, run
+from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, run
 
 ROUNDS = 9
 
 
-class Killer:
+class Killer(Mishaps):
     """Kills its own process, without any chance to tidy up, in the middle of round ``t``."""
 
     def __init__(self, t):
+        super().__init__(Faults(), 10, 3)
         self.t = t
 
-    def answers(self, t, question, reading):
-        return reading
-
-    def outcome(self, t, outcome):
+    def updates(self, t, outcome):
         if t == self.t:
             os.kill(os.getpid(), posix.SIGKILL)
-        return outcome
+        return outcome.deltas
 
 
 def setup(faults=None, name="active"):

@@ -8,11 +8,12 @@ from torch import nn
 
 from sortition.core import signals
 from sortition.core.errors import InputError
+from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.learning import Learner, LocalRule, ServerRule, build
 from sortition.learning.batches import plans
 from sortition.selectors import load
-from sortition.simulation import Devices, Setup, World, play_round, run, start
+from sortition.simulation import Devices, Faults, Mishaps, Setup, World, play_round, run, start
 
 
 def played(setup, rounds=None):
@@ -128,24 +129,27 @@ def test_bad_availability_and_set_ups_are_refused():
         start(Setup(world(), load("uniform"), 1, 1, population=Population(np.ones(3))))
 
 
-class Faulty:
+class Faulty(Mishaps):
     """Client 4 diverges, client 1 reports NaN and answers nothing."""
 
     def answers(self, t, question, reading):
-        return reading.restrict([i for i in reading.ids if i != 1])
+        return reading.restrict([i for i in reading.ids if i != 1]), Reading.empty()
 
-    def outcome(self, t, outcome):
-        deltas, loss = outcome.deltas.copy(), outcome.reports["loss"].values.copy()
+    def updates(self, t, outcome):
+        deltas = outcome.deltas.copy()
         deltas[outcome.ids == 4, 0] = np.nan
+        return deltas
+
+    def reports(self, t, outcome):
+        loss = outcome.reports["loss"].values.copy()
         loss[outcome.ids == 1] = np.nan
-        reports = {"loss": type(outcome.reports["loss"])(outcome.ids, loss)}
-        return type(outcome)(outcome.ids, deltas, reports, outcome.durations, outcome.losses)
+        return {"loss": Reading(outcome.ids, loss)}
 
 
 def test_unsound_updates_and_reports_stay_outside():
     Scripted.seen.clear()
     selector = Scripted(questions=((signals.LOSS, (1, 2), None),), reported=(signals.LOSS,))
-    carry, records = played(Setup(world(), selector, 3, 2, faults=Faulty()))
+    carry, records = played(Setup(world(), selector, 3, 2, faults=Faulty(Faults(), 10, 0)))
     assert np.isfinite(carry.params).all()
     assert records[0]["answered"] == [1, 7]
     assert records[0]["notes"]["unsound_updates"] == [4]

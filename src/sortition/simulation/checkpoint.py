@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from sortition.core import snapshot
 from sortition.core.errors import StorageError
@@ -22,7 +24,7 @@ def save(path: str | Path, carry: Carry) -> None:
 def load(path: str | Path, setup: Setup) -> Carry:
     """The carry that was saved, for the same set-up; another one is refused."""
     arrays, header = snapshot.load(path)
-    fresh = start(setup)
+    fresh = start(setup, min(_played(header), setup.horizon))
     server = _part(arrays, "server.")
     params: Vector | None = arrays.get("params")
     if params is None or "registrar" not in header or "totals" not in header:
@@ -35,6 +37,13 @@ def load(path: str | Path, setup: Setup) -> Carry:
     params.flags.writeable = False
     registrar = fresh.registrar.restore(_part(arrays, "registrar."), header["registrar"])
     return Carry(params, server, registrar, float(header["clock"]), {k: int(v) for k, v in header["totals"].items()})
+
+
+def _played(header: Mapping[str, Any]) -> int:
+    """Rounds behind a checkpoint; what is wrong with its header is told when it is restored."""
+    registrar = header.get("registrar")
+    played = registrar.get("index") if isinstance(registrar, Mapping) else None
+    return played if isinstance(played, int) else 0
 
 
 def _part(arrays: dict[str, Vector], prefix: str) -> dict[str, Vector]:

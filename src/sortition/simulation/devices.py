@@ -87,9 +87,13 @@ class Fleet:
             time *= self._spread("device jitter", self.devices.jitter, t)[ids]
         return np.asarray(time, np.float64)
 
-    def close(self, ids: Ids, seconds: Floats, target: int, t: int) -> Closing:
+    def close(
+        self, ids: Ids, seconds: Floats, target: int, t: int, silent: npt.NDArray[np.bool_] | None = None
+    ) -> Closing:
         """Who of the selected answers in time, when the server stops at ``target`` answers or at the deadline."""
         arrival = seconds.copy()
+        if silent is not None:
+            arrival[silent] = math.inf
         if self.devices.dropout:
             silent = stream(self.seed, "device dropouts", t).random(self.n_clients)[ids] < self.devices.dropout
             arrival[silent] = math.inf

@@ -7,25 +7,26 @@ none. The carry's registrar is one object over all rounds; everything else of a 
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from sortition.core.arrays import Ids
-from sortition.core.errors import bad
-from sortition.core.questions import Measure
+from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
 from sortition.learning.server import aggregate
+from sortition.simulation import exchange
 from sortition.simulation import record as records
-from sortition.simulation.devices import FORWARD
-from sortition.simulation.ledger import NUMBER, Ledger
+from sortition.simulation.exchange import Arrived
+from sortition.simulation.faults import POINTS
+from sortition.simulation.ledger import Ledger
 from sortition.simulation.record import RoundRecord
 from sortition.simulation.setup import Carry, Setup, sealed, start
-from sortition.simulation.world import Outcome, World
 
 
 def run(
@@ -44,37 +45,71 @@ def run(
 
 
 def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
-    """One round."""
+    """One round; where the server falls over in it, the round is played again from what was saved before."""
+    registrar, t = carry.registrar, carry.registrar.index
+    setup = setup.at(t)
+    point = setup.faults.crash(t)
+    if point is not None:
+        arrays, header = registrar.export()
+        saved = {name: array.copy() for name, array in arrays.items()}, json.loads(json.dumps(header))
+        with suppress(Crash):
+            _round(setup, carry, point)
+        registrar.restore(*saved)
+    return _round(setup, carry)
+
+
+class Crash(Exception):  # noqa: N818  (nobody is told of it)
+    """The simulated server falls over; nothing of the round is left."""
+
+
+def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry, RoundRecord]:
     begun = time.perf_counter()
     world, registrar, t = setup.world, carry.registrar, carry.registrar.index
+
+    def standing(point: str) -> None:
+        if POINTS.index(point) >= crash:
+            raise Crash(point)
+
     ledger = Ledger(carry.params.size, world.n_clients)
     if t == 0 and setup.population is not None:
         ledger.facts(sum(int(getattr(setup.population, name).size) for name in registrar.needs.reads))
-    available = _available(setup, t)
-    turn = registrar.begin(available, world.fleet.devices.budget(setup.cohort))
-    measured, asking = _ask(setup, carry, turn, ledger)
+    happened = _enter(setup, carry, t)
+    available = np.flatnonzero(setup.reachable(t))
+    budget = world.fleet.devices.budget(setup.cohort)
+    standing("select")
+    given_up = registrar.begin(available, budget) if setup.faults.stale(t) else None
+    turn = registrar.begin(available, budget)
+    asked = exchange.ask(setup, carry, turn, ledger, lambda: standing("answer"))
     cohort = turn.cohort or Cohort.uniform([])
     record = records.of_selection(turn, available.size)
     chosen = time.perf_counter()
-    outcome, lost, waiting = _train(setup, carry, cohort, ledger, t)
+    arrived = exchange.train(setup, carry, cohort, ledger, t)
     trained = time.perf_counter()
-    registrar.finish(turn, outcome.ids, outcome.reports)
-    notes = {**cohort.notes, **lost}
-    carry = _aggregate(setup, carry, cohort, outcome, notes)
-    carry = replace(carry, clock=carry.clock + asking + waiting)
-    if outcome.ids.size < cohort.ids.size:
-        record["answered"] = outcome.ids.tolist()
+    standing("finish")
+    registrar.finish(turn, arrived.ids, arrived.reports)
+    happened |= records.of_answers(asked.lost, asked.late) | arrived.dropped
+    happened |= _again(setup, registrar, turn, given_up, arrived)
+    notes = {**cohort.notes, **({"unsound_updates": arrived.unsound} if arrived.unsound else {})}
+    carry = _aggregate(setup, carry, cohort, arrived, notes)
+    carry = replace(carry, clock=carry.clock + asked.waited + arrived.seconds)
+    if arrived.ids.size < cohort.ids.size:
+        record["answered"] = arrived.ids.tolist()
+    if arrived.started.size < cohort.ids.size:
+        record["started"] = arrived.started.tolist()
     record |= records.cost(ledger, carry.clock)
-    record["train_loss"] = float(outcome.losses.mean(dtype=np.float64)) if outcome.losses.size else None
+    record["train_loss"] = float(arrived.losses.mean(dtype=np.float64)) if arrived.losses.size else None
     if turn.rejected:
         record["rejected"] = dict(turn.rejected)
+    if happened:
+        record["faults"] = happened
     aggregated = time.perf_counter()
     carry = _evaluate(setup, carry, t, record)
     record["notes"] = notes
+    standing("record")
     done = time.perf_counter()
     timings = {
-        "select": chosen - begun - measured,
-        "measure": measured,
+        "select": chosen - begun - asked.spent,
+        "measure": asked.spent,
         "train": trained - chosen,
         "aggregate": aggregated - trained,
         "evaluate": done - aggregated,
@@ -82,85 +117,36 @@ def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
     return replace(carry, totals=_added(carry.totals, ledger), timings=timings), records.plain(record)
 
 
-def _available(setup: Setup, t: int) -> Ids:
-    if setup.availability is None:
-        return np.arange(setup.world.n_clients)
-    mask = np.asarray(setup.availability.at(t))
-    if mask.dtype != np.bool_ or mask.shape != (setup.world.n_clients,):
-        raise bad("availability.at(t)", f"a mask of {setup.world.n_clients} clients", f"{mask.dtype} of {mask.shape}")
-    return np.flatnonzero(mask)
+def _enter(setup: Setup, carry: Carry, t: int) -> dict[str, Any]:
+    """Let newcomers and those who took an id over join; who they are."""
+    registrar, size, taken = carry.registrar, setup.faults.size(t), setup.faults.taken(t)
+    before = registrar.population.n_clients
+    if size > before or taken.size:
+        registrar.join(setup.known(t))
+    told = {"joined": list(range(before, size)), "taken": taken.tolist()}
+    return {name: ids for name, ids in told.items() if ids}
 
 
-def _ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger) -> tuple[float, float]:
-    """Answer the selector's questions; wall-clock seconds spent on answers, and simulated ones."""
-    world, spent, waited = setup.world, 0.0, 0.0
-    while turn.question is not None:
-        question, begun = turn.question, time.perf_counter()
-        reading = world.measure(carry.params, question, turn.index)
-        if setup.faults is not None:
-            reading = setup.faults.answers(turn.index, question, reading)
-        ledger.question(question, reading)
-        waited += _work(world, question, ledger, turn.index)
-        spent += time.perf_counter() - begun
-        turn.answer(reading)
-    return spent, waited
+def _again(setup: Setup, registrar: Registrar, turn: Turn, given_up: Turn | None, arrived: Arrived) -> dict[str, int]:
+    """Reports that come twice, or of a selection that was given up: the registrar counts and ignores them."""
+    told = {}
+    if given_up is not None:
+        registrar.finish(given_up, arrived.ids, arrived.reports)
+        told["stale"] = 1
+    if setup.faults.duplicated(turn.index):
+        registrar.finish(turn, arrived.ids, arrived.reports)
+        told["duplicated"] = 1
+    return told
 
 
-def _work(world: World, question: Measure, ledger: Ledger, t: int) -> float:
-    """Charge the clients' computing for a question; how long the slowest takes."""
-    ids, signal, seconds = question.ids, question.signal, 0.0
-    if question.after is not None:
-        members = question.after.ids
-        ledger.rehearse(world.work(members), world.steps(members))
-        seconds += float(world.durations(members, t).max(initial=0.0))
-    if signal.of == "pairs":
-        return seconds
-    if signal.of == "training":
-        ledger.compute(ids, world.work(ids), world.steps(ids))
-        return seconds + float(world.durations(ids, t).max(initial=0.0))
-    examples = world.reading_work(signal, ids)
-    ledger.passes["forward"] += int(examples.sum())
-    sent = NUMBER * (ledger.size + signal.floats_down)
-    return seconds + float(world.fleet.seconds(ids, t, FORWARD * examples, sent).max(initial=0.0))
-
-
-def _train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) -> tuple[Outcome, dict[str, Any], float]:
-    """Train those whose answer will be used; what is lost on the way, and the simulated seconds.
-
-    Who drops out or comes too late is known beforehand here, so that work is charged but not done.
-    """
-    world, ids = setup.world, cohort.ids
-    overselected = world.fleet.devices.overselect > 1 and not cohort.full
-    target = setup.cohort if overselected else ids.size
-    closing = world.fleet.close(ids, world.durations(ids, t), target, t)
-    examples = world.work(ids)
-    ledger.compute(ids, examples, world.steps(ids))
-    ledger.passes["wasted"] += int(examples[~closing.answered].sum())
-    signals = carry.registrar.needs.reports
-    outcome = world.train(carry.params, ids[closing.answered], signals, t)
-    ledger.training(ids, int(closing.answered.sum()), int(closing.late.sum()))
-    ledger.reports(signals, outcome.reports)
-    lost: dict[str, Any] = {}
-    if setup.faults is not None:
-        outcome = setup.faults.outcome(t, outcome)
-    with np.errstate(all="ignore"):
-        sound = np.isfinite(outcome.deltas.sum(axis=1))
-    if not sound.all():
-        lost["unsound_updates"] = outcome.ids[~sound].tolist()
-        kept = outcome.ids[sound]
-        reports = {name: reading.restrict(kept) for name, reading in outcome.reports.items()}
-        outcome = Outcome(kept, outcome.deltas[sound], reports, outcome.durations[sound], outcome.losses[sound])
-    return outcome, lost, closing.seconds
-
-
-def _aggregate(setup: Setup, carry: Carry, cohort: Cohort, outcome: Outcome, notes: dict[str, Any]) -> Carry:
-    if outcome.ids.size == 0:
+def _aggregate(setup: Setup, carry: Carry, cohort: Cohort, arrived: Arrived, notes: dict[str, Any]) -> Carry:
+    if arrived.ids.size == 0:
         if cohort.ids.size:
             notes["nothing_came_back"] = True
         return carry
-    weights, told = cohort.weights_of(outcome.ids)
+    weights, told = cohort.weights_of(arrived.ids)
     notes |= told
-    params, server = setup.server.step(carry.params, aggregate(outcome.deltas, weights), carry.server)
+    params, server = setup.server.step(carry.params, aggregate(arrived.deltas, weights), carry.server)
     return replace(carry, params=sealed(params), server=server, test=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,7 @@ from sortition.core.errors import bad
 
 
 class Holdings:
-    """Index arrays of N clients, laid end to end: client k holds ``order[starts[k]:starts[k + 1]]``."""
+    """Index arrays of N clients, laid end to end: client k holds ``sizes[k]`` from ``starts[k]`` on."""
 
     def __init__(self, parts: Sequence[npt.ArrayLike], examples: int, who: str) -> None:
         arrays = [np.asarray(part, np.int64) for part in parts]
@@ -20,7 +21,7 @@ class Holdings:
             raise bad(who, "of at least one client", "none")
         self.order = np.concatenate(arrays)
         self.sizes = np.fromiter((a.size for a in arrays), np.int64, len(arrays))
-        self.starts = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.starts = np.cumsum(self.sizes) - self.sizes
         if self.order.size and not 0 <= self.order.min() <= self.order.max() < examples:
             raise bad(who, f"indices of the {examples} examples", f"{self.order.min()} … {self.order.max()}")
 
@@ -29,7 +30,13 @@ class Holdings:
 
     def of(self, client: int) -> Ids:
         """The examples of one client."""
-        return self.order[self.starts[client] : self.starts[client + 1]]
+        return self.order[self.starts[client] : self.starts[client] + self.sizes[client]]
+
+    def let(self, tenants: Ids) -> Holdings:
+        """Client k holds what client ``tenants[k]`` held; nothing is copied."""
+        twin = copy.copy(self)
+        twin.sizes, twin.starts = self.sizes[tenants], self.starts[tenants]
+        return twin
 
     def gather(self, ids: Ids) -> tuple[Ids, Ids]:
         """The examples of several clients end to end, and how many each has."""
@@ -39,8 +46,9 @@ class Holdings:
 
     def label_counts(self, labels: Ids, classes: int) -> Ids:
         """(N, classes) examples per client and label."""
-        owner = np.repeat(np.arange(len(self)), self.sizes)
-        flat = np.bincount(owner * classes + labels[self.order], minlength=len(self) * classes)
+        index, sizes = self.gather(np.arange(len(self)))
+        owner = np.repeat(np.arange(len(self)), sizes)
+        flat = np.bincount(owner * classes + labels[index], minlength=len(self) * classes)
         return flat.reshape(len(self), classes)
 
 

@@ -3,7 +3,9 @@
 ``round``, ``available``, ``cohort`` and ``weights`` (as selected), ``answered`` (ids, or None if all), ``skipped``
 (nobody was available), ``full`` (more than the budget on purpose), ``questions``, ``bytes``, ``passes`` and ``steps``
 (clients' computing, wasted included), ``clock`` (simulated seconds so far), ``train_loss``, ``test`` and ``clients``
-where evaluated, ``rejected`` where clients sent unsound numbers, ``notes``.
+where evaluated, ``rejected`` where clients sent unsound numbers, ``notes``. Where not all of the cohort started
+training, ``started`` says who did; where something went wrong on the way, ``faults`` says what: ids by ``before``,
+``during`` and ``after``, how many answers were ``lost`` and ``late``, who ``joined`` or whose id was ``taken``.
 """
 
 from __future__ import annotations
@@ -59,6 +61,11 @@ def of_selection(turn: Turn, available: int) -> RoundRecord:
         "full": cohort.full,
         "questions": questions,
     }
+
+
+def of_answers(lost: int, late: int) -> dict[str, int]:
+    """How many answers never came, or came when the question was closed."""
+    return {name: count for name, count in (("lost", lost), ("late", late)) if count}
 
 
 def cost(ledger: Ledger, clock: float) -> RoundRecord:

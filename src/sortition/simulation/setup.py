@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,14 +10,14 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, frozen
 from sortition.core.errors import bad
 from sortition.core.guards import Guards
-from sortition.core.questions import Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector
 from sortition.learning.server import ServerRule, State
 from sortition.learning.vector import Vector
+from sortition.simulation.faults import Faults, Mishaps
 from sortition.simulation.ledger import LANES
-from sortition.simulation.world import Outcome, World
+from sortition.simulation.world import World
 
 
 class Availability(Protocol):
@@ -25,18 +25,6 @@ class Availability(Protocol):
 
     def at(self, t: int) -> Array:
         """Mask (N,) of the clients that can be reached in round t."""
-        ...
-
-
-class Faults(Protocol):
-    """Distorts what clients send: for tests of a selection under faults."""
-
-    def answers(self, t: int, question: Measure, reading: Reading) -> Reading:
-        """What arrives of an answer."""
-        ...
-
-    def outcome(self, t: int, outcome: Outcome) -> Outcome:
-        """What arrives of a cohort's training."""
         ...
 
 
@@ -55,7 +43,7 @@ class Setup:
         evaluate_every: rounds between evaluations on the test set; 0: never. The last round is always evaluated.
         clients_every: rounds between evaluations of every client; 0: never.
         seed: of the selector's draws; the world and the availability have theirs.
-        faults: distorts what arrives.
+        faults: what goes wrong on the way; default: nothing.
         guards: how far clients are trusted.
     """
 
@@ -69,7 +57,7 @@ class Setup:
     evaluate_every: int = 1
     clients_every: int = 0
     seed: int = 0
-    faults: Faults | None = None
+    faults: Mishaps = None  # type: ignore[assignment]  # filled below
     guards: Guards = field(default_factory=Guards)
 
     def __post_init__(self) -> None:
@@ -79,10 +67,34 @@ class Setup:
                 raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
+        if self.faults is None:
+            object.__setattr__(self, "faults", Mishaps(Faults(), self.world.n_clients, self.world.seed))
 
     def due(self, t: int, every: int) -> bool:
         """Whether round t is evaluated."""
         return every > 0 and ((t + 1) % every == 0 or t + 1 == self.horizon)
+
+    def at(self, t: int) -> Setup:
+        """The same in round t, where ids may have been taken by clients with other data."""
+        tenants = self.faults.tenants(t)
+        return self if tenants is None else replace(self, world=self.world.variant(tenants=tenants))
+
+    def reachable(self, t: int) -> Array:
+        """Mask (N,) of the clients that can be reached in round t."""
+        n, present = self.world.n_clients, self.faults.present(t)
+        mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(t))
+        if mask.dtype != np.bool_ or mask.shape != (n,):
+            raise bad("availability.at(t)", f"a mask of {n} clients", f"{mask.dtype} of {mask.shape}")
+        return mask if present is None else mask & present
+
+    def known(self, t: int) -> Population:
+        """What the server knows in round t: the facts of those who have joined, told anew by who took an id over."""
+        whole, n, tenants = self.population or self.world.population(), self.faults.size(t), self.faults.tenants(t)
+        if tenants is None and n == whole.n_clients:
+            return whole
+        rows = np.arange(n) if tenants is None else tenants[:n]
+        facts = {name: getattr(whole, name)[rows] for name in whole.facts}
+        return Population(**facts, known=np.flatnonzero(np.isin(rows, whole.known)), n_clients=n)
 
 
 @dataclass(frozen=True)
@@ -99,11 +111,12 @@ class Carry:
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def start(setup: Setup) -> Carry:
-    """The carry before the first round."""
+def start(setup: Setup, played: int = 0) -> Carry:
+    """The carry before the first round; of a population as it is known after ``played`` ones."""
     population = setup.population or setup.world.population()
     if population.n_clients != setup.world.n_clients:
         raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
+    population = setup.known(max(0, played - 1))
     registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed, guards=setup.guards)
     return Carry(sealed(setup.world.initial), setup.server.init(setup.world.initial.size), registrar)
 

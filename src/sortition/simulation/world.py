@@ -128,14 +128,28 @@ class World:
         """Sizes and label counts of the training parts, and facts that the owner adds (``features``, ``groups``)."""
         return Population(self.holdings.sizes, self.label_counts, **facts)
 
-    def variant(self, rule: LocalRule | None = None, devices: Devices | None = None) -> World:
-        """The same data, model and seed with another local rule or other devices; nothing large is copied."""
+    def variant(
+        self, rule: LocalRule | None = None, devices: Devices | None = None, tenants: Ids | None = None
+    ) -> World:
+        """The same data, model and seed with another local rule, other devices, or ids that hold others' data.
+
+        Nothing large is copied; behind id k lie the data of client ``tenants[k]``.
+        """
         twin = copy.copy(self)
         twin.rule = rule or self.rule
+        if tenants is not None:
+            twin._let(tenants)
         self._check_batches(twin.rule)
         twin.fleet = self.fleet if devices is None else Fleet(devices, self.n_clients, self.seed)
         twin._moment = Moment(twin, self.initial, -1)
         return twin
+
+    def _let(self, tenants: Ids) -> None:
+        parts = {id(part): part.let(tenants) for part in (self.holdings, self.evaluated, self.measured)}
+        self.holdings, self.evaluated, self.measured = (
+            parts[id(part)] for part in (self.holdings, self.evaluated, self.measured)
+        )
+        self.__dict__.pop("label_counts", None)  # the cached ones are of the earlier tenants
 
     # -- the two verbs ----------------------------------------------------------------------------------------------
 
@@ -193,4 +207,5 @@ class World:
     def client_accuracies(self, params: Vector) -> Floats:
         """(N,) accuracy of each client on its hold-out, or on its training part where it has none."""
         hits = self.learner.passes.losses(params)[1]
-        return means(hits[self.evaluated.order].astype(np.float32), self.evaluated.sizes)
+        index, sizes = self.evaluated.gather(np.arange(self.n_clients))
+        return means(hits[index].astype(np.float32), sizes)

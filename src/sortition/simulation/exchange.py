@@ -1,0 +1,141 @@
+"""What crosses the wire in a round: questions and their answers, models and their updates; faults are met here.
+
+Whoever is asked or trains is charged in the round's ledger, whether or not the result arrives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Ids
+from sortition.core.intake import Answers
+from sortition.core.questions import Measure, Reading
+from sortition.core.rounds import Cohort
+from sortition.core.turn import Turn
+from sortition.learning.vector import Vector
+from sortition.simulation.devices import FORWARD
+from sortition.simulation.faults import FATES
+from sortition.simulation.ledger import NUMBER, Ledger
+from sortition.simulation.setup import Carry, Setup
+from sortition.simulation.world import World
+
+
+@dataclass
+class Asking:
+    """What the questions of a round cost, and what of the answers came to nothing."""
+
+    spent: float = 0.0  # wall-clock seconds
+    waited: float = 0.0  # simulated ones
+    lost: int = 0
+    late: int = 0
+
+
+def ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger, standing: Callable[[], None]) -> Asking:
+    """Answer the selector's questions; answers that come too late are delivered when all questions are closed."""
+    world, told, late = setup.world, Asking(), list[Reading]()
+    while turn.question is not None:
+        question, begun = turn.question, time.perf_counter()
+        whole = world.measure(carry.params, question, turn.index)
+        standing()
+        reading, behind = setup.faults.answers(turn.index, question, whole)
+        told.lost += len(whole) - len(reading) - len(behind)
+        late.append(behind)
+        ledger.question(question, reading)
+        ledger.bytes["wasted_up"] += NUMBER * int(behind.values.size)
+        told.waited += _work(world, question, ledger, turn.index)
+        told.spent += time.perf_counter() - begun
+        turn.answer(setup.faults.damage(turn.index, reading))
+    for behind in late:
+        for client, row in zip(behind.ids.tolist(), behind.values, strict=True):
+            turn.answer({client: row})
+            told.late += 1
+    return told
+
+
+def _work(world: World, question: Measure, ledger: Ledger, t: int) -> float:
+    """Charge the clients' computing for a question; how long the slowest takes."""
+    ids, signal, seconds = question.ids, question.signal, 0.0
+    if question.after is not None:
+        members = question.after.ids
+        ledger.rehearse(world.work(members), world.steps(members))
+        seconds += float(world.durations(members, t).max(initial=0.0))
+    if signal.of == "pairs":
+        return seconds
+    if signal.of == "training":
+        ledger.compute(ids, world.work(ids), world.steps(ids))
+        return seconds + float(world.durations(ids, t).max(initial=0.0))
+    examples = world.reading_work(signal, ids)
+    ledger.passes["forward"] += int(examples.sum())
+    sent = NUMBER * (ledger.size + signal.floats_down)
+    return seconds + float(world.fleet.seconds(ids, t, FORWARD * examples, sent).max(initial=0.0))
+
+
+@dataclass
+class Arrived:
+    """What a cohort's training brought: the updates that can be used, and all reports of those who sent them."""
+
+    ids: Ids
+    deltas: Vector  # (k, P)
+    reports: dict[str, Answers]
+    losses: Vector  # (k,) mean batch loss while training
+    seconds: float  # simulated
+    started: Ids
+    dropped: dict[str, list[int]]  # by fate, see faults.FATES
+    unsound: list[int]  # ids whose updates were of no use
+
+
+def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) -> Arrived:
+    """Train those whose answer will be used.
+
+    Who falls silent or comes too late is known beforehand here, so that work is charged but not done.
+    """
+    world, ids = setup.world, cohort.ids
+    when, part = setup.faults.fates(t, ids)
+    overselected = world.fleet.devices.overselect > 1 and not cohort.full
+    target = setup.cohort if overselected else ids.size
+    closing = world.fleet.close(ids, world.durations(ids, t), target, t, silent=when >= 0)
+    started = when != FATES.index("before")
+    examples, steps = (_part(whole, part) for whole in (world.work(ids), world.steps(ids)))
+    ledger.compute(ids[started], examples[started], steps[started])
+    ledger.passes["wasted"] += int(examples[~closing.answered].sum())
+    signals = carry.registrar.needs.reports
+    outcome = world.train(carry.params, ids[closing.answered], signals, t)
+    unused = int(closing.late.sum()) + int((when == FATES.index("after")).sum())
+    ledger.training(ids[started], int(closing.answered.sum()), unused)
+    ledger.reports(signals, outcome.reports)
+    reports = setup.faults.reports(t, outcome)
+    sound, deltas = _usable(setup, carry, setup.faults.updates(t, outcome))
+    dropped = {fate: ids[when == at].tolist() for at, fate in enumerate(FATES) if (when == at).any()}
+    kept, unsound = outcome.ids, list[int]()
+    if not sound.all():
+        kept, unsound = outcome.ids[sound], outcome.ids[~sound].tolist()
+        reports = {name: _only(rows, kept) for name, rows in reports.items()}
+    return Arrived(kept, deltas, reports, outcome.losses[sound], closing.seconds, ids[started], dropped, unsound)
+
+
+def _part(whole: Ids, part: Any) -> Ids:
+    """The share that was done; wholes stay as they are."""
+    return np.where(part < 1, np.floor(whole * part), whole).astype(np.int64)
+
+
+def _usable(setup: Setup, carry: Carry, updates: Vector | list[Vector]) -> tuple[Any, Vector]:
+    """Which updates the server can use (k,), and those (k', P): of the model's shape, finite, and short enough."""
+    params = carry.params
+    if isinstance(updates, list):
+        updates = np.stack([row if row.shape == params.shape else np.full_like(params, np.nan) for row in updates])
+    with np.errstate(all="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", updates, updates))  # of float32: what overflows is infinite, and refused
+    sound = np.ones(len(updates), bool)
+    sound[list(setup.guards.absurd(norms))] = False
+    return sound, updates if sound.all() else updates[sound]
+
+
+def _only(rows: Answers, ids: Ids) -> Answers:
+    if isinstance(rows, Reading):
+        return rows.restrict(ids)
+    return {client: row for client, row in rows.items() if client in ids}

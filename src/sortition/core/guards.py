@@ -52,6 +52,7 @@ class Guards:
             kind = int | np.integer if whole else int | float | np.integer | np.floating
             if isinstance(value, bool) or not isinstance(value, kind) or not (math.isfinite(value) and value >= 0):
                 raise bad(f"Guards.{item.name}", f"a {'whole ' if whole else ''}number ≥ 0", value, "0 turns it off.")
+            object.__setattr__(self, item.name, int(value) if whole else float(value))
         if self.strikes < 1:
             raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")
         for name, least in (("norm", 2), ("size_cap", 1)):

@@ -1,4 +1,4 @@
-"""What clients send is sifted before a selector sees it: NaN, negative losses and wrong shapes stay outside."""
+"""What clients send is sifted before a selector sees it: NaN, negative losses, wrong shapes, absurd norms stay out."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_ids, strangers
+from sortition.core.arrays import Array, Floats, Ids, as_ids, strangers
 from sortition.core.errors import bad
+from sortition.core.guards import Guards
 from sortition.core.questions import Reading
 from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
 
 
-def sift(signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | None) -> tuple[Reading, dict[int, str]]:
+def sift(
+    signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | None, guards: Guards | None = None
+) -> tuple[Reading, dict[int, str]]:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts.
@@ -33,7 +36,7 @@ def sift(signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | 
     elif signal.of == "pairs":
         shape = (asked.size,)
     if isinstance(rows, Reading) and (shape is None or rows.values.shape[1:] == shape):
-        return _sift_table(signal, rows, asked)
+        return _sift_table(signal, rows, asked, guards or Guards())
     pairs = list(zip(rows.ids.tolist(), rows.values, strict=True)) if isinstance(rows, Reading) else list(rows.items())
     kept: list[tuple[int, Array]] = []
     rejected: dict[int, str] = {}
@@ -48,7 +51,8 @@ def sift(signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | 
         else:
             kept.append((client, row))
     table = np.stack([row for _, row in kept]) if kept else np.empty((0, *wanted))
-    reading, unsound = _sift_table(signal, Reading(np.array([c for c, _ in kept], np.int64), table), asked)
+    reading = Reading(np.array([c for c, _ in kept], np.int64), table)
+    reading, unsound = _sift_table(signal, reading, asked, guards or Guards())
     return reading, rejected | unsound
 
 
@@ -65,17 +69,48 @@ def _number(row: npt.ArrayLike) -> Array | None:
         return None
 
 
-def _sift_table(signal: Signal, reading: Reading, asked: Ids) -> tuple[Reading, dict[int, str]]:
+def _sift_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> tuple[Reading, dict[int, str]]:
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
     if not len(reading):
         return reading, {}
     flat = values.reshape(len(reading), -1)
-    finite = np.asarray(np.isfinite(flat).all(axis=1))
-    sound = finite & np.asarray((flat >= 0).all(axis=1)) if signal.nonnegative else finite
-    if sound.all():
+    far = norms(flat)
+    negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(far)) if signal.nonnegative else as_ids("", [])
+    far[negative] = np.nan  # they have no say in the median
+    reasons = guards.absurd(far) | dict.fromkeys(negative.tolist(), "negative")
+    if not reasons:
         return reading, {}
-    unsound = np.flatnonzero(np.logical_not(sound))
-    reasons = {int(reading.ids[i]): "negative" if finite[i] else "not finite" for i in unsound}
-    return Reading(reading.ids[sound], reading.values[sound]), reasons
+    sound = np.ones(len(reading), dtype=bool)
+    sound[list(reasons)] = False
+    told = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
+    return Reading(reading.ids[sound], reading.values[sound]), told
+
+
+def norms(rows: Array) -> Floats:
+    """The Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = np.abs(rows[:, 0]) if rows.shape[1] == 1 else np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        odd = np.flatnonzero(~np.isfinite(found))  # a square may overflow where the norm does not
+        if odd.size and rows.shape[1] > 1:
+            found = found.astype(np.float64)
+            scale = np.abs(rows[odd]).max(axis=1).astype(np.float64)
+            found[odd] = scale * np.sqrt(np.sum((rows[odd] / scale[:, None]) ** 2, axis=1))
+    return found
+
+
+def winsorised(reading: Reading, limit: float) -> tuple[Reading, int]:
+    """One number a client, clipped at median + ``limit`` · 1.4826 MAD of the reading, and how many were.
+
+    1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
+    """
+    values = reading.values
+    if not len(reading):
+        return reading, 0
+    middle = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - middle))) or middle
+    high = values > middle + limit * spread
+    if spread <= 0 or not high.any():
+        return reading, 0
+    return Reading(reading.ids, np.where(high, middle + limit * spread, values)), int(high.sum())

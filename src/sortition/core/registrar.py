@@ -7,6 +7,7 @@ leaves no trace, a save during an open turn stores what was before it, and a rep
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,9 +16,10 @@ import numpy.typing as npt
 
 from sortition.core import snapshot
 from sortition.core.arrays import Array, Ids, as_ids, strangers
-from sortition.core.errors import StorageError, UndeclaredError, bad, unknown
+from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
+from sortition.core.gate import Gate
 from sortition.core.guards import Guards
-from sortition.core.intake import Answers, sift
+from sortition.core.intake import Answers, sift, winsorised
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Population, Round, check_cohort
 from sortition.core.selector import Selector
@@ -64,13 +66,13 @@ class Registrar:
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._open: Turn | None = None
+        self.gate = Gate(self.guards, population)
         self._adopt(population)
-        self.quarantined = np.zeros(population.n_clients, np.int64)
         self.state: State = selector.init(population.n_clients, stream(seed, "initial state"))
 
     def _adopt(self, population: Population) -> None:
         self.population = population
-        self._view = population.disclose(self.needs.reads, self.owner)
+        self._view = population.disclose(self.needs.reads, self.owner, self.gate.shown)
 
     # -- one round ------------------------------------------------------------------------------------------------
 
@@ -85,8 +87,12 @@ class Registrar:
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
         if self._open is not None:
             self._open.open = False
-        round = Round(self.index, self.horizon, ids, budget, self._view, stream(self.seed, "selection", self.index))
-        self._open = Turn(self, self.state.copy(), round if ids.size else None, self.index)
+        rng = stream(self.seed, "selection", self.index)
+        round = Round(self.index, self.horizon, ids, budget, self._view, rng)
+        eligible, guarded = self.gate.admit(ids, int(budget), self.index, self.seed)
+        if eligible is not ids:
+            round = replace(round, available=eligible)
+        self._open = Turn(self, self.state.copy(), round if eligible.size else None, self.index, guarded)
         if self.witness is not None:
             self.witness.begun(self._open, ids, int(budget))
         return self._open
@@ -96,19 +102,19 @@ class Registrar:
         turn: Turn,
         ids: npt.ArrayLike | None = None,
         reports: Mapping[str, Answers | npt.ArrayLike] | None = None,
-    ) -> None:
-        """Close the round: who completed (default: the cohort), and what they reported.
+    ) -> Ids:
+        """Close the round; returned are those whose updates may be aggregated: nobody, if fewer than the minimum.
 
         Args:
             turn: what :meth:`begin` gave.
-            ids: members of the cohort whose updates arrived.
+            ids: members of the cohort whose updates arrived (default: all).
             reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
         """
         if turn._registrar is not self:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
         if turn is not self._open:
             self.count("duplicate" if turn.index < self.index else "stale")
-            return
+            return np.empty(0, np.int64)
         if turn.cohort is None:
             raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
         done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
@@ -116,14 +122,18 @@ class Registrar:
         if outside.size:
             raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
         readings = {name: self._report(turn, name, done, rows) for name, rows in (reports or {}).items()}
+        usable = done
+        if done.size < min(self.guards.minimum, turn.cohort.ids.size):
+            turn.guarded["too_few_completed"] = int(done.size)
+            usable, readings = done[:0], {}
         if turn.round is not None:
-            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, done, readings))
+            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
         self.state, self._open, turn.open = turn.state, None, False
-        for client in turn.rejected:
-            self.quarantined[client] += 1
+        self.gate.blame(turn.rejected | turn.blamed, self.index)
         self.index += 1
         if self.witness is not None:
             self.witness.finished(turn, done, reports or {})
+        return usable
 
     def _report(self, turn: Turn, name: str, done: Ids, rows: Answers | npt.ArrayLike) -> Reading:
         signal = next((s for s in self.needs.reports if s.name == name), None)
@@ -131,9 +141,7 @@ class Registrar:
             raise unknown("report", name, [s.name for s in self.needs.reports], f"{self.owner}.needs.reports")
         if not isinstance(rows, Reading | Mapping):
             rows = Reading(done, np.asarray(rows))
-        reading, rejected = sift(signal, rows, done, self.shapes.get(name))
-        self.reject(turn, signal, reading, rejected)
-        return reading
+        return self.let_in(turn, signal, rows, done)
 
     # -- what a turn tells ----------------------------------------------------------------------------------------
 
@@ -152,12 +160,23 @@ class Registrar:
             check_cohort(question.after, round, f"{self.owner}'s rehearsal")
         return question
 
-    def reject(self, turn: Turn, signal: Signal, reading: Reading, rejected: Mapping[int, str]) -> None:
-        """Count unsound rows, and remember the shape of sound ones."""
+    def let_in(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Reading:
+        """What the selector gets of an answer: sound rows, winsorised; unsound ones are counted, shapes remembered."""
+        reading, rejected = sift(signal, answers, asked, self.shapes.get(signal.name), self.guards)
         self.counters["rejected"] += len(rejected)
         turn.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
             self.shapes.setdefault(signal.name, reading.values.shape[1:])
+        if self.guards.winsorise and signal.scalar and signal.nonnegative:
+            reading, clipped = winsorised(reading, self.guards.winsorise)
+            if clipped:
+                turn.guarded["winsorised"] = turn.guarded.get("winsorised", 0) + clipped
+        return reading
+
+    @property
+    def quarantined(self) -> Array:
+        """(N,) rounds in which each client sent something unsound."""
+        return self.gate.strikes
 
     def count(self, what: str) -> None:
         """One more late, duplicate or stale message."""
@@ -171,21 +190,22 @@ class Registrar:
             raise bad("join(population)", f"of at least {self.population.n_clients} clients", population.n_clients)
         if self._open is not None:
             self._open.open, self._open = False, None
+        self.gate.adopt(population)
         self._adopt(population)
         self.state.grow(population.n_clients)
-        self.quarantined = np.pad(self.quarantined, (0, population.n_clients - self.quarantined.size))
         if self.witness is not None:
             self.witness.joined(population)
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
         arrays = {f"state.{name}": value for name, value in self.state.arrays().items()}
-        arrays["quarantined"] = self.quarantined
+        arrays |= {"quarantined": self.gate.strikes, "until": self.gate.until}
         header = {
             "selector": self.owner,
             "parameters": {name: str(value) for name, value in self.selector.parameters().items()},
             "seed": int(self.seed),
             "horizon": self.horizon,
+            "guards": self.guards.changed(),
             "index": self.index,
             "counters": dict(self.counters),
             "shapes": {name: list(shape) for name, shape in self.shapes.items()},
@@ -195,11 +215,9 @@ class Registrar:
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
         try:
-            before = {"selector": header["selector"], "seed": header["seed"], **header["parameters"]}
             now = self.export()[1]
-            if changed := snapshot.difference(
-                before, {"selector": self.owner, "seed": now["seed"], **now["parameters"]}
-            ):
+            before, after = (_identity(told, header.get("guards") is not None) for told in (header, now))
+            if changed := snapshot.difference(before, after):
                 raise StorageError(f"Snapshot is of another selection: {changed}.")
             state = type(self.state).restored(
                 {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
@@ -209,20 +227,15 @@ class Registrar:
                     f"Snapshot is of {state.n_clients} clients, more than the population's {self.population.n_clients}."
                 )
             state.grow(self.population.n_clients)
-            quarantined = np.zeros(self.population.n_clients, np.int64)
-            quarantined[: arrays["quarantined"].size] = arrays["quarantined"]
+            strikes = _counts(arrays["quarantined"], self.population.n_clients)
+            until = _counts(arrays.get("until", np.zeros(0)), self.population.n_clients)  # older snapshots have none
             counters = {name: int(header["counters"][name]) for name in self.counters}
             shapes = {name: tuple(int(n) for n in shape) for name, shape in header["shapes"].items()}
             index = int(header["index"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
-        self.state, self.quarantined, self.counters, self.shapes, self.index = (
-            state,
-            quarantined,
-            counters,
-            shapes,
-            index,
-        )
+        self.state, self.counters, self.shapes, self.index = state, counters, shapes, index
+        self.gate.strikes, self.gate.until = strikes, until
         self._open = None
         return self
 
@@ -232,11 +245,31 @@ class Registrar:
 
     @classmethod
     def load(
-        cls, path: str | Path, selector: Selector[Any], population: Population, *, horizon: int | None = None
+        cls,
+        path: str | Path,
+        selector: Selector[Any],
+        population: Population,
+        *,
+        horizon: int | None = None,
+        guards: Guards | None = None,
     ) -> Registrar:
-        """Go on from a snapshot with the same selector; ``horizon`` defaults to the saved one."""
+        """Go on from a snapshot with the same selector; ``horizon`` and ``guards`` default to the saved ones."""
         arrays, header = snapshot.load(path)
         if not isinstance(header.get("seed"), int):
             raise StorageError(f"{path} is not a registrar's snapshot: it has no seed.")
         horizon = header.get("horizon") if horizon is None else horizon
-        return cls(selector, population, horizon=horizon, seed=header["seed"]).restore(arrays, header)
+        try:
+            guards = Guards(**header.get("guards", {})) if guards is None else guards
+        except (TypeError, InputError) as error:
+            raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
+        return cls(selector, population, horizon=horizon, seed=header["seed"], guards=guards).restore(arrays, header)
+
+
+def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:
+    """What must be the same when a selection goes on; snapshots before guards tell none."""
+    guards = {f"guards.{name}": value for name, value in header["guards"].items()} if guarded else {}
+    return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
+
+
+def _counts(array: Array, n: int) -> Ids:
+    return np.pad(array.astype(np.int64, casting="unsafe"), (0, n - array.size))

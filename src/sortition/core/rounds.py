@@ -95,11 +95,11 @@ class Population:
         """The names of the facts that are held."""
         return tuple(self._facts)
 
-    def disclose(self, names: Iterable[str], owner: str) -> Population:
-        """The view that a selector gets: reading a fact that ``owner`` did not declare raises."""
+    def disclose(self, names: Iterable[str], owner: str, shown: Mapping[str, Array] | None = None) -> Population:
+        """The view that a selector gets: a fact that ``owner`` did not declare raises; ``shown`` goes before."""
         view = object.__new__(Population)
         view.n_clients, view._known, view._owner = self.n_clients, self._known, owner
-        view._facts = {name: self._read(name) for name in names}
+        view._facts = {name: frozen((shown or {}).get(name, self._read(name))) for name in names}
         return view
 
 

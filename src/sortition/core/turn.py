@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from sortition.core.errors import InputError
-from sortition.core.intake import Answers, sift
+from sortition.core.exploration import explored
+from sortition.core.intake import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
 from sortition.core.selector import Asking
 from sortition.core.state import State
+from sortition.core.streams import stream
 
 if TYPE_CHECKING:
     from sortition.core.registrar import Registrar
@@ -33,7 +35,9 @@ class Asked:
 class Turn:
     """One round's selection in progress: answer ``question`` until it is None, then ``cohort`` is there."""
 
-    def __init__(self, registrar: Registrar, state: State, round: Round | None, index: int) -> None:
+    def __init__(
+        self, registrar: Registrar, state: State, round: Round | None, index: int, guarded: Mapping[str, Any]
+    ) -> None:
         self.index = index
         self.round = round
         self.state = state
@@ -41,22 +45,25 @@ class Turn:
         self.cohort: Cohort | None = None
         self.asked: list[Asked] = []
         self.rejected: dict[int, str] = {}
+        self.blamed: dict[int, str] = {}
+        self.guarded = dict(guarded)
         self.open = True
         self._registrar = registrar
         self._asking: Asking | None = None
         if round is None:
-            self.cohort = Cohort.uniform([], notes={"skipped": "nobody available"})
+            reason = "too few eligible" if guarded else "nobody available"
+            self.cohort = self._noted(Cohort.uniform([], notes={"skipped": reason}))
             return
         choice = registrar.selector.select(state, round)
         if isinstance(choice, Generator):
             self._asking = choice
             self._advance(None)
         else:
-            self.cohort = check_cohort(choice, round, registrar.owner)
+            self.cohort = self._leaving(choice, round)
 
     @property
     def skipped(self) -> bool:
-        """Nobody was available; there is nothing to do but to finish."""
+        """Nobody was available, or too few eligible; there is nothing to do but to finish."""
         return self.round is None
 
     def answer(self, answers: Answers) -> None:
@@ -68,9 +75,7 @@ class Turn:
             self._registrar.count("late")
             return
         question = self.question
-        shape = self._registrar.shapes.get(question.signal.name)
-        reading, rejected = sift(question.signal, answers, question.ids, shape)
-        self._registrar.reject(self, question.signal, reading, rejected)
+        reading = self._registrar.let_in(self, question.signal, answers, question.ids)
         if self._registrar.witness is not None:
             self._registrar.witness.answered(self, question, answers)
         self.asked.append(
@@ -93,6 +98,30 @@ class Turn:
         try:
             question = next(self._asking) if reading is None else self._asking.send(reading)
         except StopIteration as stop:
-            self.cohort = check_cohort(stop.value, self.round, self._registrar.owner)
+            self.cohort = self._leaving(stop.value, self.round)
             return
         self.question = self._registrar.check_question(question, self.round)
+
+    def _leaving(self, choice: object, round: Round) -> Cohort:
+        """The selector's cohort, checked, with explorers where an exploration floor is set."""
+        registrar = self._registrar
+        cohort = check_cohort(choice, round, registrar.owner)
+        guards, capped = registrar.guards, registrar.gate.capped
+        if guards.explore:
+            rng = stream(registrar.seed, "exploration", self.index)
+            cohort, lot = explored(cohort, round, guards.explore, rng)
+            self.guarded |= {"explored": lot.tolist()} if lot.size else {}
+        if 0 < cohort.ids.size < guards.minimum:
+            self.guarded["too_few_chosen"] = int(cohort.ids.size)
+            cohort = Cohort.uniform([], notes=cohort.notes)
+        if capped is not None and (cut := int(capped[cohort.ids].sum())):
+            self.guarded["capped"] = cut
+        return self._noted(cohort)
+
+    def _noted(self, cohort: Cohort) -> Cohort:
+        """What the guards did stands in the cohort's notes."""
+        return replace(cohort, notes={**cohort.notes, "guards": dict(self.guarded)}) if self.guarded else cohort
+
+    def blame(self, clients: Mapping[int, str]) -> None:
+        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
+        self.blamed |= clients

@@ -50,3 +50,7 @@ def test_values_are_shown_short():
     assert str(bad("x", "small", np.zeros((3, 4)))) == "x must be small; got an array of shape (3, 4)."
     assert len(str(bad("x", "small", "y" * 500))) < 200
     assert str(unknown("method", "zzz", [])) == "Unknown method 'zzz'; known are none."
+
+
+def test_a_name_that_is_no_text_is_unknown_as_well():
+    assert str(unknown("report", 3, ["loss"])) == "Unknown report 3; known are loss."

@@ -89,3 +89,42 @@ def test_files_that_are_none(tmp_path):
     torn.write_text("rounds = [")
     with pytest.raises(InputError, match="valid TOML"):
         read(torn)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"sweep": "lr"}, "sweep must be a table"),
+        ({"sweep": {"local.lr": {"from": 0, "to": 1, "count": 10**9}}}, "of at most 10,000 values"),
+        ({"sweep": {"local.lr": {"from": 0, "to": 1, "step": 1e-300}}}, "sweep.local.lr must be"),
+        ({"method": ["uniform"]}, r"method must be a list of tables, \[\[method\]\]"),
+        ({"method": 3}, r"method must be a list of tables"),
+        ({"setting": [{"name": "a", "method": [1]}]}, r"method must be a list of tables"),
+        ({"seeds": 10**12}, "seeds must be at most 100,000"),
+        ({"seeds": 10**30}, "seeds must be at most 100,000"),
+    ],
+)
+def test_wrong_kinds_and_endless_numbers_are_refused_with_a_sentence(wrong, sentence):
+    with pytest.raises(InputError, match=sentence):
+        plan(small(**wrong))
+
+
+def test_a_study_without_end_is_refused():
+    sweep = {"local.lr": {"from": 0.1, "to": 1, "count": 100}, "cohort": {"from": 1, "to": 2, "step": 1}}
+    with pytest.raises(InputError, match="study must be of at most 1,000,000 runs"):
+        plan(small(seeds=90_000, sweep=sweep))
+
+
+def test_the_command_line_cannot_replace_the_methods_by_a_text():
+    with pytest.raises(InputError, match="method must be a list of tables"):
+        plan(small(), ["method=x"])
+    with pytest.raises(InputError, match="cohort"):
+        plan(small(), ["cohort=" + "1" * 5000])
+
+
+@pytest.mark.parametrize("text", ["a = " + "1" * 5000, "a = " + "[" * 5000])
+def test_a_file_that_python_refuses_to_read_is_not_valid_toml(text, tmp_path):
+    path = tmp_path / "study.toml"
+    path.write_text(text)
+    with pytest.raises(InputError, match="must be valid TOML"):
+        read(path)

@@ -43,7 +43,7 @@ def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """``Did you mean 'alpha'?`` where some known name is near, else nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 

@@ -20,6 +20,7 @@ M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, strict=True)]
 Seeds = Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
 _RULE = ConfigDict(extra="forbid")
+MOST_SEEDS = 100_000
 
 
 @pydantic_dataclass(frozen=True, config=_RULE)
@@ -190,6 +191,8 @@ class Study(Federation):
         if isinstance(value, int) and not isinstance(value, bool):
             if value < 1:
                 raise bad("seeds", "a number ≥ 1 or a list of seeds", value)
+            if value > MOST_SEEDS:
+                raise bad("seeds", f"at most {MOST_SEEDS:,}", value)
             return list(range(value))
         return value
 

@@ -15,6 +15,7 @@ from sortition.core.errors import InputError, bad, unknown
 
 Table = dict[str, Any]
 RANGE = ("from", "to", "step", "count", "log")
+MOST = 10_000  # values of one key in a sweep
 
 
 def label_of(method: Mapping[str, Any]) -> str:
@@ -66,7 +67,7 @@ def parsed(text: str) -> Any:
     """A TOML value; whatever is none is a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # ValueError: not TOML, or a number of thousands of digits
         return text
 
 
@@ -93,6 +94,8 @@ def placed(table: Table, parts: list[str], value: Any) -> Table:
 def sweep(table: Mapping[str, Any]) -> dict[str, list[Any]]:
     """``[sweep]``, flattened: dotted key → the values it takes."""
     values: dict[str, list[Any]] = {}
+    if not isinstance(table, Mapping):
+        raise bad("sweep", "a table", table)
     for key, value in table.items():
         if isinstance(value, list):
             if not value:
@@ -122,9 +125,11 @@ def spread(who: str, table: Mapping[str, Any]) -> list[Any]:
                 raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
             count = math.floor((end - start) / step + 1e-9) + 1
             end = start + (count - 1) * step
+        if int(count or 0) > MOST:
+            raise bad(who, f"of at most {MOST:,} values", f"{int(count or 0):,}")
         make = np.geomspace if table.get("log") else np.linspace
         found = [float(f"{value:.12g}") for value in make(start, end, int(count or 0))]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         if isinstance(error, InputError):
             raise
         raise bad(who, "{ from = number, to = number, step or count }", dict(table)) from None

@@ -19,6 +19,7 @@ from sortition.experiments.overlay import Table, assign, combinations, label_of,
 SHARED = tuple(Federation.model_fields)
 ALONE = "main"  # the setting of a study that has none
 SEVERAL = ("setting.", "sweep.")
+MOST = 1_000_000  # runs of a study
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def read(path: str | Path) -> Table:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise bad("The study's file", "one that exists", str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and tables without end
         raise InputError(f"{path} must be valid TOML; got {error}.") from None
     except OSError as error:
         raise InputError(f"{path} must be readable; got {error.strerror}.") from None
@@ -65,6 +66,8 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     names = [name.casefold() for name, _ in studies]
     if len(set(names)) < len(names):
         raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
+    if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
+        raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
 
@@ -72,9 +75,9 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
     """Each setting's name and its whole table, swept; what the command line sets wins over settings and sweeps."""
     base = {key: value for key, value in raw.items() if key not in ("setting", "sweep")}
-    given = raw.get("setting", [])
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise bad("setting", "a list of tables, [[setting]]", given)
+    given = _listed(raw, "setting")
+    for table in (raw, *given):
+        _listed(table, "method")
     fixed = [text.partition("=")[0].strip() for text in sets]
     values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
     shared = {key: found for key, found in values.items() if not key.startswith("method.")}
@@ -100,9 +103,17 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
             yield label, resolved
 
 
+def _listed(table: Table, key: str) -> list[Table]:
+    """The tables of ``[[key]]``."""
+    given = table.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise bad(key, f"a list of tables, [[{key}]]", given)
+    return given
+
+
 def _kept(table: Table, setting: str) -> Table:
     """The table with only those methods that its ``methods`` names, where it has them."""
-    labels = [label_of(method) for method in table.get("method", [])]
+    labels = [label_of(method) for method in _listed(table, "method")]
     chosen = table.pop("methods", labels)
     if not isinstance(chosen, list):
         raise bad("methods", "a list of labels", chosen)

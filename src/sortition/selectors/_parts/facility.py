@@ -32,7 +32,7 @@ def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Float
     chosen = np.empty(min(k, len(table)), np.int64)
     for step in range(chosen.size):
         fresh = np.full(len(table), step == 0)
-        while not fresh[best := int(np.argmin(bound))]:
+        while not fresh[best := int(np.argmin(bound))] and np.isfinite(bound[best]):
             stale = np.argpartition(bound, BATCH)[:BATCH] if bound.size > BATCH else np.arange(bound.size)
             stale = stale[np.isfinite(bound[stale])]
             bound[stale] = np.rint((marginal(table[stale], served) + price[stale]) / grain)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.run import Jobs, Quiet, console, finish
+from sortition.cli.run import Jobs, On, Quiet, console, finish
 
 
 def _names(incomplete: str) -> list[str]:
@@ -26,6 +26,7 @@ def reproduce(
     seeds: Annotated[int | None, typer.Option(min=1, help="fewer seeds")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,
     jobs: Jobs = None,
+    on: On = None,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce published tables and figures: run what is missing, show paper beside ours, write a page.
@@ -51,7 +52,8 @@ def reproduce(
         folder = out / one.name
         shown = showing(screen, quiet=quiet)
         say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
-        made = reproduce(one, folder, cuts, folder=page.parent if page else folder, jobs=jobs, progress=shown, say=say)
+        place = page.parent if page else folder
+        made = reproduce(one, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
         for sheet in [] if quiet else made.sheets:
             screen.print(sheet.rich())
         pages.append(made.markdown)

@@ -18,6 +18,10 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
 ]
 Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side [default: all cores]")]
+On = Annotated[
+    str | None,
+    typer.Option("--on", help="a Ray cluster: ray (this machine's) or ray://host:port [default: here]"),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
 WIDE = 150  # columns of a table that goes to a file or a pipe
 
@@ -32,6 +36,7 @@ def run(
     out: Out = None,
     set_: Set = None,
     jobs: Jobs = None,
+    on: On = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
     only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="tell what would run and how long; run nothing")] = False,
@@ -42,6 +47,8 @@ def run(
     Ctrl-C ends the rounds in progress; the same command with --resume goes on, to the very same records.
 
     Example: sortition run examples/first.toml -o runs/first --set seeds=3
+
+    Many machines: sortition run examples/first.toml --on ray://head:10001
     """
     from sortition.experiments.plan import plan, read
     from sortition.experiments.preset import OURS, wanted
@@ -53,16 +60,16 @@ def run(
     if dry_run:
         _estimate(chosen, jobs)
     else:
-        play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet)
+        play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
-def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool) -> None:
+def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
     """Run a plan, print its table, tell what failed; the exit code says how it went."""
     from sortition.experiments import runner
     from sortition.experiments.progress import showing
 
     screen = console()
-    outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet))
+    outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
         table(out, screen)
     finish(outcome, f"add --resume to go on: {out}")
@@ -90,7 +97,7 @@ def finish(outcome: Any, hint: str) -> None:
 
 def _estimate(plan: Any, jobs: int | None) -> None:
     from sortition.experiments.estimate import estimates
-    from sortition.experiments.runner import cores
+    from sortition.experiments.pool import cores
     from sortition.experiments.sheet import Sheet
 
     found, side = estimates(plan.runs), jobs or cores()

@@ -60,7 +60,8 @@ def study(
     *,
     out: str | Path | None = None,
     sets: Iterable[str] = (),
-    jobs: int = 1,
+    jobs: int | None = 1,
+    on: str | None = None,
     progress: Progress | None = None,
 ) -> Results:
     """Run what is missing of a study, given as a file or as a table with the same keys.
@@ -69,12 +70,14 @@ def study(
         source: a TOML file, or its table as a dictionary.
         out: the folder of runs; one that holds some of them is resumed. Default: a new temporary folder.
         sets: ``a.b=c`` overrides.
-        jobs: processes at a time; more than one needs methods that another process can import.
+        jobs: processes at a time, None for all there is room for; more than one needs methods that another process can
+            import.
+        on: the Ray cluster where runs are played, ``ray`` or ``ray://host:port``; default: this machine.
         progress: what to show meanwhile; default nothing.
     """
     table = read(source) if isinstance(source, str | Path) else dict(source)
     folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
-    outcome = runner.execute(plan(table, tuple(sets)), folder, jobs=jobs, resume=True, progress=progress)
+    outcome = runner.execute(plan(table, tuple(sets)), folder, jobs=jobs, resume=True, progress=progress, on=on)
     if outcome.failed:
         where, why = next(iter(outcome.failed.items()))
         raise SortitionError(f"{len(outcome.failed)} runs failed; the first, {where}: {why}")

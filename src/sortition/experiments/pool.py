@@ -3,73 +3,43 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
-import traceback
-from collections import deque
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any, Protocol
+from typing import Any
 
-from sortition.core.errors import SortitionError
+from sortition.experiments.crew import ENDS, Crew, Event, Hear, Task, Worker, attempt
 from sortition.experiments.processes import deaf, interruptible, one_thread
 
-TICK = 0.2  # seconds between two progress messages of one run
+
+class Here:
+    """This machine; the other place where runs are played is :class:`~sortition.experiments.on_ray.Cluster`."""
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function where the runs will be played."""
+        function(*arguments)
+
+    def run(self, tasks: Sequence[Task], jobs: int | None, hear: Hear) -> bool:
+        """Play all tasks, at most ``jobs`` at a time."""
+        return run(tasks, jobs, hear)
 
 
-class Task(Protocol):
-    """Something that can be sent to another process and called there; True if finished, False if stopped."""
-
-    def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
-        """Do it; ``tell(round, value)`` after each round, end early when ``stopping()``."""
+def cores() -> int:
+    """How many processes this one may use at a time."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class Event:
-    """What happened to task ``at``: started, tick (``round``, ``value``), done, stopped, or failed (``text``)."""
+def run(tasks: Sequence[Task], jobs: int | None, hear: Hear) -> bool:
+    """Play all tasks, at most ``jobs`` at a time (default: all cores).
 
-    kind: str
-    at: int
-    round: int = 0
-    value: float | None = None
-    text: str = ""
-
-
-Hear = Callable[[Event], None]
-
-
-def attempt(at: int, task: Task, hear: Hear, stopping: Callable[[], bool]) -> None:
-    """Call a task and tell how it went; what it raises becomes a ``failed`` event."""
-    heard, last = 0.0, None
-
-    def tell(played: int, value: float | None) -> None:
-        nonlocal heard, last
-        last = Event("tick", at, played, value)
-        if time.monotonic() - heard >= TICK:
-            heard = time.monotonic()
-            hear(last)
-
-    hear(Event("started", at))
-    try:
-        finished = task(tell, stopping)
-    except BrokenPipeError:  # whoever listened is gone: nothing more to tell
-        raise
-    except SortitionError as error:
-        hear(Event("failed", at, text=str(error)))
-    except Exception:
-        hear(Event("failed", at, text=traceback.format_exc()))
-    else:
-        if last is not None:
-            hear(last)
-        hear(Event("done" if finished else "stopped", at))
-
-
-def run(tasks: Sequence[Task], jobs: int, hear: Hear) -> bool:
-    """Play all tasks, at most ``jobs`` at a time. Ctrl-C lets the rounds in progress end; False if it was pressed."""
+    Ctrl-C lets the rounds in progress end; False if it was pressed.
+    """
+    jobs = cores() if jobs is None else jobs
     if jobs <= 1 or len(tasks) <= 1:
         return _inline(tasks, hear)
-    return _Crew(tasks, min(jobs, len(tasks)), hear).play()
+    return _Processes(tasks, min(jobs, len(tasks)), hear).play()
 
 
 def _inline(tasks: Sequence[Task], hear: Hear) -> bool:
@@ -92,12 +62,10 @@ def _serve(pipe: Connection) -> None:
             attempt(at, task, pipe.send, pipe.poll)
 
 
-@dataclass
-class _Worker:
+@dataclass(kw_only=True)
+class _Process(Worker):
     process: Any
     pipe: Connection
-    at: int | None = None
-    leaving: bool = False
 
     def leave(self) -> None:
         """Ask it, once, to end its round and go."""
@@ -107,68 +75,45 @@ class _Worker:
                 self.pipe.send(None)
 
 
-@dataclass
-class _Crew:
-    """Workers and the tasks that wait for them."""
+class _Processes(Crew[_Process]):
+    def __init__(self, tasks: Sequence[Task], jobs: int, hear: Hear) -> None:
+        super().__init__(tasks, hear)
+        self.jobs = jobs
 
-    tasks: Sequence[Task]
-    jobs: int
-    hear: Hear
-    workers: list[_Worker] = field(default_factory=list)
-
-    def play(self) -> bool:
-        waiting = deque(range(len(self.tasks)))
-        with interruptible() as pressed:
-            try:
-                for _ in range(self.jobs):
-                    self._hire()
-                while any(worker.at is not None for worker in self.workers) or (waiting and not pressed()):
-                    for worker in self.workers:
-                        if pressed():
-                            worker.leave()
-                        elif worker.at is None and waiting:
-                            self._order(worker, waiting.popleft())
-                    self._listen(hiring=bool(waiting) and not pressed())
-            finally:
-                self._dismiss()
-            return not pressed()
-
-    def _hire(self) -> None:
+    def hire(self) -> None:
         context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_serve, args=(theirs,), daemon=True)
-        with one_thread(), deaf():
-            process.start()
-        theirs.close()
-        self.workers.append(_Worker(process, ours))
+        while len(self.workers) < self.jobs:
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            with one_thread(), deaf():
+                process.start()
+            theirs.close()
+            self.workers.append(_Process(process=process, pipe=ours))
 
-    def _order(self, worker: _Worker, at: int) -> None:
-        worker.at = at
-        with suppress(BrokenPipeError):  # a worker that is dead already is found by _listen
+    def order(self, worker: _Process, at: int) -> None:
+        with suppress(BrokenPipeError):  # a worker that is dead already is found by listen
             worker.pipe.send((at, self.tasks[at]))
 
-    def _listen(self, *, hiring: bool) -> None:
+    def listen(self) -> None:
         ready = wait([worker.pipe for worker in self.workers], timeout=0.5)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
                 event = worker.pipe.recv()
             except (EOFError, ConnectionResetError):
                 self._bury(worker)
-                if hiring:
-                    self._hire()
                 continue
-            if event.kind in ("done", "stopped", "failed"):
+            if event.kind in ENDS:
                 worker.at = None
             self.hear(event)
 
-    def _bury(self, worker: _Worker) -> None:
+    def _bury(self, worker: _Process) -> None:
         worker.process.join()
         self.workers.remove(worker)
         if worker.at is not None:
             text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
             self.hear(Event("failed", worker.at, text=text))
 
-    def _dismiss(self) -> None:
+    def dismiss(self) -> None:
         for worker in self.workers:
             if worker.at is None:
                 worker.leave()

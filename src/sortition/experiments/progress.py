@@ -13,9 +13,10 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from sortition.experiments.config import RunConfig
-from sortition.experiments.pool import Event
+from sortition.experiments.crew import Event
 
 EVERY = 15.0  # seconds between plain lines of running runs
+LOST = "lost the worker of {}; another goes on from its last checkpoint"
 
 
 class Progress(Protocol):
@@ -70,6 +71,8 @@ class Lines:
             why = f": {event.text.strip().splitlines()[-1]}" if event.kind == "failed" else ""
             spent = time.monotonic() - self.begun
             self._say(f"[{self.ended}/{len(self.runs)}, {spent:.0f} s] {event.kind} {name_of(run)}{figure}{why}")
+        elif event.kind == "lost":
+            self._say(LOST.format(name_of(run)))
         elif event.kind == "tick":
             self.active[event.at] = event
             if time.monotonic() - self.said > EVERY:
@@ -111,6 +114,8 @@ class Bars:
             self._move(event.at, event.round)
             figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
             self.bars.update(self.tasks[event.at], told=f"round {event.round}/{run.rounds}{figure}")
+        elif event.kind == "lost":
+            self.bars.console.print(LOST.format(name_of(run)), markup=False)
         else:
             if event.kind == "done":
                 self._move(event.at, run.rounds)

@@ -76,6 +76,7 @@ def reproduce(
     *,
     folder: Path | None = None,
     jobs: int | None = None,
+    on: str | None = None,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:
@@ -88,7 +89,7 @@ def reproduce(
         raise bad("--only", f"a setting, a method or setting/method of {preset.name} ({known})", " ".join(cuts.only))
     outcome, runs = None, out / "runs"
     if chosen.runs:
-        outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress)
+        outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress, on=on)
     found = _of(chosen, runs)
     groups = summary.grouped(found)
     sheets = [paper_table(table, whole, groups) for table in preset.tables]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from sortition.core.errors import InputError, StorageError
 from sortition.core.snapshot import difference
-from sortition.experiments import federation, folder, methods, pool, records
+from sortition.experiments import federation, folder, methods, on_ray, pool, records
 from sortition.experiments.config import RunConfig
+from sortition.experiments.crew import Event
 from sortition.experiments.plan import Plan
 from sortition.experiments.play import Play
 from sortition.experiments.progress import Progress, Quiet
@@ -32,17 +33,21 @@ def place(out: Path, run: RunConfig) -> Path:
     return out / run.setting / run.method.label / f"seed-{run.seed}"
 
 
-def cores() -> int:
-    """How many processes this one may use at a time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def execute(
-    plan: Plan, out: Path, *, jobs: int | None = None, resume: bool = False, progress: Progress | None = None
+    plan: Plan,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    on: str | None = None,
 ) -> Outcome:
-    """Play the runs of a plan that are not yet done in ``out``; everything that can be wrong is told before."""
+    """Play the runs of a plan that are not yet done in ``out``; everything that can be wrong is told before.
+
+    ``on``: the Ray cluster where they are played (``ray``, ``ray://host:port``); default: this machine.
+    """
     shown: Progress = progress or Quiet()
-    with folder.locked(out):
+    with folder.locked(out), _machines(on, plan.runs) as machines:
         states = [(run, state(run, place(out, run))) for run in plan.runs]
         known = [told for _, told in states if told != "new"]
         if known and not resume:
@@ -51,22 +56,31 @@ def execute(
                 "Add --resume to go on with them, or choose another with -o."
             )
         left = [run for run, told in states if told != "done"]
-        check(left)
-        side = cores() if jobs is None else jobs
-        if side > 1:
+        if left:
+            machines.call(check, left)
+        if jobs != 1:
             federation.forget()  # the workers hold their own
         _index(out, plan)
         outcome = Outcome(out)
 
-        def hear(event: pool.Event) -> None:
+        def hear(event: Event) -> None:
             if event.kind == "failed":
                 outcome.failed[str(place(out, left[event.at]))] = event.text
             shown.hear(event)
 
         with shown.over(left, len(plan.runs) - len(left)):
             tasks = [Play(run, place(out, run)) for run in left]
-            outcome.interrupted = not pool.run(tasks, side, hear)
+            outcome.interrupted = not machines.run(tasks, jobs, hear)
     return outcome
+
+
+@contextmanager
+def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[pool.Here | on_ray.Cluster]:
+    if on is None:
+        yield pool.Here()
+        return
+    with on_ray.connected(on, runs) as cluster:
+        yield cluster
 
 
 def check(runs: Iterable[RunConfig]) -> None:

@@ -1,0 +1,199 @@
+"""Runs on the machines of a Ray cluster: nothing is shared but the connection, and results land at the caller.
+
+Each worker is an actor with one processor that plays runs one after the other and keeps its data in memory. What it
+writes comes back in pieces, twice a second, so a machine that dies costs what it played since its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sortition.core.errors import DataError, InputError, SortitionError, bad
+from sortition.experiments import parcels, records
+from sortition.experiments.config import RunConfig
+from sortition.experiments.crew import ENDS, Crew, Event, Hear, Worker
+from sortition.experiments.hand import Hand
+from sortition.experiments.play import Play
+from sortition.experiments.processes import THREADS
+
+DEATHS = 3  # of workers in a row, without a new checkpoint, until a run is given up
+CENSUS = 5.0  # seconds between two counts of the cluster's processors
+SOON = 5.0  # seconds to reach an address
+
+
+@contextmanager
+def connected(on: str, runs: Sequence[RunConfig]) -> Iterator[Cluster]:
+    """The cluster at ``ray`` (this machine's, or $RAY_ADDRESS) or ``ray://host:port`` (from outside, Ray's client)."""
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise InputError("--on ray needs Ray; it is not installed here. Try: pip install 'sortition[ray]'.") from None
+    if ray.is_initialized():  # a notebook's own connection stays as it is
+        yield Cluster(ray, runs)
+        return
+    address = _address(on)
+    env = {"py_modules": [str(path) for path in _code(runs)], "env_vars": dict.fromkeys(THREADS, "1")}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Ray's own news to its users
+            ray.init(address, runtime_env=env, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        told = str(error).strip().splitlines() or [type(error).__name__]
+        raise bad("--on", "the address of a Ray cluster of the same versions", on, told[0]) from None
+    try:
+        yield Cluster(ray, runs)
+    finally:
+        ray.shutdown()
+
+
+def _address(on: str) -> str:
+    """What Ray calls the address; one where nobody listens is told at once, not after Ray's minute."""
+    if on != "ray" and not (on.startswith("ray://") and urlsplit(on).hostname):
+        raise bad("--on", "ray or ray://host:port", on)
+    address = os.environ.get("RAY_ADDRESS", "auto") if on == "ray" else on
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        if parts.hostname and address not in ("auto", "local"):
+            socket.create_connection((parts.hostname, parts.port or 10001), SOON).close()
+    except (OSError, ValueError) as error:
+        raise bad("--on", "the address of a running Ray cluster", address, f"{error}.") from None
+    return address
+
+
+def _code(runs: Iterable[RunConfig]) -> list[Path]:
+    """Our own sources and those of methods and models by import path: all machines run the caller's code."""
+    names = {"sortition"}
+    for run in runs:
+        names |= {path.partition(":")[0].partition(".")[0] for path in (run.method.name, run.model.name) if ":" in path}
+    specs = [importlib.util.find_spec(name) for name in sorted(names)]
+    files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return [file.parent if file.name == "__init__.py" else file for file in files]
+
+
+@dataclass
+class Cluster:
+    """A connection, and what runs need of a machine there."""
+
+    ray: Any
+    runs: Sequence[RunConfig]
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """Resources of one worker."""
+        return {"num_cpus": 1, "num_gpus": int(any(run.device.startswith("cuda") for run in self.runs))}
+
+    def places(self) -> int:
+        """How many workers there is room for."""
+        held = self.ray.cluster_resources()
+        return int(min(held.get("CPU", 0), held.get("GPU", 0) if self.needs["num_gpus"] else float("inf")))
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function on some machine of the cluster; its errors are ours."""
+        if not self.places():
+            held = {key: value for key, value in self.ray.cluster_resources().items() if key in ("CPU", "GPU")}
+            raise bad("The Ray cluster", f"of machines with {self.needs}", held or "none that computes")
+        try:
+            self.ray.get(self.ray.remote(**self.needs)(function).remote(*arguments))
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, DataError):
+                hint = "Each machine of the cluster reads its own copy."
+                raise DataError(f"{error.cause} {hint}") from None
+            raise (error.cause if isinstance(error.cause, SortitionError) else error) from None
+
+    def run(self, tasks: Sequence[Play], jobs: int | None, hear: Hear) -> bool:
+        """Play all tasks, at most ``jobs`` at a time (default: what there is room for); False after Ctrl-C."""
+        return _Hands(self, tasks, jobs, hear).play()
+
+
+@dataclass(kw_only=True)
+class _Remote(Worker):
+    actor: Any
+    news: Any  # the answer that is awaited
+
+
+class _Hands(Crew[_Remote]):
+    def __init__(self, cluster: Cluster, tasks: Sequence[Play], jobs: int | None, hear: Hear) -> None:
+        super().__init__(tasks, hear)
+        self.cluster, self.ray, self.jobs, self.folders = cluster, cluster.ray, jobs, [task.path for task in tasks]
+        self.actors = self.ray.remote(**cluster.needs)(Hand)
+        self.deaths: Counter[int] = Counter()
+        self.begun: set[int] = set()
+        self.stillborn = 0
+        self.room, self.counted = 0, float("-inf")
+
+    def hire(self) -> None:
+        """As many as there is room for now: machines may come and go. A run is ordered from who has answered only."""
+        if time.monotonic() - self.counted > CENSUS:
+            self.room, self.counted = self.jobs or self.cluster.places(), time.monotonic()
+        while len(self.workers) < min(self.room, len(self.tasks)):
+            actor = self.actors.remote()
+            self.workers.append(_Remote(ready=False, actor=actor, news=actor.news.remote()))
+
+    def order(self, worker: _Remote, at: int) -> None:
+        worker.actor.order.remote(at, self.tasks[at], parcels.pack(self.folders[at]))
+
+    def listen(self) -> None:
+        if not self.workers:
+            time.sleep(0.5)
+            return
+        ready, _ = self.ray.wait([worker.news for worker in self.workers], timeout=0.5)
+        for worker in [worker for worker in self.workers if worker.news in ready]:
+            try:
+                events, pieces = self.ray.get(worker.news)
+                worker.ready, worker.news = True, worker.actor.news.remote(worker.leaving)
+            except self.ray.exceptions.RayError as error:
+                self._bury(worker, error)
+                continue
+            self._take(worker, events, pieces)
+
+    def _take(self, worker: _Remote, events: Sequence[Event], pieces: Sequence[parcels.Piece]) -> None:
+        """Files first, then the events that count on them."""
+        if worker.at is not None and pieces:
+            parcels.put(self.folders[worker.at], pieces)
+            if any(piece.name == records.CHECKPOINT for piece in pieces):
+                self.deaths[worker.at] = 0
+        for event in events:
+            if event.kind in ENDS:
+                worker.at = None
+            if event.kind != "started" or event.at not in self.begun:
+                self.hear(event)
+            self.begun.add(event.at)
+
+    def _bury(self, worker: _Remote, error: Exception) -> None:
+        """Its run goes to the next worker, from the last checkpoint that arrived."""
+        self._kill(worker)
+        why = " ".join(str(error).split())
+        self.stillborn = 0 if worker.ready else self.stillborn + 1
+        if self.stillborn > DEATHS * max(self.room, 1):
+            raise SortitionError(f"Workers cannot start on the Ray cluster: {why}")
+        if worker.at is None:
+            return
+        self.deaths[worker.at] += 1
+        if worker.leaving:
+            self.hear(Event("stopped", worker.at))
+        elif self.deaths[worker.at] < DEATHS:
+            self.waiting.appendleft(worker.at)
+            self.hear(Event("lost", worker.at))
+        else:
+            self.hear(Event("failed", worker.at, text=f"Its worker died {DEATHS} times: {why}"))
+
+    def _kill(self, worker: _Remote) -> None:
+        self.workers.remove(worker)
+        with suppress(self.ray.exceptions.RayError):
+            self.ray.kill(worker.actor)
+
+    def dismiss(self) -> None:
+        for worker in list(self.workers):
+            self._kill(worker)

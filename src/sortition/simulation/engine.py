@@ -86,11 +86,14 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
     arrived = exchange.train(setup, carry, cohort, ledger, t)
     trained = time.perf_counter()
     standing("finish")
-    registrar.finish(turn, arrived.ids, arrived.reports)
+    turn.blame(arrived.unsound)
+    usable = registrar.finish(turn, arrived.ids, arrived.reports)
     happened |= records.of_answers(asked.lost, asked.late) | arrived.dropped
     happened |= _again(setup, registrar, turn, given_up, arrived)
-    notes = {**cohort.notes, **({"unsound_updates": arrived.unsound} if arrived.unsound else {})}
-    carry = _aggregate(setup, carry, cohort, arrived, notes)
+    notes = {**cohort.notes, **({"unsound_updates": list(arrived.unsound)} if arrived.unsound else {})}
+    notes |= {"guards": turn.guarded} if turn.guarded else {}
+    if usable.size or not arrived.ids.size:
+        carry = _aggregate(setup, carry, cohort, arrived, notes)
     carry = replace(carry, clock=carry.clock + asked.waited + arrived.seconds)
     if arrived.ids.size < cohort.ids.size:
         record["answered"] = arrived.ids.tolist()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.intake import Answers
+from sortition.core.intake import Answers, norms
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
@@ -86,7 +86,7 @@ class Arrived:
     seconds: float  # simulated
     started: Ids
     dropped: dict[str, list[int]]  # by fate, see faults.FATES
-    unsound: list[int]  # ids whose updates were of no use
+    unsound: dict[int, str]  # ids whose updates were of no use, and why
 
 
 def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) -> Arrived:
@@ -109,11 +109,11 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) ->
     ledger.training(ids[started], int(closing.answered.sum()), unused)
     ledger.reports(signals, outcome.reports)
     reports = setup.faults.reports(t, outcome)
-    sound, deltas = _usable(setup, carry, setup.faults.updates(t, outcome))
+    reasons, sound, deltas = _usable(setup, carry, setup.faults.updates(t, outcome))
     dropped = {fate: ids[when == at].tolist() for at, fate in enumerate(FATES) if (when == at).any()}
-    kept, unsound = outcome.ids, list[int]()
-    if not sound.all():
-        kept, unsound = outcome.ids[sound], outcome.ids[~sound].tolist()
+    kept, unsound = outcome.ids, {int(outcome.ids[at]): reason for at, reason in sorted(reasons.items())}
+    if unsound:
+        kept = outcome.ids[sound]
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
     return Arrived(kept, deltas, reports, outcome.losses[sound], closing.seconds, ids[started], dropped, unsound)
 
@@ -123,16 +123,14 @@ def _part(whole: Ids, part: Any) -> Ids:
     return np.where(part < 1, np.floor(whole * part), whole).astype(np.int64)
 
 
-def _usable(setup: Setup, carry: Carry, updates: Vector | list[Vector]) -> tuple[Any, Vector]:
-    """Which updates the server can use (k,), and those (k', P): of the model's shape, finite, and short enough."""
+def _usable(setup: Setup, carry: Carry, updates: Vector | list[Vector]) -> tuple[dict[int, str], Any, Vector]:
+    """What is wrong with updates, by row; which can be used (k,), and those (k', P): finite, and short enough."""
     params = carry.params
     if isinstance(updates, list):
         updates = np.stack([row if row.shape == params.shape else np.full_like(params, np.nan) for row in updates])
-    with np.errstate(all="ignore"):
-        norms = np.sqrt(np.einsum("ij,ij->i", updates, updates))  # of float32: what overflows is infinite, and refused
-    sound = np.ones(len(updates), bool)
-    sound[list(setup.guards.absurd(norms))] = False
-    return sound, updates if sound.all() else updates[sound]
+    sound, reasons = np.ones(len(updates), bool), setup.guards.absurd(norms(updates))
+    sound[list(reasons)] = False
+    return reasons, sound, updates[sound] if reasons else updates
 
 
 def _only(rows: Answers, ids: Ids) -> Answers:

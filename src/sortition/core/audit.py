@@ -89,7 +89,9 @@ def _version(name: str) -> str:
 
 
 class AuditLog:
-    """A witness that writes one line per finished turn.
+    """A witness that writes one line per finished turn, when the next one begins or at :meth:`flush`.
+
+    So a round that a server falls over in, and that is played again from what was saved before it, has one line.
 
     Args:
         write: takes each line, with its newline.
@@ -102,6 +104,7 @@ class AuditLog:
     ) -> None:
         self._write, self.entries, self.last = write, entries, last or chain.START
         self._joined: dict[str, Any] = {}
+        self._pending: dict[str, Any] | None = None
         self._asked: list[dict[str, Any]] = []
         self._begun: tuple[Ids, int] = (np.empty(0, np.int64), 0)
         if not entries:
@@ -113,7 +116,9 @@ class AuditLog:
         self.entries, self.last = self.entries + 1, own
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
-        """Forget a turn that was abandoned."""
+        """Forget a turn that was abandoned, or that is played again."""
+        if self._pending is not None and self._pending["round"] < turn.index:
+            self.flush()
         self._begun, self._asked = (available, budget), []
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
@@ -123,7 +128,7 @@ class AuditLog:
             {
                 "signal": question.signal.name,
                 **({} if same else {"ids": ids_told(question.ids)}),
-                **({} if question.after is None else {"after": _cohort(question.after)}),
+                **({} if question.after is None else {"after": cohort_told(question.after)}),
                 "answers": answers_told(question.signal, answers, question.ids),
             }
         )
@@ -132,29 +137,36 @@ class AuditLog:
         """Write the round."""
         cohort = turn.cohort or Cohort.uniform([])
         signals = {signal.name: signal for signal in turn._registrar.needs.reports}
-        told = {name: answers_told(signals[name], _rows(rows, done), done) for name, rows in reports.items()}
-        self._add(
-            {
-                "round": turn.index,
-                "budget": self._begun[1],
-                "available": ids_told(self._begun[0]),
-                **self._joined,
-                **({"asked": self._asked} if self._asked else {}),
-                **_cohort(cohort),
-                "notes": _notes(cohort.notes),
-                **({} if np.array_equal(done, cohort.ids) else {"done": ids_told(done)}),
-                **({"reports": told} if told else {}),
-                **({"rejected": plain(turn.rejected)} if turn.rejected else {}),
-            }
-        )
-        self._joined = {}
+        told = {name: answers_told(signals[name], rows(given, done), done) for name, given in reports.items()}
+        self._pending = {
+            "round": turn.index,
+            "budget": self._begun[1],
+            "available": ids_told(self._begun[0]),
+            **self._joined,
+            **({"asked": self._asked} if self._asked else {}),
+            **cohort_told(cohort),
+            "notes": notes_told(cohort.notes),
+            **({} if np.array_equal(done, cohort.ids) else {"done": ids_told(done)}),
+            **({"reports": told} if told else {}),
+            **({"rejected": plain(turn.rejected)} if turn.rejected else {}),
+            **({"blamed": plain(turn.blamed)} if turn.blamed else {}),
+        }
+
+    def flush(self) -> None:
+        """Write the line of the turn that finished last."""
+        if self._pending is not None:
+            self._add(self._pending)
+            if self._pending.get("joined") is self._joined.get("joined"):  # else they joined after this turn
+                self._joined = {}
+            self._pending = None
 
     def joined(self, population: Population) -> None:
         """The next round is chosen from a population of this size and digest."""
         self._joined = {"joined": {"clients": population.n_clients, "population": digest_of(population)}}
 
 
-def _cohort(cohort: Cohort) -> dict[str, Any]:
+def cohort_told(cohort: Cohort) -> dict[str, Any]:
+    """A cohort as JSON."""
     return {
         "cohort": ids_told(cohort.ids),
         "weights": numbers_told(cohort.weights),
@@ -163,14 +175,16 @@ def _cohort(cohort: Cohort) -> dict[str, Any]:
     }
 
 
-def _notes(notes: Mapping[str, Any]) -> Any:
+def notes_told(notes: Mapping[str, Any]) -> Any:
+    """A cohort's notes as JSON; long ones by their digest."""
     told = plain(dict(notes))
     text = json.dumps(told, separators=(",", ":"))
     return told if len(text) <= NOTES else {"sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
-def _rows(rows: Any, done: Ids) -> Answers:
-    return rows if isinstance(rows, Reading | Mapping) else Reading(done, np.asarray(rows))
+def rows(given: Any, done: Ids) -> Answers:
+    """Reports as answers: with their ids."""
+    return given if isinstance(given, Reading | Mapping) else Reading(done, np.asarray(given))
 
 
 def answers_told(signal: Signal, answers: Answers, asked: Ids) -> dict[str, Any]:

@@ -78,8 +78,8 @@ def breaks(chain: Sequence[Link], final: str | None = None) -> list[str]:
     if not chain:
         found.append("The log is empty.")
     elif final is not None and chain[-1].hash != final:
-        at = hashes.get(final)
-        told = "the end was cut off" if at is None else f"{len(chain) - at} lines were added after line {at}"
+        end = hashes.get(final)
+        told = "the end was cut off" if end is None else f"{len(chain) - end} lines were added after line {end}"
         found.append(f"The log does not end with the hash that the run gave at its end: {told}, or it was rewritten.")
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.audit import _cohort, _notes, answers_told, digest_of
+from sortition.core.audit import answers_told, cohort_told, digest_of, notes_told
 from sortition.core.compact import ids_read, ids_told, numbers_read
 from sortition.core.errors import SortitionError, shown
 from sortition.core.intake import Answers
@@ -91,8 +91,8 @@ def recount(
 def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, population: Any) -> None:
     if entry["round"] != registrar.index:
         raise Differs(f"the log should tell of round {registrar.index} here.")
-    _join(entry.get("joined"), registrar, population)
     heard = again(registrar.index) if again is not None else None
+    _join(entry.get("joined"), registrar, population)
     turn = registrar.begin(ids_read(entry["available"]), entry["budget"])
     for at, asked in enumerate(entry.get("asked", [])):
         _answer(turn, at, asked, entry, heard)
@@ -100,9 +100,11 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
         raise Differs(f"{registrar.owner} asks for {turn.question.signal.name!r}, a question that the log lacks.")
     cohort = turn.cohort or Cohort.uniform([])
     _same(
-        "cohort", _cohort(cohort), {key: entry[key] for key in ("cohort", "weights", "groups", "full") if key in entry}
+        "cohort",
+        cohort_told(cohort),
+        {key: entry[key] for key in ("cohort", "weights", "groups", "full") if key in entry},
     )
-    _same("notes", _notes(cohort.notes), entry["notes"])
+    _same("notes", notes_told(cohort.notes), entry["notes"])
     done = ids_read(entry["done"]) if "done" in entry else cohort.ids
     signals = {signal.name: signal for signal in registrar.needs.reports}
     told = entry.get("reports", {})
@@ -112,6 +114,7 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
         name: _rows(signals[name], one, done, None if heard is None else heard.reports.get(name), f"report {name!r}")
         for name, one in told.items()
     }
+    turn.blame({int(client): reason for client, reason in entry.get("blamed", {}).items()})
     registrar.finish(turn, done, reports)
 
 
@@ -132,7 +135,7 @@ def _answer(turn: Turn, at: int, asked: Mapping[str, Any], entry: Mapping[str, A
         raise Differs(f"question {at + 1} should be for {question.signal.name!r}; the log has {asked['signal']!r}.")
     ids = ids_told(question.ids)
     _same(f"clients asked for {question.signal.name!r}", ids, asked.get("ids", entry["available"]))
-    after = None if question.after is None else _cohort(question.after)
+    after = None if question.after is None else cohort_told(question.after)
     _same("cohort of the rehearsal", after, asked.get("after"))
     sent = heard.asked[at] if heard is not None and at < len(heard.asked) else None
     turn.answer(_rows(question.signal, asked["answers"], question.ids, sent, f"answers to {question.signal.name!r}"))

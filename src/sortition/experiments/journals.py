@@ -29,7 +29,9 @@ class Journals:
             registrar.witness = self.log
 
     def append(self, record: Mapping[str, Any], timed: Mapping[str, float]) -> None:
-        """A round was played; its line of the audit log is there already."""
+        """A round was played."""
+        if self.log is not None:
+            self.log.flush()
         self.rounds.append(record)
         self.timings.append({"round": record["round"], **timed})
 

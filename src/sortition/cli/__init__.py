@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from sortition.cli import data, methods, report, reproduce, run
+from sortition.cli import audit, data, methods, report, reproduce, run
 from sortition.core.errors import SortitionError
 
 app = typer.Typer(
@@ -16,7 +16,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (run, report, reproduce, methods):
+for group in (run, report, reproduce, methods, audit):
     group.register(app)
 app.add_typer(data.app, name="data")
 

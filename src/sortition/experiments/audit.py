@@ -52,10 +52,15 @@ def read(path: Path) -> list[chain.Link]:
     return chain.links(lines[:-1] if lines[-1] == b"" else lines)
 
 
+def absent(run: records.Run) -> StorageError:
+    """What is said of a run that keeps no log."""
+    return StorageError(f"{run.path} has no audit log: it was made with audit = false, or before there were any.")
+
+
 def examine(run: records.Run, *, replay: bool = False) -> Finding:
     """Audit a run folder; with ``replay`` the clients' answers are computed again even where the log holds them."""
     if not (run.path / records.AUDIT).exists():
-        raise StorageError(f"{run.path} has no audit log: it was made with audit = false, or before there were any.")
+        raise absent(run)
     links = read(run.path / records.AUDIT)
     told = run.summary.get("audit")
     final = told.get("final") if isinstance(told, Mapping) else None
@@ -179,7 +184,7 @@ def _one(entry: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
         "completed clients": (ids_read(entry.get("done", entry["cohort"])).tolist(), answered),
     }
     return [
-        f"Round {shown(entry)}: the {what} is {plain(mine)} in the log and {plain(other)} in rounds.jsonl."
+        f"Round {shown(entry)}: {what}: the log has {plain(mine)}; rounds.jsonl has {plain(other)}."
         for what, (mine, other) in pairs.items()
         if mine != other
     ]

@@ -1,0 +1,203 @@
+"""Every kind of tampering with a run is found, and told by its line or round."""
+
+import json
+import shutil
+
+import pytest
+from tests.experiments.tables import small
+
+from sortition.core import StorageError, chain
+from sortition.experiments import records
+from sortition.experiments.audit import examine
+from sortition.experiments.plan import plan
+from sortition.experiments.play import Play
+from sortition.experiments.runner import place
+
+
+def played(out, method, stop=None, **changes):
+    run = plan(small(seeds=1, method=[method], **changes)).runs[0]
+    path, ticks = place(out, run), []
+    Play(run, path)(lambda *tick: ticks.append(tick), lambda: stop is not None and len(ticks) >= stop)
+    return records.Run(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return played(tmp_path_factory.mktemp("whole"), {"name": "power-of-choice", "d": 6})
+
+
+@pytest.fixture
+def run(whole, tmp_path):
+    """A copy to tamper with."""
+    shutil.copytree(whole.path, tmp_path / "run")
+    return records.Run(tmp_path / "run")
+
+
+def lines(run):
+    return (run.path / records.AUDIT).read_bytes().splitlines()
+
+
+def write(run, changed):
+    (run.path / records.AUDIT).write_bytes(b"".join(line + b"\n" for line in changed))
+
+
+def edit(run, name, change):
+    told = json.loads((run.path / name).read_text())
+    change(told)
+    (run.path / name).write_text(json.dumps(told))
+
+
+def rehashed(entries):
+    """A whole chain, forged anew with the right hashes."""
+    last, made = chain.START, []
+    for number, entry in enumerate(entries):
+        rest = {key: value for key, value in entry.items() if key not in ("entry", "previous", "hash")}
+        line, last = chain.forged(number, last, rest)
+        made.append(line.rstrip(b"\n"))
+    return made, last
+
+
+def forged(run, t, change):
+    """Forge round t and everything that would betray it but the choice itself."""
+    entries = [json.loads(line) for line in lines(run)]
+    change(entries[t + 1])
+    made, last = rehashed(entries)
+    write(run, made)
+    edit(run, records.SUMMARY, lambda told: told["audit"].update(final=last))
+
+
+def faults(run, **options):
+    found = examine(records.Run(run.path), **options)
+    assert found.faults
+    return found.faults
+
+
+def test_an_honest_run_holds(whole):
+    found = examine(whole)
+    assert (found.faults, found.left, found.recounted, found.rounds) == ([], "", 6, 6)
+    assert not found.replayed
+    again = examine(whole, replay=True)
+    assert (again.faults, again.recounted, again.replayed) == ([], 6, True)
+
+
+@pytest.mark.parametrize("name", ["hics", "fedcor", "longfed"])
+def test_vectors_come_from_playing_the_run_again(tmp_path, name):
+    found = examine(played(tmp_path, {"name": name}, rounds=4))
+    assert (found.faults, found.recounted) == ([], 4)
+
+
+def test_altered(run):
+    kept = lines(run)
+    kept[3] = kept[3].replace(b'"budget":3', b'"budget":4')
+    write(run, kept)
+    assert faults(run) == ["Line 4 was altered: its content has not the hash that it ends in."]
+
+
+def test_deleted_inserted_reordered_and_cut(run):
+    kept = lines(run)
+    for changed, told in (
+        ([*kept[:3], *kept[4:]], "Line 4 (entry 4) does not follow from the line before it: an entry was deleted"),
+        ([*kept[:3], kept[1], *kept[3:]], "inserted or reordered"),
+        ([*kept[:3], kept[4], kept[3], *kept[5:]], "inserted or reordered"),
+        (kept[:-1], "the end was cut off"),
+        ([], "The log is empty."),
+    ):
+        write(run, changed)
+        assert told in faults(run)[0]
+
+
+def test_a_torn_last_line_is_told(run):
+    path = run.path / records.AUDIT
+    path.write_bytes(path.read_bytes()[:-40])
+    assert "Line 7 was altered" in faults(run)[0]
+
+
+def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
+    absent = next(k for k in range(12) if k not in json.loads(lines(run)[3])["cohort"])
+    forged(run, 2, lambda e: e.update(cohort=[absent, *e["cohort"][1:]]))
+    assert faults(run)[0].startswith("Round 2: cohort: the log has")
+    told = [json.loads(line) for line in (run.path / records.ROUNDS).read_text().splitlines()]
+    told[2]["cohort"][0] = absent
+    (run.path / records.ROUNDS).write_text("".join(json.dumps(one) + "\n" for one in told))
+    run = records.Run(run.path)
+    found = examine(run)
+    assert found.faults[0].startswith("Round 2: the cohort should be")
+    assert (found.recounted, found.left) == (2, "an earlier round differs")
+
+
+def test_forged_weights_and_completions_disagree_with_the_records(run):
+    forged(run, 1, lambda e: e.update(weights=[0.5, 0.25, 0.25]))
+    assert "Round 1: weights: the log has [0.5, 0.25, 0.25]; rounds.jsonl has" in faults(run)[0]
+    forged(run, 1, lambda e: e.update(weights=1 / 3, done=e["cohort"][:1]))
+    assert any("completed clients" in fault for fault in faults(run))
+
+
+def test_forged_availability_is_found(run):
+    forged(run, 1, lambda e: e.update(available=[*e["available"][1:], max(set(range(12)) - set(e["available"]))]))
+    found = examine(run)
+    assert found.faults  # other candidates than the seed gives
+    assert found.faults[0].startswith("Round 1")
+
+
+def test_forged_answers_are_found_by_a_replay(run):
+    forged(run, 1, lambda e: e["asked"][0]["answers"]["values"].__setitem__(0, 1e-3))
+    assert any("Round 1" in fault for fault in faults(run, replay=True))
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "message"),
+    [
+        (records.MANIFEST, lambda m: m["audit"].update(seed=5), "not the one that the log committed to"),
+        (records.MANIFEST, lambda m: m["audit"].update(salt="00"), "not the one that the log committed to"),
+        (records.MANIFEST, lambda m: m.pop("audit"), "does not reveal seed and salt"),
+        (records.MANIFEST, lambda m: m.update(audit={"seed": 0, "salt": 7}), "does not reveal seed and salt"),
+        (records.SUMMARY, lambda m: m["audit"].update(final="0" * 64), "does not end with the hash"),
+        (records.SUMMARY, lambda m: m.pop("audit"), "lacks the hash"),
+    ],
+)
+def test_manifest_and_summary_are_held_to_it(run, file, change, message):
+    edit(run, file, change)
+    assert message in faults(run)[0]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"selector": "sortition.selectors.uniform:Uniform"}, "The header's selector"),
+        ({"parameters": {"d": 7, "variant": "pow-d"}}, "The header's parameters"),
+        ({"clients": 13}, "The header's clients"),
+        ({"population": "0"}, "another digest than the run's clients"),
+        ({"commitment": "0"}, "not the one that the log committed to"),
+        ({"format": 99}, "format 99"),
+        ({"guards": {"explore": 1}}, "The header's guards"),
+    ],
+)
+def test_a_header_of_another_selection_is_found(run, change, message):
+    forged(run, -1, lambda e: e.update(change))
+    assert message in faults(run)[0]
+
+
+def test_a_run_without_a_log_says_so(tmp_path):
+    run = played(tmp_path, {"name": "uniform"}, audit=False, rounds=2)
+    assert not (run.path / records.AUDIT).exists()
+    assert run.done
+    with pytest.raises(StorageError, match="has no audit log"):
+        examine(run)
+
+
+def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
+    run = played(tmp_path, {"name": "power-of-choice", "d": 6}, stop=2)
+    with (run.path / records.AUDIT).open("ab") as file:  # what a crash may leave
+        file.write(b'{"entry":3}\n{"ent')
+    run = played(tmp_path, {"name": "power-of-choice", "d": 6})
+    assert (run.path / records.AUDIT).read_bytes() == (whole.path / records.AUDIT).read_bytes()
+    assert examine(run).faults == []
+
+
+def test_a_run_that_was_begun_without_a_log_goes_on_without(tmp_path):
+    run = played(tmp_path, {"name": "uniform"}, stop=2)
+    (run.path / records.AUDIT).unlink()
+    run = played(tmp_path, {"name": "uniform"})
+    assert run.done
+    assert not (run.path / records.AUDIT).exists()
+    assert "audit" not in run.manifest

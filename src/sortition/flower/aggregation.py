@@ -9,14 +9,18 @@ import numpy as np
 from flwr.app import RecordDict
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.guards import Guards
+from sortition.core.intake import norms
 from sortition.core.rounds import Cohort
 from sortition.flower import wire
 
 Model = dict[str, Array]
 
 
-def sound(contents: Mapping[int, RecordDict], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
-    """The models that can be used, by client, and what is wrong with the others."""
+def sound(
+    contents: Mapping[int, RecordDict], model: Model, guards: Guards | None = None
+) -> tuple[dict[int, Model], dict[int, str]]:
+    """The models that can be used, by client, and what is wrong with the others; updates are held to the guards."""
     models: dict[int, Model] = {}
     faults: dict[int, str] = {}
     for client, content in contents.items():
@@ -26,7 +30,20 @@ def sound(contents: Mapping[int, RecordDict], model: Model) -> tuple[dict[int, M
             faults[client] = fault
         else:
             models[client] = tables
-    return models, faults
+    clients = sorted(models)
+    far = np.array([distance(models[client], model) for client in clients])
+    refused = {clients[at]: f"update: {reason}" for at, reason in (guards or Guards()).absurd(far).items()}
+    return {k: tables for k, tables in models.items() if k not in refused}, faults | refused
+
+
+def distance(sent: Model, model: Model) -> float:
+    """‖w_k − w‖ over the floating arrays."""
+    parts = [
+        norms((sent[name].astype(np.float64) - before).reshape(1, -1))[0]
+        for name, before in model.items()
+        if before.dtype.kind == "f" and before.size
+    ]
+    return float(np.hypot.reduce(parts)) if parts else 0.0
 
 
 def weighed(cohort: Cohort, models: Mapping[int, Model]) -> tuple[Ids, Floats, dict[str, Any]]:

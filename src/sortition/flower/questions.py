@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
+from sortition.core.guards import Guards
 from sortition.core.questions import Measure
 from sortition.flower import aggregation, wire
 from sortition.flower.exchange import Replies, exchange
@@ -42,10 +43,10 @@ class Sender:
 
 
 class Interview:
-    """Asks, with a time limit; silence makes a shorter reading."""
+    """Asks, with a time limit; silence makes a shorter reading, and rehearsed updates are held to the guards."""
 
-    def __init__(self, timeout: float) -> None:
-        self.timeout = timeout
+    def __init__(self, timeout: float, guards: Guards) -> None:
+        self.timeout, self.guards = timeout, guards
         self._heard: set[str] = set()
 
     def about(self, content: RecordDict, roster: Roster, t: int, stock: Stock) -> Sender:
@@ -77,7 +78,7 @@ class Interview:
             return model
         asked = {k: send.message(wire.REHEARSE, k, self.timeout, purpose="rehearsal") for k in cohort.ids.tolist()}
         replies = exchange(grid, asked, self.timeout)
-        models, _ = aggregation.sound(replies.contents, model)
+        models, _ = aggregation.sound(replies.contents, model, self.guards)
         self._tell("rehearsal", asked, models, replies, send.roster.names)
         return aggregation.mean(model, models, *aggregation.weighed(cohort, models)[:2])
 

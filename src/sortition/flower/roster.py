@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from logging import WARNING
 from typing import Any
@@ -40,6 +40,7 @@ class Roster:
 
     def __init__(self, reads: Collection[str] = ()) -> None:
         self.reads = tuple(reads)
+        self.owner_of: Callable[[str], Hashable] | None = None
         self.names: list[str] = []
         self.facts: list[dict[str, Array]] = []
         self._id: dict[str, int] = {}
@@ -104,6 +105,10 @@ class Roster:
     def population(self) -> Population:
         """What the server knows of them."""
         facts: dict[str, Any] = {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}
+        if self.owner_of is not None and "groups" not in facts:
+            owners = [self.owner_of(name) for name in self.names]
+            number = {owner: row for row, owner in enumerate(dict.fromkeys(owners))}
+            facts["groups"] = np.array([number[owner] for owner in owners], np.int64)
         return Population(**facts, n_clients=len(self.names))
 
     def export(self) -> tuple[dict[str, Array], list[str]]:

@@ -6,7 +6,7 @@ up to date, the selector's questions go out as ``query.<signal>`` messages, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from sortition.core import Registrar, Turn
+from sortition.core import Guards, Registrar, Turn
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.selector import Selector
@@ -37,6 +37,8 @@ class SelectorStrategy(Strategy):
         cohort: clients per round.
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
         seed: of the selector's draws; it stays on the server.
+        guards: how far clients are trusted; default: no honest client notices.
+        owner_of: from a client's stable name to its owner, for ``Guards.quota``; said here, not by clients.
         strategy: a stock strategy of the FedAvg family, for its server step, its train config and evaluation.
         answer_timeout: seconds that clients have for a question.
         wait_for: nodes that must be online before the first round.
@@ -53,6 +55,8 @@ class SelectorStrategy(Strategy):
         cohort: int,
         horizon: int | None = None,
         seed: int = 0,
+        guards: Guards | None = None,
+        owner_of: Callable[[str], Hashable] | None = None,
         strategy: FedAvg | None = None,
         answer_timeout: float = 60.0,
         wait_for: int = 1,
@@ -75,6 +79,11 @@ class SelectorStrategy(Strategy):
                     f"{type(selector).__name__} asks for {signal.name!r}, products between pairs of clients, which "
                     "Flower clients cannot exchange. Choose a variant that reads or asks single clients."
                 )
+        self.guards = Guards() if guards is None else guards
+        if self.guards.minimum > cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {cohort}", self.guards.minimum)
+        if self.guards.quota and owner_of is None and "groups" not in selector.needs.reads:
+            raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give owner_of=….")
         self.selector, self.cohort, self.horizon, self.seed = selector, cohort, horizon, seed
         self.stock = Stock(FedAvg() if strategy is None else strategy)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -82,8 +91,9 @@ class SelectorStrategy(Strategy):
         self.resume = None if resume is None else Path(resume)
         self.history: list[dict[str, Any]] = []
         self.muster = Muster(selector.needs, type(selector).__name__, answer_timeout, wait_for)
+        self.muster.roster.owner_of = owner_of
         self.registrar: Registrar | None = None
-        self._interview = Interview(answer_timeout)
+        self._interview = Interview(answer_timeout, self.guards)
         self._restored: tuple[dict[str, Array], dict[str, Any]] | None = None
         self._turn: Turn | None = None
         self._sent: dict[int, Message] = {}
@@ -156,7 +166,9 @@ class SelectorStrategy(Strategy):
         """The registrar, with everybody on the roster."""
         roster = self.muster.roster
         if self.registrar is None:
-            self.registrar = Registrar(self.selector, roster.population(), horizon=self.horizon, seed=self.seed)
+            self.registrar = Registrar(
+                self.selector, roster.population(), horizon=self.horizon, seed=self.seed, guards=self.guards
+            )
             if self._restored is not None:
                 self.registrar.restore(*self._restored)
         elif self.muster.changed:
@@ -172,13 +184,14 @@ class SelectorStrategy(Strategy):
         if registrar is None or turn is None or turn.cohort is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
         found = match(self._sent, list(replies))
-        models, faults = aggregation.sound(found.contents, self._model)
+        models, faults = aggregation.sound(found.contents, self._model, self.guards)
+        turn.blame(faults)
         done, weights, notes = aggregation.weighed(turn.cohort, models)
-        registrar.finish(turn, done, self._reports(found, models, done))
+        usable = registrar.finish(turn, done, self._reports(found, models, done))
         registrar.counters["duplicate"] += found.duplicate
         registrar.counters["late"] += found.stray
         arrays = None
-        if done.size:
+        if usable.size:
             mean = aggregation.mean(self._model, models, done, weights)
             self._model = self.stock.step(server_round + self._done, mean)
             arrays = wire.record(self._model)
@@ -217,6 +230,7 @@ class SelectorStrategy(Strategy):
             "silent": silent,
             "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
             "clients": registrar.population.n_clients,
+            **({"guards": turn.guarded} if turn.guarded else {}),
             **notes,
         }
         self.history.append(record)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tomllib
+import zipfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,12 +17,22 @@ import polars as pl
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
-from sortition.experiments import formats
+from sortition.experiments import formats, soundness
 
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
+_FOREIGN = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    AttributeError,
+    NotImplementedError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 @dataclass(frozen=True)
@@ -33,19 +45,20 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            return tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8"))
-        except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            found = tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
             raise StorageError(f"{self.path / CONFIG} cannot be read: {error}.") from None
+        return soundness.checked("config", found, self.path / CONFIG)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
         """Versions, hashes, the method's needs; empty before the run started. An older form is read as today's."""
-        return formats.migrated(document(self.path / MANIFEST), self.path / MANIFEST)
+        return formats.migrated(document(self.path / MANIFEST, "manifest"), self.path / MANIFEST)
 
     @cached_property
     def summary(self) -> dict[str, Any]:
         """The figures of a finished run; empty before."""
-        return document(self.path / SUMMARY)
+        return document(self.path / SUMMARY, "summary")
 
     @property
     def setting(self) -> str:
@@ -71,12 +84,12 @@ class Run:
     def records(self) -> list[dict[str, Any]]:
         """One record a round, in order; the manifest says in which format."""
         _ = self.manifest
-        return lines(self.path / ROUNDS)
+        return lines(self.path / ROUNDS, "record")
 
     @cached_property
     def timings(self) -> list[dict[str, Any]]:
         """Wall-clock seconds of each round."""
-        return lines(self.path / TIMINGS)
+        return lines(self.path / TIMINGS, "timing")
 
     def rounds(self) -> list[dict[str, Any]]:
         """The same as ``records``."""
@@ -84,15 +97,19 @@ class Run:
 
     def federation(self) -> dict[str, Array]:
         """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
-        arrays = _arrays(self.path / FEDERATION)
-        if "availability" in arrays:
-            n = arrays["sizes"].size
-            arrays["availability"] = np.unpackbits(arrays["availability"], axis=1, count=n).astype(bool)
+        path = self.path / FEDERATION
+        arrays = soundness.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"))
+        if (packed := arrays.get("availability")) is not None:
+            n = arrays["sizes"].size if "sizes" in arrays else -1
+            if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != -(-n // 8):
+                raise StorageError(f"{path} is damaged: availability of {n} clients has shape {packed.shape}.")
+            arrays["availability"] = np.unpackbits(packed, axis=1, count=n).astype(bool)
         return arrays
 
     def clients(self) -> dict[str, Array]:
         """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
-        return _arrays(self.path / CLIENTS)
+        path, counts = self.path / CLIENTS, dict.fromkeys(("selected", "completed", "available"), (1, "iu"))
+        return soundness.arrays(_arrays(path), path, **counts, accuracy=(1, "f"))
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
         """Rounds played (1-based) and the test metric, where it was evaluated."""
@@ -108,7 +125,7 @@ def find(*folders: str | Path) -> list[Run]:
         if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of runs; got nothing there.")
         found = [Run(path.parent) for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
-        index = document(folder / INDEX)
+        index = document(folder / INDEX, "index")
         places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
 
         def place(run: Run, places: dict[str, dict[str, int]] = places) -> tuple[Any, ...]:
@@ -123,7 +140,7 @@ def find(*folders: str | Path) -> list[Run]:
     return runs
 
 
-def lines(path: Path) -> list[dict[str, Any]]:
+def lines(path: Path, kind: soundness.Kind = "record") -> list[dict[str, Any]]:
     """The records of an append-only file; a torn last line is left out, any other is an error."""
     try:
         raw = path.read_bytes().split(b"\n")
@@ -132,22 +149,22 @@ def lines(path: Path) -> list[dict[str, Any]]:
     found = []
     for at, line in enumerate(raw[:-1]):  # what follows the last newline was not written whole
         try:
-            found.append(json.loads(line))
-        except ValueError:
+            found.append(soundness.checked(kind, json.loads(line), path, at + 1))
+        except (ValueError, RecursionError):
             if any(later.strip() for later in raw[at + 1 :]):
                 raise StorageError(f"{path} is damaged in line {at + 1}; only the last line may be torn.") from None
     return found
 
 
-def document(path: Path) -> dict[str, Any]:
+def document(path: Path, kind: soundness.Kind = "index") -> dict[str, Any]:
     """A JSON file; empty where there is none."""
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        found = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
+    return soundness.checked(kind, found, path)
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -156,7 +173,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except _FOREIGN as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
 
 

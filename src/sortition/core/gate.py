@@ -87,8 +87,8 @@ def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Ar
         middle = float(np.median(held[held > 0])) if (held > 0).any() else 0.0
         limit = min(guards.size_limit or np.inf, guards.size_cap * middle or np.inf)
         large = population.known[held > limit]
-        lower = rows[large] * (limit / total[large]).reshape(-1, *[1] * (rows.ndim - 1))
+        lower = rows[large] * limit / total[large].reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
         shown[name] = rows.copy()
-        shown[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower)
+        shown[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower + 1e-9)
         cut[large] = True
     return shown, cut

@@ -169,7 +169,7 @@ def document(path: Path, kind: soundness.Kind = "index") -> dict[str, Any]:
 
 def _arrays(path: Path) -> dict[str, Array]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}

@@ -14,7 +14,9 @@ from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
 from sortition.learning.server import ServerRule
+from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
+from sortition.simulation.faults import Faults
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -41,6 +43,16 @@ class Hardware(Devices):
 @pydantic_dataclass(frozen=True, config=_RULE)
 class Trust(Guards):
     """The registrar's guards, with their types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Trouble(Faults):
+    """What goes wrong, with its types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Adversaries(Attacks):
+    """Clients that lie, with their types checked."""
 
 
 class Model(BaseModel):
@@ -136,6 +148,8 @@ class Federation(Model):
     availability: Named = Named(name="always")
     devices: Hardware = Hardware()
     guards: Trust = Trust()
+    faults: Trouble | None = None
+    attacks: Adversaries | None = None
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
@@ -228,12 +242,16 @@ def checked(kind: type[M], table: Any, owner: str) -> M:
         raise translated(error, owner) from None
 
 
+def _is_table(kind: Any) -> bool:
+    return hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__")
+
+
 def _keys(kind: Any, path: list[str]) -> list[str]:
     """The keys that the table at ``path`` has."""
     for part in path:
         if part.isdigit() or not hasattr(kind, "model_fields"):
             continue
         field = kind.model_fields[part].annotation
-        kind = next((a for a in getattr(field, "__args__", ()) if hasattr(a, "model_fields")), field)
+        kind = next((a for a in getattr(field, "__args__", ()) if _is_table(a)), field)
     fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", {})
     return list(fields)

@@ -19,7 +19,7 @@ from sortition.data.partitions import Partition
 from sortition.experiments import methods
 from sortition.experiments.config import Data, RunConfig
 from sortition.learning import build
-from sortition.simulation import Setup, World
+from sortition.simulation import Faults, Mishaps, Setup, World
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,9 @@ def _dataset(key: str, standardise: bool, clients: int | None) -> Dataset:
 
 def ground(config: RunConfig) -> Ground:
     """The federation of a run; shared between the methods of one setting and seed that a process plays."""
-    shared = config.model_dump(include={"data", "model", "devices", "availability", "seed", "device", "engine"})
+    shared = config.model_dump(
+        include={"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
+    )
     return _ground(_key(shared), _Held(config))
 
 
@@ -121,6 +123,7 @@ def _ground(key: str, held: _Held) -> Ground:
         device=config.device,
         engine=config.engine,
         devices=config.devices,
+        attacks=config.attacks,
     )
     facts = {} if dataset.features is None or len(dataset.features) != parts.clients else {"features": dataset.features}
     reachable = availability.make(
@@ -158,9 +161,10 @@ def setup(config: RunConfig) -> tuple[Ground, Setup]:
         clients_every=config.clients_every,
         seed=config.seed,
         guards=config.guards,
+        faults=Mishaps(config.faults or Faults(), clients, config.seed),
     )
 
 
-def availability_bits(shared: Ground, rounds: int) -> np.ndarray:
+def availability_bits(setup: Setup, rounds: int) -> np.ndarray:
     """(rounds, ⌈N/8⌉) packed: who was reachable when."""
-    return np.stack([np.packbits(shared.availability.at(t)) for t in range(rounds)])
+    return np.stack([np.packbits(setup.reachable(t)) for t in range(rounds)])

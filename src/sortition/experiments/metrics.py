@@ -9,8 +9,9 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
-from sortition.experiments.methods import imported
+from sortition.core.trust import imported
 from sortition.experiments.records import Run, total_bytes
+from sortition.experiments.toll import captured, captured_weight, completed, started, wasted
 
 Metric = Callable[..., float | None]
 HIGHER = {"accuracy": True, "loss": False}
@@ -156,7 +157,8 @@ METRICS: dict[str, Metric] = {
     function.__name__.replace("_", "-"): function
     for function in (
         rounds_to_target, best, final, last, mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini,
-        count_variance, never_selected, megabytes, seconds, selection_ms,
+        count_variance, never_selected, megabytes, seconds, selection_ms, started, completed, wasted, captured,
+        captured_weight,
     )
 }  # fmt: skip
 
@@ -181,4 +183,8 @@ def summarise(run: Run) -> Mapping[str, float | None]:
     figures["rounds-to-target-smoothed"] = rounds_to_target(run, smooth=SMOOTH)
     for name in ("worst-tenth", "jain", "gini", "count-variance", "never-selected", "megabytes"):
         figures[name] = METRICS[name](run)
+    if completed(run) not in (None, 1.0):
+        figures |= {name: METRICS[name](run) for name in ("started", "completed", "wasted")}
+    if run.config.get("attacks"):
+        figures |= {name: METRICS[name](run) for name in ("captured", "captured-weight")}
     return figures

@@ -19,7 +19,7 @@ from sortition import __version__
 from sortition.core.audit import salt_of
 from sortition.core.errors import SortitionError, StorageError
 from sortition.core.snapshot import difference, write_atomically
-from sortition.experiments import federation, folder, formats, methods, metrics, records
+from sortition.experiments import federation, folder, formats, methods, metrics, records, toll
 from sortition.experiments.config import RunConfig, Target
 from sortition.experiments.federation import Ground
 from sortition.experiments.journals import Journals, audited
@@ -128,7 +128,9 @@ def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry
     folder.write_document(path / records.MANIFEST, told)
     arrays = {"sizes": shared.world.holdings.sizes, "label_counts": shared.world.label_counts}
     if config.rounds * shared.split.clients <= STORED_BITS:
-        arrays["availability"] = federation.availability_bits(shared, config.rounds)
+        arrays["availability"] = federation.availability_bits(setup, config.rounds)
+    if shared.world.liars is not None:
+        arrays["liars"] = shared.world.liars.ids
     folder.write_arrays(path / records.FEDERATION, arrays)
     return carry
 
@@ -174,13 +176,10 @@ def _save(path: Path, carry: Carry, journals: Journals) -> None:
 def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[str, Any]) -> None:
     run = records.Run(path)
     n = shared.split.clients
-    counts = {name: np.zeros(n, np.int64) for name in ("selected", "completed", "available")}
+    counts = {**toll.per_client(run.records, n), "available": np.zeros(n, np.int64)}
     for record in run.records:
-        answered = record["cohort"] if record["answered"] is None else record["answered"]
-        counts["selected"][record["cohort"]] += 1
-        counts["completed"][answered] += 1
-        counts["available"] += shared.availability.at(record["round"])
-    accuracy = setup.world.client_accuracies(carry.params)
+        counts["available"] += setup.reachable(record["round"])
+    accuracy = setup.at(carry.registrar.index - 1).world.client_accuracies(carry.params)
     folder.write_arrays(path / records.CLIENTS, {**counts, "accuracy": accuracy})
     summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
     folder.write_document(path / records.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **told})

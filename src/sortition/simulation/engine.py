@@ -71,9 +71,7 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
             raise Crash(point)
 
     ledger = Ledger(carry.params.size, world.n_clients)
-    if t == 0 and setup.population is not None:
-        ledger.facts(sum(int(getattr(setup.population, name).size) for name in registrar.needs.reads))
-    happened = _enter(setup, carry, t)
+    happened = _enter(setup, carry, ledger, t)
     available = np.flatnonzero(setup.reachable(t))
     budget = world.fleet.devices.budget(setup.cohort)
     standing("select")
@@ -120,12 +118,14 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
     return replace(carry, totals=_added(carry.totals, ledger), timings=timings), records.plain(record)
 
 
-def _enter(setup: Setup, carry: Carry, t: int) -> dict[str, Any]:
-    """Let newcomers and those who took an id over join; who they are."""
-    registrar, size, taken = carry.registrar, setup.faults.size(t), setup.faults.taken(t)
-    before = registrar.population.n_clients
-    if size > before or taken.size:
+def _enter(setup: Setup, carry: Carry, ledger: Ledger, t: int) -> dict[str, Any]:
+    """Let newcomers and those who took an id over join; who they are. Everybody tells the facts that are read, once."""
+    registrar, taken = carry.registrar, setup.faults.taken(t)
+    before, size = setup.faults.size(max(0, t - 1)), setup.faults.size(t)
+    if size > registrar.population.n_clients or taken.size:
         registrar.join(setup.known(t))
+    facts = sum(getattr(registrar.population, name)[:1].size for name in registrar.needs.reads)
+    ledger.facts(facts * (size if t == 0 else size - before + taken.size))
     told = {"joined": list(range(before, size)), "taken": taken.tolist()}
     return {name: ids for name, ids in told.items() if ids}
 

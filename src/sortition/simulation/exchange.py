@@ -114,6 +114,8 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) ->
     kept, unsound = outcome.ids, {int(outcome.ids[at]): reason for at, reason in sorted(reasons.items())}
     if unsound:
         kept = outcome.ids[sound]
+        if setup.faults.faults.damaged:  # else it is the method that diverged, and its work counts as done
+            ledger.passes["wasted"] += int(world.work(outcome.ids[~sound]).sum())
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
     return Arrived(kept, deltas, reports, outcome.losses[sound], closing.seconds, ids[started], dropped, unsound)
 

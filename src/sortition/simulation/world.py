@@ -26,6 +26,7 @@ from sortition.data import Dataset
 from sortition.learning import Learner, LocalRule
 from sortition.learning.server import aggregate
 from sortition.learning.vector import Vector
+from sortition.simulation.attacks import Attacks, Liars
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.holdings import Holdings, means
 from sortition.simulation.moment import Moment
@@ -59,6 +60,7 @@ class World:
         device: any name that torch knows.
         engine: ``auto``, ``stacked`` or ``sequential``.
         devices: hardware of the clients.
+        attacks: how some of them lie.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class World:
         device: str = "cpu",
         engine: str = "auto",
         devices: Devices | None = None,
+        attacks: Attacks | None = None,
     ) -> None:
         if measured_on not in MEASURED:
             raise unknown("measured_on", measured_on, MEASURED, "World")
@@ -88,6 +91,9 @@ class World:
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
         self.test = self.learner.over(data.x_test, data.y_test)
+        self.liars = None if attacks is None else Liars(attacks, self.n_clients, seed)
+        if self.liars is not None and self.liars.tenants is not None:
+            self._let(self.liars.tenants)
         self._check_batches(rule)
         self.rule, self._moment = rule, Moment(self, self.learner.initial, -1)
         self.fleet = Fleet(devices or Devices(), self.n_clients, seed)
@@ -125,8 +131,9 @@ class World:
         return self.holdings.label_counts(self.y, self.classes)
 
     def population(self, **facts: Any) -> Population:
-        """Sizes and label counts of the training parts, and facts that the owner adds (``features``, ``groups``)."""
-        return Population(self.holdings.sizes, self.label_counts, **facts)
+        """Sizes and label counts as clients tell them, and facts that the owner adds (``features``, ``groups``)."""
+        told = {"sizes": self.holdings.sizes, "label_counts": self.label_counts, **facts}
+        return Population(**(told if self.liars is None else self.liars.facts(told)))
 
     def variant(
         self, rule: LocalRule | None = None, devices: Devices | None = None, tenants: Ids | None = None
@@ -156,23 +163,31 @@ class World:
     def measure(self, params: Vector, question: Measure, t: int) -> Reading:
         """The answers of the asked clients under ``params``, or under the model of a rehearsal."""
         if question.after is None:
-            return self._at(params, t).read(question.signal, question.ids)
+            return self._told(self._at(params, t), question.signal, question.ids)
         trial = self.rehearse(params, question.after, t)
-        return Moment(self, trial, t, "rehearsal").read(question.signal, question.ids)
+        return self._told(Moment(self, trial, t, "rehearsal"), question.signal, question.ids)
 
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Outcome:
         """The local training of ``ids`` from ``params``, and the signals that they report with it."""
         moment = self._at(params, t)
         moment.train(ids, dispersion=any(s.compute is DISPERSION.compute for s in signals))
-        deltas = moment.updates(ids)
+        deltas = self._sent(ids, moment.updates(ids))
         losses = np.array([block.losses[row] for block, row in map(moment.trained, ids.tolist())], np.float32)
-        reports = {signal.name: moment.read(signal, ids) for signal in signals}
+        reports = {signal.name: self._told(moment, signal, ids) for signal in signals}
         return Outcome(ids, deltas, reports, self.durations(ids, t), losses)
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """The model that a cohort would give; its training has randomness of its own."""
         deltas = Moment(self, params, t, "rehearsal").updates(cohort.ids)
-        return params + aggregate(deltas, cohort.weights)
+        return params + aggregate(self._sent(cohort.ids, deltas), cohort.weights)
+
+    def _told(self, moment: Moment, signal: Signal, ids: Ids) -> Reading:
+        """What clients say, the truth or not."""
+        reading = moment.read(signal, ids)
+        return reading if self.liars is None else self.liars.reading(signal, reading, self.label_counts)
+
+    def _sent(self, ids: Ids, deltas: Vector) -> Vector:
+        return deltas if self.liars is None else self.liars.updates(ids, deltas)
 
     def _at(self, params: Vector, t: int) -> Moment:
         if self._moment.params is not params or self._moment.t != t:

@@ -1,0 +1,117 @@
+"""Clients that lie for their own good, through the same paths by which honest ones are heard.
+
+:class:`Attacks` says how many and how, :class:`Liars` are those of one seed. They claim other facts, answer and report
+other numbers, or send other updates; what a round really costs and how long they really take is not theirs to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import bad, unknown
+from sortition.core.questions import Reading
+from sortition.core.signals import DURATION, Signal
+from sortition.core.streams import stream
+from sortition.learning.vector import Vector
+
+KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
+
+
+@dataclass(frozen=True)
+class Attacks:
+    """A share of the clients lies.
+
+    Attributes:
+        kind: ``loss``: losses and spreads are told ``strength`` times as large. ``size``: so are the numbers of
+            examples. ``histogram``: all examples are said to be of the label that is rarest in the federation.
+            ``latency``: durations are told ``strength`` times as short. ``sybil``: the liars are one owner's: behind
+            each lie the data of the first. ``update``: updates, and what is told of them, are turned around and
+            ``strength`` times as long. ``none``: the same clients are watched, and honest.
+        share: of all clients; who they are depends on the seed alone.
+        strength: a factor.
+    """
+
+    kind: str = "none"
+    share: float = 0.1
+    strength: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind", str(self.kind), KINDS, "Attacks")
+        if not 0 < self.share < 1:
+            raise bad("Attacks.share", "a share in (0, 1)", self.share, "10 % is 0.1.")
+        if not (math.isfinite(self.strength) and self.strength > 0):
+            raise bad("Attacks.strength", "finite and > 0", self.strength)
+
+
+class Liars:
+    """The liars among N clients under one seed."""
+
+    def __init__(self, attacks: Attacks, n_clients: int, seed: int) -> None:
+        self.attacks, count = attacks, max(1, round(attacks.share * n_clients))
+        self.ids: Ids = np.sort(stream(seed, "liars").choice(n_clients, count, replace=False)).astype(np.int64)
+        self.lying = np.zeros(n_clients, bool)
+        self.lying[self.ids] = True
+
+    @property
+    def tenants(self) -> Ids | None:
+        """(N,) whose data lie behind each id, where many clients are one owner's."""
+        if self.attacks.kind != "sybil":
+            return None
+        return np.where(self.lying, self.ids[0], np.arange(self.lying.size))
+
+    def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """What the server is told of its clients; who owns a client is beyond a lie."""
+        told, kind = dict(facts), self.attacks.kind
+        if kind == "size":
+            for name in ("sizes", "label_counts"):
+                told[name] = self._raised(np.asarray(facts[name]))
+        elif kind == "histogram":
+            told["label_counts"] = self._forged(np.asarray(facts["label_counts"]))
+        elif kind == "sybil":
+            told["groups"] = self.tenants
+        return told
+
+    def _raised(self, counts: Array) -> Array:
+        raised = counts.copy()
+        raised[self.ids] = np.rint(counts[self.ids] * self.attacks.strength)
+        return raised
+
+    def _forged(self, counts: Array) -> Array:
+        forged = counts.copy()
+        forged[self.ids] = 0
+        forged[self.ids, counts.sum(axis=0).argmin()] = counts[self.ids].sum(axis=1)
+        return forged
+
+    def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
+        """What is answered and reported in place of the truth."""
+        kind = self.attacks.kind
+        if signal.of == "pairs":
+            told = self.facts({"sizes": label_counts.sum(axis=1), "label_counts": label_counts})["label_counts"]
+            own = told[reading.ids].astype(np.float64)
+            return Reading(reading.ids, own @ own.T) if kind in ("size", "histogram") else reading
+        duration, factor = signal.compute is DURATION.compute, 1.0
+        if kind == "latency" and duration:
+            factor = 1 / self.attacks.strength
+        elif kind == "loss" and signal.scalar and signal.nonnegative and not duration:
+            factor = self.attacks.strength
+        elif kind == "update" and signal.of == "training" and not signal.scalar:
+            factor = -self.attacks.strength
+        return reading if factor == 1.0 else Reading(reading.ids, self._scaled(reading.ids, reading.values, factor))
+
+    def updates(self, ids: Ids, deltas: Vector) -> Vector:
+        """The updates that are sent."""
+        return self._scaled(ids, deltas, -self.attacks.strength) if self.attacks.kind == "update" else deltas
+
+    def _scaled(self, ids: Ids, rows: Array, factor: float) -> Array:
+        if not self.lying[ids].any():
+            return rows
+        scaled = rows.copy()
+        scaled[self.lying[ids]] *= factor
+        return scaled

@@ -10,6 +10,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.experiments import fairness, metrics
 from sortition.experiments.records import Run
+from sortition.report.guarded import actions
 
 # notes that are pictures of what a method saw; see docs/report.md
 PICTURES = ("embedding", "graph", "coverage", "grouping")
@@ -28,6 +29,7 @@ class Digest:
         skew: per round, distance of the cohort's label mixture from the population's (total variation, 0 … 1).
         bytes: total traffic by kind; ``passes`` the clients' computing by kind.
         pictures: the latest picture of each kind among the notes, with its round.
+        guarded: how often each guard acted.
     """
 
     setting: str
@@ -53,6 +55,7 @@ class Digest:
     skipped: int
     rejected: int
     pictures: dict[str, tuple[int, Any]] = field(default_factory=dict)
+    guarded: dict[str, int] = field(default_factory=dict)
 
 
 def condense(run: Run) -> Digest:
@@ -83,6 +86,7 @@ def condense(run: Run) -> Digest:
         cohorts=[list(r.get("cohort") or ()) for r in records[:TIMELINE]],
         skipped=sum(bool(r.get("skipped")) for r in records),
         rejected=sum(len(r.get("rejected") or ()) for r in records),
+        guarded=actions(records),
     )
     made.figures["sigma"] = _sigma(made.counts, federation.get("label_counts"))
     for record in records:

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from sortition import __version__
-from sortition.report import privacy, tables
+from sortition.report import guarded, privacy, tables
 from sortition.report.charts import Figure, cost, federation, learning, saw, selection
 from sortition.report.checklist import checklist
 from sortition.report.gather import Gathered, Setting
@@ -82,8 +82,8 @@ class Page:
         return self._each(lambda setting: learning.figures(setting, self.palette))
 
     def selected(self) -> str:
-        """Counts, timelines, mixtures."""
-        return self._each(lambda setting: selection.figures(setting, self.palette))
+        """Counts, timelines, mixtures, and where guards acted."""
+        return self._each(lambda setting: selection.figures(setting, self.palette)) + guarded.table(self.gathered)
 
     def saw(self) -> str:
         """Pictures from the notes."""

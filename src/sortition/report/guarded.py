@@ -1,0 +1,66 @@
+"""Where guards acted: per method, how often each one did, in all rounds of all seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sortition.report.gather import Gathered
+
+COLUMNS = {
+    "rejected": "answers rejected",
+    "unsound_updates": "updates refused",
+    "quarantined": "client-rounds in quarantine",
+    "thinned": "thinned by quota",
+    "explored": "explorers",
+    "winsorised": "numbers clipped",
+    "capped": "members with capped size",
+    "too_few_eligible": "rounds with too few eligible",
+    "too_few_chosen": "rounds with too few chosen",
+    "too_few_completed": "rounds not aggregated",
+}
+OWN = tuple(COLUMNS)[2:]  # in the notes of guards
+
+
+def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """How often each guard acted in these rounds; empty if none did."""
+    found: dict[str, int] = {}
+    for record in records:
+        notes = record.get("notes") or {}
+        told: Any = notes.get("guards")
+        told = told if isinstance(told, Mapping) else {}
+        here = {"rejected": record.get("rejected"), "unsound_updates": notes.get("unsound_updates")}
+        for name, value in {**here, **{name: told.get(name) for name in OWN}}.items():
+            if name.startswith("too_few"):
+                value = value is not None
+            count = len(value) if isinstance(value, list | Mapping) else value
+            if isinstance(count, int) and count > 0:
+                found[name] = found.get(name, 0) + int(count)
+    return found
+
+
+def table(gathered: Gathered) -> str:
+    """One row a setting and method, a column per guard that acted; nothing where none did."""
+    rows = {(s.name, label): _added(runs) for s in gathered.settings for label, runs in s.methods.items()}
+    shown = [name for name in COLUMNS if any(name in found for found in rows.values())]
+    if not shown:
+        return ""
+    several = len(gathered.settings) > 1
+    head = "".join(f"<th>{escape(COLUMNS[name])}</th>" for name in shown)
+    body = "".join(
+        f'<tr><td class="name">{escape(f"{setting} · {label}" if several else label)}</td>'
+        + "".join(f"<td>{found.get(name, 0)}</td>" for name in shown)
+        + "</tr>"
+        for (setting, label), found in rows.items()
+    )
+    return f'<h3>Where guards acted</h3><div class="scroll"><table><tr><th>method</th>{head}</tr>{body}</table></div>'
+
+
+def _added(runs: Iterable[Any]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for run in runs:
+        for name, count in run.guarded.items():
+            total[name] = total.get(name, 0) + count
+    return total

@@ -74,7 +74,9 @@ def test_dry_run_runs_nothing(file, tmp_path):
 def test_a_method_of_ones_own_by_import_path(file, tmp_path, mine):
     table = small(rounds=2, seeds=1, method=[{"name": "uniform"}, {"name": f"{mine}:First"}])
     file.write_text(tomli_w.dumps(table))
-    assert "First" in call("run", file, "-o", tmp_path / "runs", "-j", 1)
+    with pytest.raises(InputError, match=f"would import and run code of the module '{mine}'.*add --allow {mine}"):
+        call("run", file, "-o", tmp_path / "runs", "-j", 1)
+    assert "First" in call("run", file, "-o", tmp_path / "runs", "-j", 1, "--allow", mine)
     assert "kept" in call("check", f"{mine}:First")
     assert "BROKEN" in call("check", f"{mine}:Repeats", code=1)
 

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from sortition import selectors
-from sortition.cli.run import console
+from sortition.cli.run import Allow, allowing, console
 from sortition.core.errors import SortitionError, unknown
 from sortition.core.selector import Selector
 
@@ -134,15 +134,20 @@ def _find(name: str) -> type[Selector[Any]]:
 
 def cite(
     what: Annotated[str, typer.Argument(help="a study's TOML file, or a method", autocompletion=_complete)],
+    allow: Allow = None,
 ) -> None:
     """BibTeX of a method, or of all methods in a study's file."""
     if what.endswith(".toml"):
+        from sortition.experiments.methods import find
         from sortition.experiments.plan import read
 
-        names = [one.get("name", "") for one in read(what).get("method", [])]
+        with allowing(allow):
+            given = read(what).get("method", [])
+            tables = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+            found = [find(str(one.get("name", ""))) for one in tables]
     else:
-        names = [what]
-    entries = dict.fromkeys(_find(name).cite.strip() for name in names)
+        found = [_find(what)]
+    entries = dict.fromkeys(one.cite.strip() for one in found)
     typer.echo("\n\n".join(entry for entry in entries if entry))
 
 

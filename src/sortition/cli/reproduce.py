@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from sortition.cli.run import Jobs, On, Quiet, console, finish
+from sortition.cli.run import Allow, Jobs, On, Quiet, allowing, console, finish
 
 
 def _names(incomplete: str) -> list[str]:
@@ -27,6 +27,7 @@ def reproduce(
     rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,
     jobs: Jobs = None,
     on: On = None,
+    allow: Allow = None,
     quiet: Quiet = False,
 ) -> None:
     """Reproduce published tables and figures: run what is missing, show paper beside ours, write a page.
@@ -35,19 +36,28 @@ def reproduce(
 
     Example: sortition reproduce availability
     """
-    from sortition.experiments import preset, runner
-    from sortition.experiments.page import write
-    from sortition.experiments.progress import showing
-    from sortition.experiments.reproduce import Cuts, reproduce
+    from sortition.experiments import preset
+    from sortition.experiments.reproduce import Cuts
 
     screen = console()
     if not names:
         for name in preset.names():
             screen.print(f"{name:24} {preset.load(name).paper.title}", highlight=False, soft_wrap=True)
         return
-    loaded = [preset.load(name) for name in names]
     cuts = Cuts(tuple(only or ()), seeds, rounds)
-    pages, total = [], runner.Outcome(out)
+    with allowing(allow):
+        total = _made([preset.load(name) for name in names], out, page, cuts, jobs, on, quiet)
+    finish(total, "the same command goes on.")
+
+
+def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any, on: Any, quiet: bool) -> Any:
+    """Play and write one preset after the other; what became of their runs."""
+    from sortition.experiments import runner
+    from sortition.experiments.page import write
+    from sortition.experiments.progress import showing
+    from sortition.experiments.reproduce import reproduce
+
+    screen, pages, total = console(), [], runner.Outcome(out)
     for one in loaded:
         folder = out / one.name
         shown = showing(screen, quiet=quiet)
@@ -68,7 +78,7 @@ def reproduce(
     if page:
         write(page, pages)
         screen.print(f"page: {page}", soft_wrap=True)
-    finish(total, "the same command goes on.")
+    return total
 
 
 def register(app: typer.Typer) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
+from sortition.core import trust
 from sortition.core.errors import SortitionError
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
@@ -21,6 +24,9 @@ Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side
 On = Annotated[
     str | None,
     typer.Option("--on", help="a Ray cluster: ray (this machine's) or ray://host:port [default: here]"),
+]
+Allow = Annotated[
+    list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
 WIDE = 150  # columns of a table that goes to a file or a pipe
@@ -40,6 +46,7 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
     only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="tell what would run and how long; run nothing")] = False,
+    allow: Allow = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study: every method on every seed of every setting, then a table.
@@ -53,14 +60,23 @@ def run(
     from sortition.experiments.plan import plan, read
     from sortition.experiments.preset import OURS, wanted
 
-    sys.path.insert(0, str(Path.cwd()))  # methods and models of one's own, by import path
-    table = {key: value for key, value in read(file).items() if key not in OURS}
-    whole = plan(table, tuple(set_ or ()))
-    chosen = whole.only(one for one in whole.runs if wanted(one, tuple(only or ())))
-    if dry_run:
-        _estimate(chosen, jobs)
-    else:
-        play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
+    with allowing(allow):
+        table = {key: value for key, value in read(file).items() if key not in OURS}
+        whole = plan(table, tuple(set_ or ()))
+        chosen = whole.only(one for one in whole.runs if wanted(one, tuple(only or ())))
+        if dry_run:
+            _estimate(chosen, jobs)
+        else:
+            play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
+
+
+@contextmanager
+def allowing(modules: list[str] | None) -> Iterator[None]:
+    """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
+    if modules:
+        sys.path.insert(0, str(Path.cwd()))
+    with trust.only(modules or ()):
+        yield
 
 
 def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from sortition import selectors
-from sortition.core.errors import InputError, bad
+from sortition.core.errors import InputError
 from sortition.core.selector import Selector
-
-
-def imported(path: str, what: str) -> Any:
-    """What ``package.module:name`` means."""
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise bad(what, "importable as package.module:name", path, f"{error}.") from error
+from sortition.core.trust import imported
 
 
 def find(name: str) -> type[Selector[Any]]:

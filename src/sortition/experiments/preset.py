@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from sortition.core.errors import InputError, unknown
+from sortition.core.trust import imported
 from sortition.experiments.config import Model, RunConfig, checked
-from sortition.experiments.methods import imported
 from sortition.experiments.metrics import metric
 from sortition.experiments.plan import Plan, plan, read
 

@@ -56,6 +56,8 @@ class Context:
         """Draw an Altair chart into ``<preset>-<name>.png`` beside the page; the Markdown that shows it."""
         from sortition.data.pictures import write
 
+        if set(name) & set("/\\:\0"):
+            raise bad("A picture's name", "a text that can name a file", name)
         file = write(chart, self.folder / f"{self.name}-{name}.png")
         return f"![{name}]({Path(file).name})"
 

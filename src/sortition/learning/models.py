@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from math import prod
@@ -13,6 +12,7 @@ from torch import nn
 
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import sequence
+from sortition.core.trust import imported
 from sortition.learning.nets import PRESETS
 
 Shape = tuple[int, ...]
@@ -63,7 +63,7 @@ def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: A
     ``name`` is one of softmax, mlp, cnn, or ``package.module:Class``: called with ``inputs`` (shape of one example) and
     ``classes`` where it has parameters of these names, and with the options.
     """
-    make = _imported(name) if ":" in name else MODELS.get(name)
+    make = imported(name, "model.name") if ":" in name else MODELS.get(name)
     if make is None:
         raise unknown("model", name, MODELS)
     accepted = inspect.signature(make).parameters
@@ -79,11 +79,3 @@ def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: A
     if not isinstance(model, nn.Module):
         raise bad(f"model {name!r}", "a torch.nn.Module", type(model).__name__)
     return model
-
-
-def _imported(path: str) -> Callable[..., nn.Module]:
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise bad("model.name", "importable as package.module:Class", path, f"{error}.") from error

@@ -158,6 +158,15 @@ def _dataset(x: np.ndarray, y: np.ndarray) -> Dataset:
     return Dataset("random", x, y, x[:100], y[:100], 10, digest="none")
 
 
+def fashion_mnist() -> tuple[Dataset, str]:
+    """Fashion-MNIST in [0, 1], and how it is called."""
+    try:
+        return load("fashion-mnist").scaled(), "Fashion-MNIST"
+    except DataError:  # not fetched on this machine: same shapes, random pixels
+        x, y = examples(70_000, (1, 28, 28))
+        return Dataset("random", x[:60_000], y[:60_000], x[60_000:], y[60_000:], 10, digest="none"), "random images"
+
+
 def timed(function: Callable, spent: list[float]) -> Callable:
     """The same function, which adds the seconds that it takes to ``spent``."""
 
@@ -226,14 +235,7 @@ def whole_runs(quick: bool) -> None:
     rounds = 100 if quick else 1000
     carry, seconds = played(Setup(world, selector("uniform"), 6, rounds))
     rows.append(["FedGS's Synthetic, softmax, uniform", rounds, *seconds, f"loss {carry.test['loss']:.3f}"])
-    try:
-        images, where = load("fashion-mnist").scaled(), "Fashion-MNIST"
-    except DataError:  # not fetched on this machine: same shapes, random pixels
-        x, y = examples(70_000, (1, 28, 28))
-        images, where = (
-            Dataset("random", x[:60_000], y[:60_000], x[60_000:], y[60_000:], 10, digest="none"),
-            "random images",
-        )
+    images, where = fashion_mnist()
     shards = np.random.default_rng(0).permutation(200)
     by_label = np.argsort(images.y_train, kind="stable").reshape(200, -1)
     parts = [np.concatenate(by_label[shards[2 * k : 2 * k + 2]]) for k in range(100)]

@@ -167,3 +167,26 @@ def test_long_traces_use_checkpoints() -> None:
             if t <= moment:
                 slow[k] = on
         assert (events.at(moment) == slow).all()
+
+
+def test_rows_of_different_lengths_are_no_matrix():
+    with pytest.raises(InputError, match="matrix must be of shape"):
+        make("trace", clients=2, seed=0, matrix=[[0, 1], [1]])
+
+
+def test_a_library_that_panics_on_a_damaged_file_is_a_sentence(tmp_path, monkeypatch):
+    def panic(*_):  # as polars does on some flipped bits; what it raises is no Exception
+        raise pl.exceptions.PanicException("assertion failed")
+
+    monkeypatch.setattr(pl, "read_parquet", panic)
+    (tmp_path / "trace.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="cannot be read as a trace: assertion failed"):
+        make("trace", clients=6, seed=0, path=str(tmp_path / "trace.parquet"))
+
+
+def test_a_number_file_with_a_torn_header(tmp_path):
+    path = tmp_path / "trace.npy"
+    head = b"{'descr': '<i8', 'fortran_order': False, 'shape': ("
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+    with pytest.raises(DataError, match="cannot be read as a trace"):
+        make("trace", clients=6, seed=0, path=str(path))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -67,3 +69,25 @@ def test_missing_file(tmp_path):
 
 def test_difference_in_words():
     assert snapshot.difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b was 2, is 3; c was absent, is 4"
+
+
+@pytest.mark.parametrize("flaw", ["version", "flags", "header", "shape"])
+def test_what_zip_and_numpy_say_of_foreign_bytes_is_a_sentence(flaw, tmp_path):
+    path = tmp_path / "snapshot.npz"
+    snapshot.save(path, {"a": np.arange(3)}, {})
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    if flaw == "version":
+        data[entry + 6] = 255  # version needed to extract: NotImplementedError
+    elif flaw == "flags":
+        data[entry + 8] |= 32  # compressed patched data: NotImplementedError
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            shape = b"(1, ) " if flaw == "header" else b"(999999999999999,) "
+            head = b"{'descr': '<i8', 'fortran_order': False, 'shape': " + shape
+            head += b"(" if flaw == "header" else b"}"
+            archive.writestr("header.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+        data = bytearray(path.read_bytes())
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match="not a Sortition snapshot"):
+        snapshot.load(path)

@@ -68,3 +68,27 @@ def test_what_does_not_fit_is_named():
         Memory.restored({k: v for k, v in arrays.items() if k != "counts"})
     with pytest.raises(StorageError, match="'rows' has shape"):
         Memory.restored({**arrays, "rows": np.zeros((2, 3))})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("n_clients", np.array(2**50), "shape"),  # no memory is taken for what a file claims
+        ("n_clients", np.array(np.inf), "n_clients must be"),
+        ("n_clients", np.array([2, 2]), "n_clients must be"),
+        ("counts", np.array(["a", "b"]), "type"),
+        ("counts", np.array([1 + 2j, 0]), "type"),
+        ("counts", np.zeros((2, 3), np.int64), "shape"),
+        ("step", np.array(["x"]), "type"),
+        ("step", np.array([1, 2]), "shape"),
+        ("step", None, "missing"),
+    ],
+)
+def test_a_snapshot_of_other_kinds_or_shapes_does_not_fit(name, value, told):
+    arrays = Memory(2).arrays()
+    if value is None:
+        del arrays[name]
+    else:
+        arrays[name] = value
+    with pytest.raises(StorageError, match=f"does not fit .*Memory: .*{told}"):
+        Memory.restored(arrays)

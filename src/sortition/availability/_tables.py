@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from sortition.availability._events import Events, from_intervals, from_transiti
 from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad
+from sortition.core.snapshot import FOREIGN
 
 if TYPE_CHECKING:
     import polars as pl
@@ -30,7 +30,7 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
         table = _table(path)
     except InputError:
         raise
-    except (OSError, EOFError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+    except FOREIGN as error:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
     columns = set(table.columns)
     if not {"client_id", "start", "end"} <= columns and not {"client_id", "time", "state"} <= columns:
@@ -50,7 +50,10 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
 
 def as_matrix(given: Any, clients: int) -> Mask:
     """(rounds, clients) bool of zeros and ones."""
-    matrix: Array = np.asarray(given)
+    try:
+        matrix: Array = np.asarray(given)
+    except ValueError:
+        raise bad(f"{WHO} matrix", f"of shape (rounds, {clients})", "rows of different lengths") from None
     if matrix.ndim != 2 or matrix.shape[1] != clients or len(matrix) == 0:
         raise bad(f"{WHO} matrix", f"of shape (rounds, {clients})", matrix.shape)
     if matrix.dtype.kind not in "buif" or not np.isin(matrix, (0, 1)).all():
@@ -72,7 +75,7 @@ def _table(path: Path) -> pl.DataFrame:
         raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
     try:
         return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(str(error).splitlines()[0]) from error
 
 

@@ -232,7 +232,9 @@ class Registrar:
             counters = {name: int(header["counters"][name]) for name in self.counters}
             shapes = {name: tuple(int(n) for n in shape) for name, shape in header["shapes"].items()}
             index = int(header["index"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if index < 0:
+                raise ValueError(f"round {index}")
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
         self.state, self.counters, self.shapes, self.index = state, counters, shapes, index
         self.gate.strikes, self.gate.until = strikes, until

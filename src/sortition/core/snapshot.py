@@ -6,7 +6,9 @@ import hashlib
 import io
 import json
 import os
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +17,14 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
+from sortition.core.npz import read_npz
 
 FORMAT = 1
+# what numpy and zipfile raise on bytes that are not theirs
+FOREIGN: tuple[type[Exception], ...] = (
+    OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
+    RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+)  # fmt: skip
 _HEADER = "header"
 
 
@@ -60,12 +68,11 @@ def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any
 def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     """Read what :func:`save` wrote; a torn, foreign or newer file is refused with a sentence."""
     try:
-        with Path(path).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        arrays = read_npz(Path(path))
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist.") from None
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except FOREIGN as error:
         raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
     if not isinstance(header, dict) or not isinstance(header.get("format"), int):
         raise StorageError(f"{path} is not a Sortition snapshot: its header has no format.")

@@ -77,26 +77,38 @@ class State:
 
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Self:
-        """The state that :meth:`arrays` described."""
+        """The state that :meth:`arrays` described; other kinds of numbers and other shapes are refused."""
         known = {item.name for item in fields(cls)}
         strange = sorted(set(arrays) - known)
         if strange or "n_clients" not in arrays:
             missing = "" if strange else " n_clients is missing."
             raise StorageError(f"Snapshot does not fit {cls.__qualname__}: unknown fields {strange}.{missing}")
-        state = cls(int(arrays["n_clients"]))
+        n = arrays["n_clients"]
+        if n.shape != () or n.dtype.kind not in "iu" or n < 1:
+            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: n_clients must be a number ≥ 1.")
+        state = cls(1)  # the kinds of its fields; what the file says of N may be anything
+        state.n_clients = int(n)
         for item in fields(cls):
             axes, start = item.metadata.get(_AXES, 0), getattr(state, item.name)
-            if item.name not in arrays:
-                if axes:
-                    raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} is missing.")
-                setattr(state, item.name, None)
+            value = arrays.get(item.name)
+            if value is None and start is None:
                 continue
-            value = arrays[item.name]
-            if axes and value.shape[:axes] != (state.n_clients,) * axes:
-                raise StorageError(
-                    f"Snapshot does not fit {cls.__qualname__}: {item.name!r} has shape {value.shape} "
-                    f"for {state.n_clients} clients."
-                )
+            if value is None or (fault := _misfit(value, start, axes, state.n_clients)):
+                told = "is missing" if value is None else f"has {fault}"
+                raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} {told}.")
             plain = value.ndim == 0 and not isinstance(start, np.ndarray)
             setattr(state, item.name, value.item() if plain else value.copy())
         return state
+
+
+def _misfit(value: Array, start: Any, axes: int, n: int) -> str:
+    """In what a stored value differs from what the field holds at first; a width of 0 takes any, None any numbers."""
+    kind = "f" if isinstance(start, float) else np.asarray(start).dtype.kind
+    kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind, "fiub")
+    if value.dtype.kind not in kinds:
+        return f"type {value.dtype}"
+    if axes:
+        free = start.ndim > axes and start.shape[axes] == 0
+        rest = value.shape[axes:] if free and value.ndim == start.ndim else start.shape[axes:]
+        return "" if value.shape == (n,) * axes + rest else f"shape {value.shape} for {n} clients"
+    return f"shape {value.shape}" if start is not None and not isinstance(start, np.ndarray) and value.ndim else ""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import tomllib
-import zipfile
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,22 +15,13 @@ import polars as pl
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
+from sortition.core.snapshot import FOREIGN
 from sortition.experiments import formats, soundness
 
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
-_FOREIGN = (
-    OSError,
-    ValueError,
-    KeyError,
-    EOFError,
-    AttributeError,
-    NotImplementedError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 @dataclass(frozen=True)
@@ -173,7 +162,7 @@ def _arrays(path: Path) -> dict[str, Array]:
             return {name: file[name] for name in file.files}
     except FileNotFoundError:
         return {}
-    except _FOREIGN as error:
+    except FOREIGN as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
 
 

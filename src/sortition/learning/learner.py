@@ -154,7 +154,7 @@ class Learner:
                 final, loss, spread = self._worker.train(
                     start, plan, how.rule, how.lr, bits, out.dispersion is not None
                 )
-            out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), loss
+            out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), float(loss) / max(plan.steps, 1)
             if out.dispersion is not None:
                 out.dispersion[i] = spread
 

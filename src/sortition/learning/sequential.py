@@ -55,8 +55,8 @@ class Worker:
         lr: float,
         bits: np.random.BitGenerator | None,
         dispersion: bool,
-    ) -> tuple[Tensor, float, float]:
-        """One client from the vector ``flat`` (P,): its local vector, mean batch loss and dispersion."""
+    ) -> tuple[Tensor, Tensor, float]:
+        """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion."""
         vector.load(self.model, self.layout, flat)
         self.model.train()
         for drop in self.drops:
@@ -71,7 +71,7 @@ class Worker:
             descent.step(torch.autograd.grad(loss, parameters))
             losses += loss.detach()
         final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
-        return final, float(losses) / max(plan.steps, 1), descent.spread(plan.steps)
+        return final, losses, descent.spread(plan.steps)
 
 
 class Descent:

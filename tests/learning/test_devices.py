@@ -1,0 +1,71 @@
+"""Nothing in the engine assumes a CPU: every tensor is made where the model is. No accelerator is needed to test that.
+
+Tensors on torch's device ``meta`` have shapes but no numbers, and mostly refuse to be mixed with others.
+"""
+
+import numpy as np
+import pytest
+import torch
+
+from sortition.learning import Learner, LocalRule, build, dropout, stacked
+from sortition.learning.batches import plans
+from sortition.learning.sequential import Examples, Worker
+from sortition.learning.vector import Layout
+
+META = torch.device("meta")
+X = np.random.default_rng(0).normal(size=(60, 1, 12, 12)).astype(np.float32)
+Y = np.random.default_rng(1).integers(0, 4, 60)
+MEMBERS, IDS = [np.arange(0, 25), np.arange(25, 60)], np.array([3, 5])
+RULE = LocalRule(lr=0.1, epochs=2, batch=8, momentum=0.5, weight_decay=0.1, proximal=0.5)
+MODELS = {"mlp": {"hidden": (9, 6), "dropout": 0.4}, "cnn": {"preset": "small"}}
+
+
+def words():
+    return [dropout.source(0, "train", 0, int(i)) for i in IDS]
+
+
+def test_a_stacked_round_stays_on_its_device():
+    work = plans(MEMBERS, IDS, RULE, 0, 0)
+    model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
+    rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
+    layers, start = stacked.layers_of(model), [p.detach() for p in model.parameters()]
+    found = stacked.train(layers, start, rows, labels, work, RULE, 0.1, words(), True)
+    assert [tuple(t.shape) for t in found] == [(2, Layout.of(model).size), (2,), (2,)]
+    assert {t.device for t in found} == {META}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sequential_round_stays_on_its_device(name):
+    work = plans(MEMBERS, IDS, RULE, 0, 0)
+    model = build(name, (1, 12, 12), 4, **MODELS[name]).to(META)
+    labels = torch.zeros(60, dtype=torch.int64, device=META)
+    worker = Worker(model, Examples(torch.empty(60, 1, 12, 12, device=META)), labels)
+    start = torch.empty(worker.layout.size, device=META)
+    final, loss, _ = worker.train(start, work[0], RULE, 0.1, words()[0], False)
+    assert final.shape == start.shape
+    assert {final.device, loss.device} == {META}
+
+
+@pytest.mark.parametrize(("name", "engine"), [("mlp", "stacked"), ("mlp", "sequential"), ("cnn", "sequential")])
+def test_no_tensor_is_made_on_the_default_device(name, engine):
+    own = Learner(build(name, (1, 12, 12), 4, **MODELS[name]), X, Y, RULE, engine=engine)
+
+    def everything():
+        trained = own.train(own.initial, MEMBERS, IDS, seed=1, t=2, dispersion=True)
+        after = own.initial + trained.deltas.mean(0)
+        passes = own.over(X[:20], Y[:20])
+        outputs = passes.outputs(after, X[:5])
+        return [
+            trained.deltas,
+            trained.losses,
+            trained.dispersion,
+            *passes.losses(after),
+            outputs,
+            own.passes.gradient(after, MEMBERS[0]),
+        ]
+
+    before = everything()
+    with torch.device("meta"):  # whoever forgets to name a device gets tensors without numbers
+        now = everything()
+    for a, b in zip(before, now, strict=True):
+        np.testing.assert_array_equal(a, b)

@@ -1,12 +1,14 @@
 """Time and peak memory of one selection, for every discovered method, up to a million clients.
 
-    python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--rounds 20] [--met] [--markdown]
+    python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--cohort 100] [--rounds 20]
+                                   [--met] [--markdown]
 
 30 % of the clients are available, the cohort is 100, answers are synthesised (and their making is not counted). Each
 method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady` the median of
-the last three rounds, `worst` the dearest after the first (a refit, say). Memory is the peak that the selection itself
-added to what was there before the call, plus its state. One process a row, one thread. With ``--met`` everybody has
-reported once before the first round: what a method that must meet all its clients (HiCS) does when it has.
+the last three rounds, `worst` the dearest after the first (a refit, say). These are processor seconds of one thread,
+which other work on the machine disturbs least; `wall` is the steady round by the clock. Memory is the peak that the
+selection itself added to what was there before the call, plus its state. One process a row. With ``--met`` everybody
+has reported once before the first round: what a method that must meet all its clients (HiCS) does when it has.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ import tracemalloc
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def measure(name: str, clients: int, rounds: int, met: bool, cohort: int = 100, share: float = 0.3) -> dict[str, float]:
+def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share: float = 0.3) -> dict[str, float]:
     """One row, in this process."""
     import numpy as np
 
@@ -35,6 +37,7 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int = 100, 
     world = ScriptedWorld(clients)
     available = some(world, share)
     seconds: list[float] = []
+    wall: list[float] = []
     peak = 0.0
     for traced in (False, True):  # tracing allocations slows Python down: time and memory are two passes
         registrar = Registrar(load(name), world.population, horizon=10 * rounds)
@@ -46,40 +49,42 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int = 100, 
         if traced:
             tracemalloc.start()
         for t in range(rounds if not traced else min(rounds, 18)):
-            ids, spent = available(t), 0.0
+            ids, spent, waited = available(t), 0.0, 0.0
             tracemalloc.reset_peak() if traced else None
             base = tracemalloc.get_traced_memory()[0] if traced else 0
-            started = time.perf_counter()
+            begun, started = time.perf_counter(), time.process_time()
             turn = registrar.begin(ids, cohort)
-            spent += time.perf_counter() - started
+            spent, waited = spent + time.process_time() - started, waited + time.perf_counter() - begun
             if traced:
                 peak = max(peak, tracemalloc.get_traced_memory()[1] - base)
             while turn.question is not None:
                 reading = world.measure(turn.question, t)
                 tracemalloc.reset_peak() if traced else None
                 base = tracemalloc.get_traced_memory()[0] if traced else 0
-                started = time.perf_counter()
+                begun, started = time.perf_counter(), time.process_time()
                 turn.answer(reading)
-                spent += time.perf_counter() - started
+                spent, waited = spent + time.process_time() - started, waited + time.perf_counter() - begun
                 if traced:
                     peak = max(peak, tracemalloc.get_traced_memory()[1] - base)
             registrar.finish(turn, turn.cohort.ids, world.train(turn.cohort, registrar.needs.reports, t))
             if not traced:
                 seconds.append(spent)
+                wall.append(waited)
     tracemalloc.stop()
     state = sum(array.nbytes for array in registrar.state.arrays().values())
     return {
         "first": seconds[0],
         "steady": statistics.median(seconds[-3:]),
         "worst": max(seconds[1:]),
+        "wall": statistics.median(wall[-3:]),
         "memory": peak + state,
     }
 
 
-def row(name: str, clients: int, rounds: int, met: bool) -> dict[str, float] | str:
+def row(name: str, clients: int, arguments: argparse.Namespace) -> dict[str, float] | str:
     """One row, in a process of its own."""
-    command = [sys.executable, __file__, "--one", name, "--clients", str(clients), "--rounds", str(rounds)]
-    command += ["--met"] * met
+    command = [sys.executable, __file__, "--one", name, "--clients", str(clients), "--rounds", str(arguments.rounds)]
+    command += ["--cohort", str(min(arguments.cohort, clients)), *["--met"] * arguments.met]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
@@ -93,28 +98,33 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=discover())
     parser.add_argument("--clients", nargs="*", type=int, default=[100, 1_000, 10_000, 100_000, 1_000_000])
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--cohort", type=int, default=100)
     parser.add_argument("--met", action="store_true", help="everybody has reported once before")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        print(json.dumps(measure(arguments.one, arguments.clients[0], arguments.rounds, arguments.met)))
+        one = measure(arguments.one, arguments.clients[0], arguments.rounds, arguments.met, arguments.cohort)
+        print(json.dumps(one))
         return
     bar = " | " if arguments.markdown else "  "
     edge = "| " if arguments.markdown else ""
     print(
-        edge + bar.join(f"{h:>16}" for h in ("method", "clients", "first ms", "steady ms", "worst ms", "memory MB")),
+        edge
+        + bar.join(
+            f"{h:>16}" for h in ("method", "clients", "first ms", "steady ms", "worst ms", "wall ms", "memory MB")
+        ),
         flush=True,
     )
     if arguments.markdown:
-        print("|" + "---|" * 6)
+        print("|" + "---|" * 7)
     for name in arguments.methods:
         for clients in arguments.clients:
-            found = row(name, clients, arguments.rounds, arguments.met)
+            found = row(name, clients, arguments)
             if isinstance(found, str):
                 print(f"{edge}{name:>16}{bar}{clients:>16,}{bar}{found}", flush=True)
                 continue
-            cells = [f"{found[k] * 1e3:>16.2f}" for k in ("first", "steady", "worst")] + [
+            cells = [f"{found[k] * 1e3:>16.2f}" for k in ("first", "steady", "worst", "wall")] + [
                 f"{found['memory'] / 2**20:>16.1f}"
             ]
             print(edge + bar.join([f"{name:>16}", f"{clients:>16,}", *cells]), flush=True)

@@ -237,28 +237,35 @@ def test_a_hit_time_limit_is_noted_and_the_cohort_stands():
     assert cohort.ids.size == 10
 
 
-def test_heads_of_kinds_beat_a_subsample():
-    """Beyond exact_up_to: more of what the exact graph gains over chance than by the exact choice in a sample."""
+def test_the_form_for_many_clients_is_near_the_exact_one_and_beats_a_subsample():
+    """Of what the exact solution gains over chance: paths through all or a quarter of the clients, and a subsample."""
     rng = np.random.default_rng(0)
-    n, M, most = 400, 12, 60
-    counts = rng.dirichlet(np.full(8, 0.3), n)
-    population = Population(np.ones(n), counts)
+    n, M, few = 600, 20, 150
+    counts = rng.dirichlet(np.full(10, 0.3), n)
     U = counts / np.linalg.norm(counts, axis=1, keepdims=True)
-    H, _ = distances(lengths(normalised(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
-    totals = np.zeros(4)
-    for seed in range(6):
-        sample = np.random.default_rng(seed).choice(n, most, replace=False)
-        alone = Registrar(load("fedgs"), Population(np.ones(most), counts[sample]), seed=seed)
-        chosen = [
-            Registrar(load("uniform"), population, seed=seed).begin(range(n), M).cohort.ids,
-            sample[alone.begin(range(most), M).cohort.ids],
-            Registrar(load("fedgs", exact_up_to=most, kinds=most), population, seed=seed).begin(range(n), M).cohort.ids,
-            disperse(np.arange(n), np.zeros(n), H, 2 / (M * (M - 1)), M, rng).members,
-        ]
-        totals += [H[np.ix_(ids, ids)].sum() / (M * (M - 1)) / 6 for ids in chosen]
-    chance, sampled, grouped, exact = totals
-    assert chance < exact
-    assert grouped - chance > 1.3 * (sampled - chance)
+    H = distances(lengths(normalised(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
+    totals = np.zeros(5)
+    for seed in range(3):
+        everybody = Population(np.ones(n), counts)
+        sample = np.random.default_rng(seed).choice(n, few, replace=False)
+        plans = [("uniform", {}), ("fedgs", {"exact_up_to": 9}), ("fedgs", {"exact_up_to": 9, "nodes": few})]
+        chosen = [Registrar(load(name, **p), everybody, seed=seed).begin(range(n), M).cohort.ids for name, p in plans]
+        alone = Registrar(load("fedgs"), Population(np.ones(few), counts[sample]), seed=seed).begin(range(few), M)
+        chosen += [sample[alone.cohort.ids], disperse(np.arange(n), np.zeros(n), H, 2 / (M * (M - 1)), M, rng).members]
+        totals += [H[np.ix_(ids, ids)].sum() / (M * (M - 1)) / 3 for ids in chosen]
+    whole, quarter, subsample = (totals[1:4] - totals[0]) / (totals[4] - totals[0])
+    assert whole > 0.93
+    assert quarter > 1.4 * subsample
+
+
+def test_counts_balance_among_many_clients_too():
+    counts = np.random.default_rng(0).dirichlet(np.full(6, 0.5), 60)
+    registrar = Registrar(
+        load("fedgs", alpha=0.0, exact_up_to=9, nodes=20, shortlist=2), Population(np.ones(60), counts)
+    )
+    for _ in range(6):  # α = 0 and everybody there: all are chosen once before one is chosen twice
+        registrar.finish(registrar.begin(range(60), 10))
+    assert (registrar.state.counts == 1).all()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ Deviations:
   paper's 2α/(N(N−1)) is ``normalisation="population"``. Edges are the released ones; the paper's are ``edges="paper"``.
 - H is scaled to [0, 1], 1 where no path leads (released). Ties go by lot, as eq. 19 assumes.
 - The paper lets all clients be there at the start. Here whoever is met later is asked then; who never answered is at
-  distance 1 from everybody. Beyond ``exact_up_to`` different feature rows a client is reached through one of ``kinds``.
+  distance 1 from everybody. Beyond ``exact_up_to`` different feature rows paths lead through ``nodes`` sampled clients
+  (``_parts.landmarks``), and the solver chooses among a shortlist: the remotest and least often chosen of all, and of
+  every region.
 """
 
 from __future__ import annotations
@@ -47,8 +49,10 @@ from sortition.core import (
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import graph as g
+from sortition.selectors._parts import landmarks as lm
 from sortition.selectors._parts import pictures
 from sortition.selectors._parts.dispersion import disperse
 from sortition.selectors._parts.kinds import kinds
@@ -59,13 +63,20 @@ Number = Annotated[float, Field(ge=0)]
 
 @dataclass
 class Memory(State):
-    """Sampling counts, each client's kind (−1: not met) and distance off its head, what it sent, and H of kinds."""
+    """Sampling counts, each client's kind (−1: not met), what it sent, and H of kinds.
+
+    Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, the rows of
+    the nodes (G, d), their distances to landmarks (G, L), and the similarities of V = 0 and 1 with H's scale (3,).
+    """
 
     counts: Ids = per_client(0, dtype=np.int64)
     kind: Ids = per_client(-1, dtype=np.int64)
-    off: Floats = per_client(0.0)
+    remote: Floats = per_client(1.0, dtype=np.float32)
     features: Floats = per_client(np.nan, dtype=np.float32, width=0)
-    distance: Floats = shared()
+    distance: Floats | None = shared()
+    nodes: Any = shared()
+    table: Any = shared()
+    frame: Any = shared()
 
 
 @dataclass
@@ -94,7 +105,8 @@ class FedGS(Selector[Memory]):
         sketch: of "updates", numbers that a client projects its update to; None for all of it.
         time_limit: seconds that the solver may take, τ_max.
         exact_up_to: different feature rows up to which each is a node of its own.
-        kinds: nodes beyond that.
+        nodes: clients that paths lead through beyond that.
+        shortlist: clients the solver then chooses among (≥ 6 M).
     """
 
     alpha: Number = 1.0
@@ -110,7 +122,8 @@ class FedGS(Selector[Memory]):
     sketch: Annotated[int, Field(ge=1)] | None = 4096
     time_limit: Annotated[float, Field(gt=0)] = 5.0
     exact_up_to: Annotated[int, Field(ge=1)] = 1000
-    kinds: Annotated[int, Field(ge=2)] = 300
+    nodes: Annotated[int, Field(ge=2)] = 5000
+    shortlist: Annotated[int, Field(ge=2)] = 800
 
     memory = Memory
     cite = """@inproceedings{wang2023fedgs,
@@ -166,15 +179,36 @@ class FedGS(Selector[Memory]):
 
     def draw(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
         """Lines 2 and 3: the graph of these clients, by their feature rows (n, d)."""
-        rows = g.unit(rows) if self.similarity == "cosine" else np.asarray(rows, np.float64)
-        found = kinds(rows, self.exact_up_to, self.kinds, rng)
-        heads = rows[found.heads]
-        members = np.bincount(found.of) if found.equal else np.ones(len(heads), np.int64)
-        state.kind[ids] = found.of
-        to_head = None if found.equal else np.einsum("ij,ij->i", rows, heads[found.of])
-        state.distance, off = self.measured(heads @ heads.T, members, to_head)
-        off[found.heads] = 0.0
-        state.off[ids] = off
+        rows = self.placed(rows)
+        found = kinds(rows, self.exact_up_to)
+        if found is None:
+            self.survey(state, ids, rows.astype(np.float32), rng)
+            return
+        state.kind[ids], first = found
+        state.distance = self.measured(rows[first] @ rows[first].T, np.bincount(found[0]))
+
+    def placed(self, rows: Array) -> Floats:
+        """Rows whose inner products are the similarities."""
+        return g.unit(rows) if self.similarity == "cosine" else np.asarray(rows, np.float64)
+
+    def survey(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
+        """The same where there are too many: a map of sampled nodes, and how remote everybody is on it."""
+        state.nodes = rows[uniformly(np.arange(len(rows)), self.nodes, rng)]
+        some = state.nodes[: self.exact_up_to]
+        alone = np.ones(len(some), np.int64)
+        low, high = g.extremes(some @ some.T, alone, self.edges, clip=self.similarity == "cosine")
+        state.table, largest = lm.survey(state.nodes, self.edge(low, high), rng)
+        state.frame, state.distance = np.array([low, high, largest]), None
+        state.remote[ids], state.kind[ids] = lm.remoteness(rows, state.nodes, state.table, self.edge(*state.frame))
+
+    def edge(self, low: float, high: float, unit: float = 1.0) -> lm.Length:
+        """R of similarities, in these units."""
+        return lambda similarity: self.lengths(g.normalised(similarity, low, high)) / unit
+
+    def lengths(self, V: Array) -> Array:
+        """R of V, with the parameters' or the edges' own ε and σ²."""
+        epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
+        return g.lengths(V, self.edges, epsilon, g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2)
 
     def pair_up(self, state: PairMemory, asked: Ids, products: Reading) -> None:
         """Add products of pairs, and make the graph of all clients that have some."""
@@ -185,36 +219,44 @@ class FedGS(Selector[Memory]):
         table = state.products[np.ix_(met, met)]
         state.kind[met] = np.arange(met.size)
         table = g.cosines(table) if self.similarity == "cosine" else table
-        state.distance, _ = self.measured(table, np.ones(met.size, np.int64))
+        state.distance = self.measured(table, np.ones(met.size, np.int64))
 
-    def measured(self, similarity: Floats, members: Ids, to_head: Floats | None = None) -> tuple[Floats, Floats]:
-        """H of kinds, and distances of clients from their heads; a last row of H serves those who never answered."""
+    def measured(self, similarity: Floats, members: Ids) -> Floats:
+        """H of kinds; a last row serves those who never answered."""
         low, high = g.extremes(similarity, members, self.edges, clip=self.similarity == "cosine")
-        epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
-        sigma2 = g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2
-        H, largest = g.distances(g.lengths(g.normalised(similarity, low, high), self.edges, epsilon, sigma2), members)
-        H = np.pad(H, (0, 1), constant_values=1.0)
-        if to_head is None:
-            return H, np.zeros(int(members.sum()))
-        off = g.lengths(g.normalised(to_head, low, high), self.edges, epsilon, sigma2)
-        return H, np.minimum(off / largest, 1.0)
+        H = g.distances(self.lengths(g.normalised(similarity, low, high)), members)
+        return np.pad(H, (0, 1), constant_values=1.0)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Eq. 16: the best min(M, |A_t|) of the available by distance and counts."""
         N, M = round.n_clients, round.places
         pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
         weight = 2 * self.alpha / max(pairs, 1)
+        ids, kind = round.available, state.kind[round.available]
+        gain = -costs(state.counts, ids, M) / max(N - 1, 1)
         distance = np.ones((1, 1)) if state.distance is None else state.distance
-        kind, off = state.kind[round.available], state.off[round.available]
-        # h_ij = off_i + H[kind_i, kind_j] + off_j, so that each client brings its own off to M − 1 pairs
-        gain = weight * (M - 1) * off - costs(state.counts, round.available, M) / max(N - 1, 1)
+        if state.table is not None:
+            score = gain + weight * (M - 1) * state.remote[ids]  # what each would bring to an average cohort
+            at = lm.shortlist(score, kind, max(self.shortlist, 6 * M), round.rng)
+            ids, gain, kind = ids[at], gain[at], np.arange(at.size)
+            distance = self.among(state, round, ids)
         found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
         block = distance[np.ix_(kind[found.members], kind[found.members])]
-        mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1) + 2 * off[found.members].mean()
+        mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
         notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
         at = pictures.some(kind.size)
-        notes |= pictures.graph(round, round.available[at], distance[np.ix_(kind[at], kind[at])])
-        return Cohort.by_size(round.available[found.members], round.population.sizes, notes=notes)
+        notes |= pictures.graph(round, ids[at], distance[np.ix_(kind[at], kind[at])])
+        return Cohort.by_size(ids[found.members], round.population.sizes, notes=notes)
+
+    def among(self, state: Memory, round: Round, ids: Ids) -> Floats:
+        """H of these clients (n, n) on the map of nodes; 1 where no path leads or one never answered."""
+        met = np.flatnonzero(state.kind[ids] >= 0)
+        facts = getattr(round.population, FACTS[self.graph]) if self.graph in FACTS else state.features
+        rows, edge = self.placed(facts[ids[met]]).astype(np.float32), self.edge(*state.frame)
+        found = lm.apart(rows, lm.reach(rows, state.nodes, state.table, edge), edge)
+        H = np.ones((ids.size, ids.size))
+        H[np.ix_(met, met)] = np.round(np.where(np.isfinite(found), found, 1.0), 5)  # the digits that are sure
+        return H
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Line 15: whoever was sampled counts, whether the update arrived or not."""
@@ -226,7 +268,7 @@ class FedGS(Selector[Memory]):
         return [
             {},
             {"graph": "features", "similarity": "dot", "edges": "paper", "normalisation": "population"},
-            {"graph": "updates", "alpha": 2.0, "sketch": 64, "exact_up_to": 20, "kinds": 4},
+            {"graph": "updates", "alpha": 2.0, "sketch": 64, "exact_up_to": 10, "nodes": 16, "shortlist": 12},
             {"graph": "probe", "edges": "paper", "epsilon": 0.5, "sigma2": 0.1, "noise_size": 4},
             {"graph": "secure", "similarity": "dot"},
         ]

@@ -21,18 +21,11 @@ def test_distinct_is_numpys_unique(rows):
         assert np.array_equal(rows[first][of], rows)
 
 
-def test_equal_rows_are_one_kind():
+def test_equal_rows_are_one_kind_and_too_many_are_none():
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]])
-    found = kinds(rows, 2, 2, np.random.default_rng(0))
-    assert found.equal
-    assert found.of[0] == found.of[2] != found.of[1]
-
-
-def test_many_rows_join_the_head_they_are_nearest_to():
-    rng = np.random.default_rng(0)
-    centres = rng.normal(size=(5, 3)) * 10
-    rows = np.repeat(centres, 40, axis=0) + rng.normal(size=(200, 3)) * 0.1
-    found = kinds(rows, 20, 5, rng)
-    assert not found.equal
-    assert (found.of[found.heads] == np.arange(len(found.heads))).all()
-    assert [len(set(found.of[40 * k : 40 * (k + 1)])) for k in range(5)] == [1] * 5
+    of, first = kinds(rows, 2)
+    assert of[0] == of[2] != of[1]
+    assert sorted(first) == [0, 1]
+    assert kinds(rows, 1) is None
+    with mock.patch.object(parts, "CHUNK", 2):  # the first two rows tell
+        assert kinds(rows, 1) is None

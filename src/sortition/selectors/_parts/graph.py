@@ -63,11 +63,10 @@ def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
     return np.where(joined, np.maximum(np.exp(-power / sigma2), SMALLEST), np.inf)
 
 
-def distances(R: Floats, members: Ids) -> tuple[Floats, float]:
+def distances(R: Floats, members: Ids) -> Floats:
     """H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
 
-    Two clients of one kind are joined by their own edge or through their nearest neighbour. Also gives the largest
-    distance before scaling.
+    Two clients of one kind are joined by their own edge or through their nearest neighbour.
     """
     between = R.copy()
     np.fill_diagonal(between, 0.0)
@@ -77,4 +76,4 @@ def distances(R: Floats, members: Ids) -> tuple[Floats, float]:
     inside = np.minimum(np.diag(R), 2 * between.min(axis=1, initial=np.inf))
     np.fill_diagonal(H, np.where(members > 1, inside, 0.0))
     largest = float(H[np.isfinite(H)].max(initial=0.0)) or 1.0
-    return np.where(np.isfinite(H), H / largest, 1.0), largest
+    return np.where(np.isfinite(H), H / largest, 1.0)

@@ -1,0 +1,116 @@
+"""Shortest paths among too many clients for all pairs: ways lead through sampled *nodes*, and are known at *landmarks*.
+
+A table (G, L) holds how far every node is from each landmark. It comes from the direct edges by relaxing: over the
+edges to a node's most similar ones, over some to nodes drawn by lot (which find the bridges between groups), and over
+the landmarks. Any client then stands behind the nodes that it is most similar to, and two clients are as far apart as
+their own edge, or as the way over the best landmark. Everything is an upper bound of the true distance. Edges are a
+function ``length`` of similarity (an inner product) that only falls, so the most similar are the nearest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+
+Length = Callable[[Array], Array]
+LANDMARKS, NEAR, LOTS, SWEEPS = 256, 16, 16, 3
+HANDLES = 8  # nodes through which a client that is none is reached
+REMOTEST = 200  # nodes among which the largest distance is sought
+CHUNK = 2**23  # similarities at a time
+EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
+
+
+def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Array, float]:
+    """(G, L) ways from the nodes (G, d) to landmarks drawn among them, ∞ where none, over the largest distance found.
+
+    The largest (also given) is sought among the most remote nodes; it is what H is scaled with.
+    """
+    at = np.sort(rng.permutation(len(nodes))[:LANDMARKS])
+    direct = edges(nodes, nodes[at], length)
+    direct[at, np.arange(at.size)] = 0
+    near, similar = most_similar(nodes, nodes, min(NEAR + 1, len(nodes)))  # + 1: oneself
+    beside, table = np.asarray(length(similar), np.float32), direct.copy()
+    for _ in range(SWEEPS):
+        lots = rng.integers(len(nodes), size=(len(nodes), LOTS))
+        bridges = np.asarray(length(np.einsum("id,ijd->ij", nodes, nodes[lots])), np.float32)
+        for ways, cost in ((near, beside), (lots, bridges)):
+            for step in range(ways.shape[1]):
+                np.minimum(table, cost[:, step, None] + table[ways[:, step]], out=table)
+        np.minimum(table, over(direct, table[at]), out=table)
+    far = np.argsort(-np.where(np.isfinite(table), table, 0).mean(axis=1), kind="stable")[:REMOTEST]
+    found = apart(nodes[far], table[far], length)
+    largest = float(found[np.isfinite(found)].max(initial=0.0)) or 1.0
+    return table / np.float32(largest), largest
+
+
+def reach(rows: Array, nodes: Array, table: Array, length: Length) -> Array:
+    """(n, L): how far clients with these rows (n, d) are from the landmarks, each through its nearest nodes."""
+    near, similar = most_similar(rows, nodes, min(HANDLES, len(nodes)))
+    cost, out = _steps(rows, nodes, near, similar, length), np.full((len(rows), table.shape[1]), np.inf, np.float32)
+    for step in range(near.shape[1]):
+        np.minimum(out, cost[:, step, None] + table[near[:, step]], out=out)
+    return out
+
+
+def apart(rows: Array, ways: Array, length: Length) -> Array:
+    """(n, n) distances of clients by their own edges and over landmarks; ``ways`` (n, L) as :func:`reach` gives."""
+    out = np.minimum(edges(rows, rows, length), over(ways, np.ascontiguousarray(ways.T)))
+    np.fill_diagonal(out, 0)
+    return out
+
+
+def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
+    """Of each row the mean distance to the landmarks, at most 1, and its nearest one; both through its nearest node."""
+    mean, home = np.minimum(table, 1).mean(axis=1), table.argmin(axis=1)
+    near, similar = most_similar(rows, nodes, 1)
+    return np.minimum(_steps(rows, nodes, near, similar, length)[:, 0] + mean[near[:, 0]], 1), home[near[:, 0]]
+
+
+def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -> Ids:
+    """Positions of the best by score: half of them of all, half spread evenly over homes; ties go by lot."""
+    if score.size <= at_most:
+        return np.arange(score.size)
+    by_lot = rng.permutation(score.size)
+    ranked = by_lot[np.argsort(-score[by_lot], kind="stable")]
+    rest = ranked[at_most // 2 :]
+    order = np.argsort(home[rest].astype(np.int16), kind="stable")  # few homes: one pass
+    own = home[rest][order]
+    turn = np.arange(own.size) - np.searchsorted(own, own)  # the how-manieth of its home
+    spread = rest[order[np.argsort(turn, kind="stable")[: at_most - at_most // 2]]]
+    return np.sort(np.concatenate([ranked[: at_most // 2], spread]))
+
+
+def over(left: Array, right: Array) -> Array:
+    """(n, m): min over k of left[:, k] + right[k], rows in blocks that stay in the cache."""
+    out = np.full((len(left), right.shape[1]), np.inf, np.float32)
+    for start in range(0, len(left), 32):
+        block, mine = out[start : start + 32], left[start : start + 32]
+        for k in range(left.shape[1]):
+            np.minimum(block, mine[:, k, None] + right[k], out=block)
+    return out
+
+
+def edges(left: Array, right: Array, length: Length) -> Array:
+    """(n, m) lengths of the edges between rows."""
+    return np.asarray(length(left @ right.T), np.float32)
+
+
+def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
+    """(n, k) positions of the rows' most similar ones ``among`` others, in no order, and the similarities."""
+    near, similar = np.empty((len(rows), k), np.int64), np.empty((len(rows), k), np.float32)
+    size = max(CHUNK // len(among), 1)
+    for start in range(0, len(rows), size):
+        table = rows[start : start + size] @ among.T
+        best = table.argmax(axis=1)[:, None] if k == 1 else np.argpartition(table, len(among) - k, axis=1)[:, -k:]
+        near[start : start + size], similar[start : start + size] = best, np.take_along_axis(table, best, axis=1)
+    return near, similar
+
+
+def _steps(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:
+    """(n, k) lengths of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
+    own, theirs = (np.einsum("ij,ij->i", table, table) for table in (rows, nodes))
+    total = own[:, None] + theirs[near]
+    return np.asarray(np.where(total - 2 * similar <= EQUAL * total, 0, length(similar)), np.float32)

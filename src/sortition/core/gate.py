@@ -68,10 +68,10 @@ def thinned(ids: Ids, owner: Ids, places: int, rng: np.random.Generator) -> Ids:
     over = over[rng.permutation(over.size)]
     kind = np.uint16 if counts.size < 2**16 else np.int64  # small numbers sort in one pass
     order = over[np.argsort(owner[over].astype(kind), kind="stable")]
-    mine = owner[order]
-    first = np.searchsorted(mine, mine)  # where each one's owner begins
+    many = counts[counts > places]  # in the order of their owners, as ``order`` is
+    rank = np.arange(order.size) - np.repeat(np.cumsum(many) - many, many)
     keep = np.ones(ids.size, dtype=bool)
-    keep[order[np.arange(order.size) - first >= places]] = False
+    keep[order[rank >= places]] = False
     return ids[keep]
 
 

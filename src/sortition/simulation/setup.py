@@ -65,6 +65,8 @@ class Setup:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
+        if self.guards.minimum > self.cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         if self.faults is None:

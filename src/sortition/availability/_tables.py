@@ -11,12 +11,15 @@ from sortition.availability._events import Events, from_intervals, from_transiti
 from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad
+from sortition.core.npz import read_npy, read_npz
 from sortition.core.snapshot import FOREIGN
 
 if TYPE_CHECKING:
     import polars as pl
 
 WHO = "availability trace"
+MOST_ROWS = 100_000_000  # of a Parquet file, which can announce any number in a kilobyte
+PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x78\x9c", b"\x78\x01", b"\x78\xda")
 ON, OFF = ("1", "true", "on", "online", "available"), ("0", "false", "off", "offline", "unavailable")
 
 
@@ -63,9 +66,7 @@ def as_matrix(given: Any, clients: int) -> Mask:
 
 def _array(path: Path) -> Array:
     """The array of an npy file, or the first of an npz file."""
-    with path.open("rb") as file:
-        loaded = np.load(file, allow_pickle=False)
-        return np.asarray(loaded if isinstance(loaded, np.ndarray) else loaded[loaded.files[0]])
+    return read_npy(path) if path.suffix == ".npy" else next(iter(read_npz(path).values()), np.empty(0))
 
 
 def _table(path: Path) -> pl.DataFrame:
@@ -74,7 +75,17 @@ def _table(path: Path) -> pl.DataFrame:
     except ImportError as error:
         raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
     try:
-        return pl.read_parquet(path) if path.suffix == ".parquet" else pl.read_csv(path, infer_schema_length=None)
+        if path.suffix == ".parquet":
+            rows = (
+                pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+            )  # from the file's foot: nothing is unpacked
+            if rows > MOST_ROWS:
+                raise ValueError(f"it announces {rows:,} rows, more than {MOST_ROWS:,}")
+            return pl.read_parquet(path, glob=False)
+        with path.open("rb") as file:
+            if file.read(6).startswith(PACKED):
+                raise ValueError("it is compressed; unpack it first")
+        return pl.read_csv(path, infer_schema_length=None, glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(str(error).splitlines()[0]) from error
 

@@ -7,13 +7,14 @@ import hashlib
 import os
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad, unknown
+from sortition.core.npz import read_npz
+from sortition.core.snapshot import FOREIGN
 from sortition.data.catalogue import ENTRIES, Entry
 from sortition.data.dataset import Dataset
 from sortition.data.files import Splits, decode
@@ -123,9 +124,9 @@ def _make(folder: Path) -> None:
 
 def _read_npz(path: Path) -> Splits:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            arrays: dict[str, Array] = {name: stored[name] for name in NAMES}
-    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        stored = read_npz(path)
+        arrays: dict[str, Array] = {name: stored[name] for name in NAMES}
+    except FOREIGN as error:
         raise DataError(f"{path} is damaged: {error}. Run 'sortition data get {path.stem}'.") from error
     return {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in ("train", "test")}
 

@@ -6,9 +6,11 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import pickle
+import struct
 import tarfile
-import zlib
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,11 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError
+from sortition.core.snapshot import FOREIGN
 from sortition.data.catalogue import Entry
 
+MOST = 1 << 28  # bytes of one file, unpacked: five times the largest there is
+UNREADABLE: tuple[type[Exception], ...] = (*FOREIGN, pickle.UnpicklingError, tarfile.TarError, struct.error)
 Splits = dict[str, tuple[Array, Array]]  # "train" and "test" → images, labels, both uint8
 
 
@@ -28,7 +33,7 @@ def decode(folder: Path, entry: Entry) -> Splits | None:
     for read in (_idx, _batches, _sprites):
         try:
             splits = read(files, entry)
-        except (OSError, EOFError, ValueError, KeyError, zlib.error, pickle.UnpicklingError, tarfile.TarError) as error:
+        except UNREADABLE as error:
             raise DataError(
                 f"{entry.name}: a file in {folder} cannot be read: {error}. It may be truncated."
             ) from error
@@ -57,15 +62,27 @@ def _idx(files: dict[str, Path], entry: Entry) -> Splits | None:
 
 def read_idx(path: Path) -> Array:
     """One IDX file of unsigned bytes, gzipped or not: magic 0x0000 08 ndim, sizes as big-endian int32, values."""
-    raw = path.read_bytes()
-    data = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-    if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise ValueError(f"{path.name} is no IDX file of unsigned bytes")
-    start = 4 + 4 * data[3]
-    shape = tuple(np.frombuffer(data[4:start], ">i4").tolist())
-    if len(data) - start != np.prod(shape, dtype=np.int64):
-        raise ValueError(f"{path.name} announces shape {shape} and holds {len(data) - start} values")
-    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+    with path.open("rb") as start:
+        packed = start.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if packed else path.open("rb") as file:
+        head = file.read(4)
+        if len(head) < 4 or head[:3] != b"\0\0\x08":
+            raise ValueError(f"{path.name} is no IDX file of unsigned bytes")
+        shape = tuple(np.frombuffer(file.read(4 * head[3]), ">i4").tolist())
+        count = math.prod(shape)
+        if len(shape) != head[3] or min(shape, default=0) < 0 or count > MOST:
+            raise ValueError(f"{path.name} announces shape {shape}, which no data set here has")
+        data = file.read(count + 1)  # however much a packed file would give
+    if len(data) != count:
+        held = len(data) if len(data) < count else "more"
+        raise ValueError(f"{path.name} announces shape {shape} and holds {held} values")
+    return np.frombuffer(data, np.uint8).reshape(shape)
+
+
+def _bytes(path: Path) -> bytes:
+    if path.stat().st_size > MOST:
+        raise ValueError(f"{path.name} has more than {MOST:,} bytes")
+    return path.read_bytes()
 
 
 def _batches(files: dict[str, Path], entry: Entry) -> Splits | None:
@@ -77,7 +94,7 @@ def _batches(files: dict[str, Path], entry: Entry) -> Splits | None:
     else:
         return None
     wanted = {name for group in names.values() for name in group}
-    found = {name: files[name].read_bytes() for name in wanted if name in files}
+    found = {name: _bytes(files[name]) for name in wanted if name in files}
     if archive := next((path for name, path in files.items() if name.endswith("-python.tar.gz")), None):
         found |= _members(archive, wanted - found.keys())
     if found.keys() != wanted:
@@ -87,9 +104,9 @@ def _batches(files: dict[str, Path], entry: Entry) -> Splits | None:
         for name in group:
             if entry.md5 and hashlib.md5(found[name], usedforsecurity=False).hexdigest() != entry.md5[name]:
                 raise ValueError(f"{name} has not the published MD5")
-        batches = [_Plain(io.BytesIO(found[name]), encoding="bytes").load() for name in group]
-        images = np.concatenate([np.asarray(batch[b"data"], np.uint8) for batch in batches])
-        labels = np.concatenate([np.asarray(batch[key], np.uint8) for batch in batches])
+        batches = [_batch(found[name], name, key) for name in group]
+        images = np.concatenate([images for images, _ in batches])
+        labels = np.concatenate([labels for _, labels in batches])
         splits[split] = (np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels)
     return splits
 
@@ -98,18 +115,36 @@ def _members(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
     with tarfile.open(archive) as tar:
         for member in tar:
             name = member.name.rsplit("/", 1)[-1]
-            if name in wanted and (content := tar.extractfile(member)):
+            if name in wanted and member.size <= MOST and (content := tar.extractfile(member)):
                 yield name, content.read()
 
 
-class _Plain(pickle.Unpickler):
+def _batch(raw: bytes, name: str, key: bytes) -> tuple[Array, Array]:
+    """Images (n, 3072) and labels of one batch; a pickle of anything else is refused."""
+    batch = _Plain(io.BytesIO(raw), encoding="bytes").load()
+    images, labels = (batch.get(b"data"), batch.get(key)) if isinstance(batch, dict) else (None, None)
+    if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (3072,):
+        raise ValueError(f"{name} holds no table of 3072 bytes an image")
+    if not isinstance(labels, list) or len(labels) != len(images) or not all(type(label) is int for label in labels):
+        raise ValueError(f"{name} holds no list of labels, one an image")
+    return images, np.asarray(labels, np.uint8)
+
+
+class _Plain(pickle._Unpickler):  # the one in C makes room for whatever a memo announces
     """Reads what CIFAR's pickles are made of (dicts, lists, bytes, one array each) and refuses everything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         allowed = {"_reconstruct": "numpy.core.multiarray", "ndarray": "numpy", "dtype": "numpy"}
         if allowed.get(name) != module.replace("numpy._core", "numpy.core"):
             raise pickle.UnpicklingError(f"refused to load {module}.{name}")
-        return np.empty(0).__reduce__()[0] if name == "_reconstruct" else getattr(np, name)
+        return {"_reconstruct": _blank, "ndarray": "ndarray", "dtype": np.dtype}[name]
+
+
+def _blank(kind: Any, *_: Any) -> Array:
+    """An empty array, into which a pickle puts the bytes that it has."""
+    if kind != "ndarray":
+        raise pickle.UnpicklingError("refused to make anything but an array")
+    return np.empty(0, np.uint8)
 
 
 def _sprites(files: dict[str, Path], entry: Entry) -> Splits | None:
@@ -117,14 +152,26 @@ def _sprites(files: dict[str, Path], entry: Entry) -> Splits | None:
     names = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
     if entry.name != "cifar10" or not all(name in files for group in names.values() for name in group):
         return None
-    from PIL import Image  # only this form needs it
-
     splits = {}
     for split, group in names.items():
-        rows = []
-        for name in group:
-            with Image.open(files[name]) as sprite:
-                rows.append(np.asarray(sprite.convert("RGB")).reshape(-1, 32, 32, 3))
-        labels = json.loads(files[f"{split}_lables.json"].read_text())  # the package's own spelling
-        splits[split] = (np.concatenate(rows), np.asarray(labels, np.uint8))
+        rows = np.concatenate([_sprite(files[name]) for name in group])
+        labels = json.loads(_bytes(files[f"{split}_lables.json"]))  # the package's own spelling
+        if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
+            raise ValueError(f"{split}_lables.json is no list of labels")
+        splits[split] = (rows, np.asarray(labels, np.uint8))
     return splits
+
+
+def _sprite(path: Path) -> Array:
+    """(n, 32, 32, 3) of a picture with n rows; its size is read before its pixels are."""
+    from PIL import Image  # only this form needs it
+
+    try:
+        with warnings.catch_warnings(action="error", category=Image.DecompressionBombWarning):
+            sprite = Image.open(path, formats=["PNG"])
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise ValueError(f"{path.name} is too large: {error}") from None
+    with sprite:
+        if sprite.width != 1024 or sprite.height > 60_000:
+            raise ValueError(f"{path.name} is {sprite.width} × {sprite.height} pixels, not 1024 wide, an image a row")
+        return np.asarray(sprite.convert("RGB")).reshape(-1, 32, 32, 3)

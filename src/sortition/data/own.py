@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import DataError, bad
+from sortition.core.npz import read_npy, read_npz
+from sortition.core.snapshot import FOREIGN
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
 
@@ -20,18 +21,14 @@ NAMES = ("x_train", "y_train", "x_test", "y_test")
 def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
     """``x_train y_train x_test y_test``, or ``x y`` which is then split; arrays in one npz or one npy file each."""
     try:
-        if path.is_dir():
-            found = {file.stem: np.load(file, allow_pickle=False) for file in sorted(path.glob("*.npy"))}
-        else:
-            with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                found = {name: stored[name] for name in stored.files}
-    except (OSError, EOFError, ValueError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        arrays = {file.stem: read_npy(file) for file in sorted(path.glob("*.npy"))} if path.is_dir() else read_npz(path)
+    except FOREIGN as error:
         raise DataError(f"{path} cannot be read as arrays: {error}.") from error
-    if all(name in found for name in NAMES):
-        return from_arrays(*(found[name] for name in NAMES), name=path.stem)
-    if "x" in found and "y" in found:
-        return from_arrays(found["x"], found["y"], name=path.stem, test=test, seed=seed)
-    raise DataError(f"{path} must hold {', '.join(NAMES)}, or x and y; got {', '.join(sorted(found)) or 'nothing'}.")
+    if all(name in arrays for name in NAMES):
+        return from_arrays(*(arrays[name] for name in NAMES), name=path.stem)
+    if "x" in arrays and "y" in arrays:
+        return from_arrays(arrays["x"], arrays["y"], name=path.stem, test=test, seed=seed)
+    raise DataError(f"{path} must hold {', '.join(NAMES)}, or x and y; got {', '.join(sorted(arrays)) or 'nothing'}.")
 
 
 def from_arrays(

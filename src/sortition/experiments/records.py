@@ -15,6 +15,7 @@ import polars as pl
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
+from sortition.core.npz import read_npz
 from sortition.core.snapshot import FOREIGN
 from sortition.experiments import formats, soundness
 
@@ -158,8 +159,7 @@ def document(path: Path, kind: soundness.Kind = "index") -> dict[str, Any]:
 
 def _arrays(path: Path) -> dict[str, Array]:
     try:
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
+        return read_npz(path)
     except FileNotFoundError:
         return {}
     except FOREIGN as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +12,8 @@ import numpy as np
 
 from sortition.core.arrays import Ids, frozen
 from sortition.core.errors import StorageError, bad
+from sortition.core.npz import read_npz
+from sortition.core.snapshot import FOREIGN
 from sortition.core.streams import stream
 
 FORMAT = "sortition partition 1"
@@ -115,13 +116,13 @@ class Partition:
     def load(cls, path: str | Path) -> Partition:
         """Read what :meth:`save` wrote; a damaged or foreign file is refused."""
         try:
-            with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
-                if str(stored["format"]) != FORMAT:
-                    raise StorageError(f"{path} must be a '{FORMAT}' file; got {stored['format']}.")
-                sizes, flat = stored["sizes"], stored["indices"]
-                made = cls(tuple(np.split(flat, np.cumsum(sizes)[:-1])), tuple(stored["notes"].tolist()))
-                digest = str(stored["digest"])
-        except (OSError, EOFError, ValueError, KeyError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+            stored = read_npz(Path(path))
+            if str(stored["format"]) != FORMAT:
+                raise StorageError(f"{path} must be a '{FORMAT}' file; got {str(stored['format'])[:40]}.")
+            sizes, flat = stored["sizes"], stored["indices"]
+            made = cls(tuple(np.split(flat, np.cumsum(sizes)[:-1])), tuple(stored["notes"].tolist()))
+            digest = str(stored["digest"])
+        except FOREIGN as error:
             raise StorageError(f"{path} cannot be read as a partition: {error}.") from error
         if made.digest != digest:
             raise StorageError(f"{path} must have digest {digest[:12]}…; got {made.digest[:12]}…. The file is damaged.")

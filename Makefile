@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-flower check bench clean
+.PHONY: help setup demo test test-flower test-ray check bench clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -26,6 +26,10 @@ test: setup  ## all tests
 test-flower: setup  ## install Flower and Ray, and check the adapter against the real thing, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
 	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower
+
+test-ray: setup  ## install Ray, and play a study on a cluster of two nodes of which one is killed, in some minutes
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,ray]'
+	$(BIN)/python -m pytest -m ray tests/experiments/test_on_ray.py
 
 check: setup  ## lint, format and types
 	$(BIN)/ruff check .

@@ -21,6 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sortition.core.errors import DataError, InputError, SortitionError, bad
+from sortition.core.trust import imported
 from sortition.experiments import parcels, records
 from sortition.experiments.config import RunConfig
 from sortition.experiments.crew import ENDS, Crew, Event, Hear, Worker
@@ -47,11 +48,11 @@ def connected(on: str, runs: Sequence[RunConfig]) -> Iterator[Cluster]:
     env = {"py_modules": [str(path) for path in _code(runs)], "env_vars": dict.fromkeys(THREADS, "1")}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # Ray's own news to its users
+            warnings.simplefilter("ignore")  # Ray's news to its users; an error says what matters
             ray.init(address, runtime_env=env, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        told = str(error).strip().splitlines() or [type(error).__name__]
-        raise bad("--on", "the address of a Ray cluster of the same versions", on, told[0]) from None
+        told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise bad("--on", "the address of a Ray cluster of the same versions", on, told[-1]) from None
     try:
         yield Cluster(ray, runs)
     finally:
@@ -74,9 +75,12 @@ def _address(on: str) -> str:
 
 def _code(runs: Iterable[RunConfig]) -> list[Path]:
     """Our own sources and those of methods and models by import path: all machines run the caller's code."""
+    paths = {("method.name", run.method.name) for run in runs} | {("model.name", run.model.name) for run in runs}
     names = {"sortition"}
-    for run in runs:
-        names |= {path.partition(":")[0].partition(".")[0] for path in (run.method.name, run.model.name) if ":" in path}
+    for what, path in sorted(paths):
+        if ":" in path:
+            imported(path, what)  # refused where a file names what the user did not allow
+            names.add(path.partition(":")[0].partition(".")[0])
     specs = [importlib.util.find_spec(name) for name in sorted(names)]
     files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
     return [file.parent if file.name == "__init__.py" else file for file in files]

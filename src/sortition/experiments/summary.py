@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sortition.experiments import metrics
+from sortition.experiments import losses, metrics
 from sortition.experiments.records import Run
 from sortition.experiments.sheet import Sheet, told
 from sortition.experiments.statistics import Paired, centre, holm, paired, verdict
@@ -32,15 +32,20 @@ def baseline(methods: Mapping[str, Mapping[int, Run]]) -> str | None:
 
 
 def sheets(runs: Iterable[Run]) -> list[Sheet]:
-    """Two tables a setting: learning, and comparison with costs. Only finished runs count."""
-    made = []
+    """Two tables a setting, learning and comparison with costs; a third where work was lost, and one of all liars.
+
+    Only finished runs count.
+    """
+    made: list[Sheet | None] = []
+    groups = {}
     for setting, methods in grouped(runs).items():
         finished = {label: {s: r for s, r in runs.items() if r.done} for label, runs in methods.items()}
         left = sum(len(runs) for runs in methods.values()) - sum(len(runs) for runs in finished.values())
         finished = {label: runs for label, runs in finished.items() if runs}
         if finished:
-            made += [learning(setting, finished, left), comparison(setting, finished)]
-    return made
+            groups[setting] = finished
+            made += [learning(setting, finished, left), comparison(setting, finished), losses.fates(setting, finished)]
+    return [sheet for sheet in (*made, losses.captured(groups)) if sheet is not None]
 
 
 def learning(setting: str, methods: Mapping[str, Mapping[int, Run]], left: int = 0) -> Sheet:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from sortition.core.arrays import Ids
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
@@ -85,9 +86,8 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
     trained = time.perf_counter()
     standing("finish")
     turn.blame(arrived.unsound)
-    usable = registrar.finish(turn, arrived.ids, arrived.reports)
-    happened |= records.of_answers(asked.lost, asked.late) | arrived.dropped
-    happened |= _again(setup, registrar, turn, given_up, arrived)
+    usable, again = _finish(setup, registrar, turn, given_up, arrived)
+    happened |= records.of_answers(asked.lost, asked.late) | arrived.dropped | again
     notes = {**cohort.notes, **({"unsound_updates": list(arrived.unsound)} if arrived.unsound else {})}
     notes |= {"guards": turn.guarded} if turn.guarded else {}
     if usable.size or not arrived.ids.size:
@@ -130,16 +130,19 @@ def _enter(setup: Setup, carry: Carry, ledger: Ledger, t: int) -> dict[str, Any]
     return {name: ids for name, ids in told.items() if ids}
 
 
-def _again(setup: Setup, registrar: Registrar, turn: Turn, given_up: Turn | None, arrived: Arrived) -> dict[str, int]:
-    """Reports that come twice, or of a selection that was given up: the registrar counts and ignores them."""
+def _finish(
+    setup: Setup, registrar: Registrar, turn: Turn, given_up: Turn | None, arrived: Arrived
+) -> tuple[Ids, dict[str, int]]:
+    """Close the round; whose updates count. What comes twice, or of a selection given up, is counted and ignored."""
     told = {}
     if given_up is not None:
         registrar.finish(given_up, arrived.ids, arrived.reports)
         told["stale"] = 1
+    usable = registrar.finish(turn, arrived.ids, arrived.reports)
     if setup.faults.duplicated(turn.index):
         registrar.finish(turn, arrived.ids, arrived.reports)
         told["duplicated"] = 1
-    return told
+    return usable, told
 
 
 def _aggregate(setup: Setup, carry: Carry, cohort: Cohort, arrived: Arrived, notes: dict[str, Any]) -> Carry:

@@ -1,0 +1,361 @@
+"""Every fault a federation shows, each with what is expected of it, over several methods."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.simulation.small import SIZES, Scripted, world
+
+from sortition.core import signals
+from sortition.core.errors import InputError
+from sortition.core.questions import Reading
+from sortition.selectors import load
+from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, play_round, run, start
+from sortition.simulation.damage import DAMAGES, damaged, damaged_updates
+from sortition.simulation.faults import FATES, POINTS
+
+METHODS = ("uniform", "power-of-choice", "active", "divfl", "fedgs", "fedcor", "longfed", "hics", "cs-ucb-q", "fedss")
+ROUNDS = 5
+ALL = Faults(
+    before=0.1, during=0.1, after=0.1, lost=0.1, late=0.1, damaged=0.2, duplicated=0.4, stale=0.4,
+    newcomers=0.3, joining=0.3, leaving=0.2, returning=0.3, reused=0.3, crash=0.5,
+)  # fmt: skip
+
+
+def setup(faults, name="power-of-choice", seed=1, rounds=ROUNDS, **options):
+    own = world(seed=seed, devices=options.pop("devices", None))
+    selector = load(name) if isinstance(name, str) else name
+    mishaps = Mishaps(faults, own.n_clients, seed)
+    return Setup(own, selector, 4, rounds, seed=seed, evaluate_every=rounds, faults=mishaps, **options)
+
+
+def played(faults, name="power-of-choice", **options):
+    found = []
+    carry = run(setup(faults, name, **options), on_record=lambda _, record: found.append(record))
+    return carry, found
+
+
+def states(carry):
+    return carry.registrar.export()[0]
+
+
+def alike(one, other):
+    """Model, state and counters are the same to the bit."""
+    np.testing.assert_array_equal(one.params, other.params)
+    for name, array in states(one).items():
+        np.testing.assert_array_equal(array, states(other)[name], err_msg=name)
+    assert one.registrar.export()[1] == other.registrar.export()[1]
+
+
+# -- nothing goes wrong unless it is told to ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_without_faults_nothing_changes(name):
+    plain, before = [], Setup(world(seed=1), load(name), 4, ROUNDS, seed=1, evaluate_every=ROUNDS)
+    carry = run(before, on_record=lambda _, record: plain.append(record))
+    other, records = played(Faults(), name)
+    assert records == plain
+    alike(carry, other)
+    assert not any({"started", "faults"} & record.keys() for record in records)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"before": 1.5}, r"Faults.before must be a probability in \[0, 1\]; got 1.5"),
+        ({"lost": float("nan")}, "Faults.lost must be a probability"),
+        ({"during": 0.6, "after": 0.6}, r"before \+ during \+ after must be at most 1"),
+        ({"newcomers": 1.0}, "Faults.newcomers must be below 1"),
+        ({"newcomers": 0.5, "joining": 0.0}, "Faults.joining must be > 0 where there are newcomers"),
+    ],
+)
+def test_bad_faults_are_refused(wrong, told):
+    with pytest.raises(InputError, match=told):
+        Faults(**wrong)
+
+
+# -- a client drops out ---------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_never_starts_costs_nothing():
+    carry, records = played(Faults(before=1.0), "uniform")
+    for record in records:
+        assert record["faults"]["before"] == record["cohort"]
+        assert record["started"] == record["answered"] == []
+        assert record["passes"]["training"] == record["bytes"]["model_down"] == 0
+        assert record["notes"]["nothing_came_back"]
+    np.testing.assert_array_equal(carry.params, world().initial)
+
+
+def test_work_that_stops_on_the_way_is_charged_in_part_and_wasted():
+    own = setup(Faults(during=1.0), "uniform")
+    _, records = played(Faults(during=1.0), "uniform")
+    for record in records:
+        ids = np.array(record["cohort"])
+        when, part = own.faults.fates(record["round"], ids)
+        assert (when == FATES.index("during")).all()
+        done = int(np.floor(own.world.work(ids) * part).sum())
+        assert record["passes"] == {"training": done, "forward": 0, "wasted": done}
+        assert 0 < done < own.world.work(ids).sum()
+        assert "started" not in record  # all of them did
+        assert record["answered"] == []
+        assert record["bytes"]["model_up"] == record["bytes"]["wasted_up"] == 0
+
+
+def test_a_lost_upload_is_wasted_whole():
+    own = setup(Faults(), "uniform").world
+    _, records = played(Faults(after=1.0), "uniform")
+    for record in records:
+        whole = int(own.work(np.array(record["cohort"])).sum())
+        assert record["passes"]["training"] == record["passes"]["wasted"] == whole
+        assert record["bytes"]["wasted_up"] == 4 * own.initial.size * len(record["cohort"])
+
+
+@pytest.mark.parametrize("fate", FATES)
+@pytest.mark.parametrize("name", ["active", "cs-ucb-q", "hics", "longfed", "divfl", "fedss"])
+def test_nothing_is_learnt_from_silence(fate, name):
+    """When nobody's training arrives, the state is that of a selector to which ``observe`` told of nobody."""
+    carry, _ = played(Faults(**{fate: 1.0}), name)
+    told = start(setup(Faults(), name))
+    own = setup(Faults(), name).world
+    for t in range(ROUNDS):
+        turn = told.registrar.begin(np.arange(10), 4)
+        while turn.question is not None:
+            turn.answer(own.measure(own.initial, turn.question, t))
+        told.registrar.finish(turn, [], {})
+    for key, array in states(carry).items():
+        np.testing.assert_array_equal(array, states(told)[key], err_msg=key)
+
+
+def test_the_others_weights_keep_the_total():
+    _, records = played(Faults(before=0.4), Scripted(cohort=(4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4)))
+    own, chosen = world(seed=1), next(r for r in records if 0 < len(r["answered"] or ()) < 4)
+    assert chosen["round"] == 0, "the seed's first round loses somebody, so the model before it is the initial one"
+    carry, _ = play_round(
+        s := setup(Faults(before=0.4), Scripted((4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4))), start(s)
+    )
+    kept = np.array(chosen["answered"])
+    weights = np.array([dict(zip((4, 1, 7, 8), (0.1, 0.2, 0.3, 0.4), strict=True))[i] for i in kept])
+    deltas = own.train(own.initial, kept, [], 0).deltas
+    expected = own.initial + np.float32(weights / weights.sum()) @ deltas
+    np.testing.assert_allclose(carry.params, expected, atol=1e-6)
+
+
+# -- answers and reports --------------------------------------------------------------------------------------------
+
+
+def test_lost_answers_are_silence_and_late_ones_are_counted():
+    asking = ((signals.LOSS, tuple(range(10)), None), (signals.BATCH_LOSS, tuple(range(10)), None))
+    Scripted.seen.clear()
+    carry, records = played(Faults(lost=0.3, late=0.3), Scripted(questions=asking))
+    lost, late = (sum(r["faults"].get(key, 0) for r in records) for key in ("lost", "late"))
+    assert lost > 0
+    assert late > 0
+    assert carry.registrar.counters["late"] == late
+    assert sum(20 - q for q in _answered(records)) == lost + late
+    assert not any(isinstance(item, Reading) and len(item) == 10 for item in Scripted.seen)
+    assert sum(r["bytes"]["wasted_up"] for r in records) == 4 * late  # a late answer of one number was sent
+
+
+def _answered(records):
+    return [sum(q["answered"] for q in record["questions"]) for record in records]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_late_duplicate_and_stale_messages_change_nothing_but_counters(name):
+    """A late answer is as good as a lost one; what comes twice, or of a selection given up, is ignored."""
+    quiet, expected = played(Faults(lost=0.4), name)
+    carry, records = played(Faults(late=0.4, duplicated=1.0, stale=1.0), name)
+    np.testing.assert_array_equal(carry.params, quiet.params)
+    for key, array in states(quiet).items():
+        np.testing.assert_array_equal(array, states(carry)[key], err_msg=key)
+    assert [r["cohort"] for r in records] == [r["cohort"] for r in expected]
+    counters = carry.registrar.counters
+    assert (counters["duplicate"], counters["stale"]) == (ROUNDS, ROUNDS)
+    assert counters["late"] == sum(r["faults"].get("late", 0) for r in records)
+
+
+@pytest.mark.parametrize("kind", range(len(DAMAGES)))
+def test_damaged_numbers_never_pass(kind):
+    reading = Reading(np.array([3, 5, 8]), np.array([1.0, 2.0, 3.0]))
+    rows = damaged(reading, np.array([-1, kind, -1]))
+    values = rows if isinstance(rows, dict) else dict(zip(rows.ids.tolist(), rows.values, strict=True))
+    assert values[3] == 1.0
+    assert values[8] == 3.0
+    hit = np.asarray(values[5])
+    assert hit.shape == (2,) if DAMAGES[kind] == "shape" else not 0 <= hit < 1e15
+    updates = damaged_updates(np.ones((2, 4), np.float32), np.array([kind, -1]))
+    assert len(updates) == 2
+    np.testing.assert_array_equal(updates[1], np.ones(4))
+
+
+class Silenced(Mishaps):
+    """Where numbers would be damaged, nothing arrives."""
+
+    def damage(self, t, reading):
+        return reading.restrict(reading.ids[self._damages(t, "answers", reading.ids) < 0])
+
+    def reports(self, t, outcome):
+        sound = outcome.ids[self._damages(t, "reports", outcome.ids) < 0]
+        return {name: reading.restrict(sound) for name, reading in outcome.reports.items()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_damage_is_as_good_as_silence(name):
+    """NaN, infinity, wrong shapes and absurd norms reach neither model nor state: both are as if nothing had come."""
+    carry, records = played(Faults(damaged=0.3), name)
+    own = setup(Faults(), name)
+    silent = run(Setup(**{**vars(own), "faults": Silenced(Faults(damaged=0.3), 10, 1)}))
+    np.testing.assert_array_equal(carry.params, silent.params)
+    assert np.isfinite(carry.params).all()
+    for key, array in states(carry).items():
+        if key.startswith("state."):
+            np.testing.assert_array_equal(array, states(silent)[key], err_msg=key)
+    assert any(r["notes"].get("unsound_updates") for r in records)
+    for record in records:
+        assert not set(record["notes"].get("unsound_updates", ())) & set(record["answered"] or ())
+    if carry.registrar.needs.reports or carry.registrar.needs.asks:
+        assert carry.registrar.counters["rejected"] > 0
+
+
+# -- clients come and go --------------------------------------------------------------------------------------------
+
+
+def test_newcomers_get_the_next_ids_and_nobody_else_moves():
+    faults = Faults(newcomers=0.5, joining=0.4)
+    sizes, joined = [], []
+    own = setup(faults, "active", rounds=8)
+    carry = start(own)
+    assert carry.registrar.population.n_clients == 5
+    for t in range(8):
+        before = states(carry)["state.value"]
+        carry, record = play_round(own, carry)
+        sizes.append(carry.registrar.population.n_clients)
+        joined += record.get("faults", {}).get("joined", [])
+        assert record["available"] == sizes[-1] == own.faults.size(t)
+        assert max(record["cohort"]) < sizes[-1]
+        np.testing.assert_array_equal(carry.registrar.population.sizes, SIZES[: sizes[-1]])
+        assert states(carry)["state.value"].size == sizes[-1] >= before.size
+    assert sizes == sorted(sizes)
+    assert joined == list(range(5, sizes[-1]))
+
+
+def test_who_left_is_not_asked_and_returns_with_what_was_known():
+    own = setup(Faults(leaving=0.4, returning=0.3), "active", rounds=12)
+    carry, gone = start(own), 0
+    for t in range(12):
+        here, before = own.faults.present(t), states(carry)["state.value"].copy()
+        carry, record = play_round(own, carry)
+        assert here[record["cohort"]].all()
+        assert record["available"] == here.sum()
+        gone += int((~here).sum())
+        after = states(carry)["state.value"]
+        np.testing.assert_array_equal(after[~here], before[~here])  # kept as it was
+    assert 0 < gone < 120
+
+
+def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
+    own = setup(Faults(leaving=0.4, returning=0.1, reused=0.5), "power-of-choice", rounds=10)
+    carry, taken = start(own), []
+    for t in range(10):
+        carry, record = play_round(own, carry)
+        taken += record.get("faults", {}).get("taken", [])
+        tenants = own.faults.tenants(t)
+        now = own.at(t).world
+        np.testing.assert_array_equal(carry.registrar.population.sizes, np.array(SIZES)[tenants])
+        np.testing.assert_array_equal(now.holdings.sizes, np.array(SIZES)[tenants])
+        np.testing.assert_array_equal(carry.registrar.population.label_counts, own.world.label_counts[tenants])
+        for client in range(10):
+            np.testing.assert_array_equal(now.holdings.of(client), own.world.holdings.of(tenants[client]))
+    assert taken
+    assert set(np.flatnonzero(tenants != np.arange(10))) <= set(taken)
+    assert carry.registrar.population.n_clients == 10
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1000), t=st.integers(0, 30), leaving=st.floats(0.01, 1), reused=st.floats(0, 0.5))
+def test_who_is_there_depends_on_seed_and_round_alone(seed, t, leaving, reused):
+    faults = Faults(newcomers=0.3, leaving=leaving, returning=0.3, reused=reused)
+    asked, fresh = Mishaps(faults, 20, seed), Mishaps(faults, 20, seed)
+    for other in (30, 3, t + 1, 0):
+        asked.present(other)
+    np.testing.assert_array_equal(asked.present(t), fresh.present(t))
+    for one, other in ((asked.tenants(t), fresh.tenants(t)), (asked.taken(t), fresh.taken(t))):
+        assert one is other is None or np.array_equal(one, other)
+    assert not fresh.present(t)[fresh.size(t) :].any()
+    if t == 0:
+        assert fresh.present(0)[: fresh.size(0)].all()
+
+
+# -- the server falls over, or is stopped ---------------------------------------------------------------------------
+
+
+class Falling(Mishaps):
+    """Falls over at one point of every round."""
+
+    point = 0
+
+    def crash(self, t):
+        return self.point
+
+
+@pytest.mark.parametrize("point", range(len(POINTS)), ids=POINTS)
+@pytest.mark.parametrize("name", ["power-of-choice", "fedgs", "longfed", "cs-ucb-q"])
+def test_a_crash_anywhere_leaves_no_trace(point, name):
+    whole, records = played(ALL, name)
+    own = setup(ALL, name)
+    falling = Falling(ALL, 10, 1)
+    falling.point = point
+    found = []
+    carry = run(Setup(**{**vars(own), "faults": falling}), on_record=lambda _, record: found.append(record))
+    assert [json.dumps(r) for r in found] == [json.dumps(r) for r in records]
+    alike(carry, whole)
+
+
+@pytest.mark.parametrize("name", ["active", "fedgs", "divfl"])
+def test_resuming_amid_all_faults_is_bit_identical(name, tmp_path):
+    whole, records = played(ALL, name)
+    for stop in (1, 3):
+        part = run(setup(ALL, name), stop)
+        checkpoint.save(tmp_path / "saved.npz", part)
+        found, resumed = [], checkpoint.load(tmp_path / "saved.npz", setup(ALL, name))
+        carry = run(setup(ALL, name), carry=resumed, on_record=lambda _, record, found=found: found.append(record))
+        assert found == records[stop:]
+        alike(carry, whole)
+
+
+def test_methods_under_one_seed_meet_the_same_faults():
+    one, other = (played(ALL, name)[1] for name in ("uniform", "hics"))
+    for a, b in zip(one, other, strict=True):
+        assert a["available"] == b["available"]
+        for fate in FATES:
+            both = set(a["cohort"]) & set(b["cohort"])
+            fated = [set(r.get("faults", {}).get(fate, ())) & both for r in (a, b)]
+            assert fated[0] == fated[1]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 100),
+    name=st.sampled_from(METHODS),
+    rates=st.lists(st.floats(0, 0.33), min_size=11, max_size=11),
+    slow=st.booleans(),
+)
+def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
+    keys = ("before", "during", "after", "lost", "late", "damaged", "duplicated", "stale", "leaving", "reused", "crash")
+    devices = Devices(speed_spread=1.0, dropout=0.2, deadline=1.0, overselect=1.5) if slow else None
+    faults = Faults(**dict(zip(keys, rates, strict=True)), newcomers=0.3)
+    carry, records = played(faults, name, seed=seed, devices=devices)
+    assert [r["round"] for r in records] == list(range(ROUNDS))
+    assert np.isfinite(carry.params).all()
+    json.dumps(records, allow_nan=False)
+    for record in records:
+        started = record.get("started", record["cohort"])
+        answered = record["cohort"] if record["answered"] is None else record["answered"]
+        assert set(answered) <= set(started) <= set(record["cohort"])
+        assert 0 <= record["passes"]["wasted"] <= record["passes"]["training"]
+        assert record["skipped"] == (record["available"] == 0)
+        assert record["skipped"] or record["cohort"] or name == "clustered"

@@ -79,3 +79,8 @@ def test_a_roster_survives_a_restart_without_its_nodes():
     assert again.present([1, 2]).size == 0
     again.meet({8: sized("b", 4)})
     assert again.present([8]).tolist() == [1]
+
+
+def test_any_text_can_be_a_name():
+    names = ["²", "٣", "9" * 5000, "\x00", "client-10", "client-2"]
+    assert sorted(names, key=natural).index("client-2") < sorted(names, key=natural).index("client-10")

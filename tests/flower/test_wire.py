@@ -1,13 +1,15 @@
+import io
+
 import numpy as np
 import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from flwr.app import RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import InputError
-from sortition.flower import wire
+from sortition.flower import aggregation, wire
 
 MODEL = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(4), "b": np.ones(2, np.float32)}
 
@@ -64,3 +66,33 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
     assert wire.found("loss", {"gradient": GRADIENT}) is None
     assert wire.found("loss-sketch4", {"gradient": GRADIENT}) is None
     assert wire.query(LOSS) == "query.loss"
+
+
+@pytest.mark.parametrize(
+    "told", [{"t": "3"}, {"client": True}, {"reports": [1]}, {"reports": "loss"}, {"unknown": 1}, {"t": [3]}]
+)
+def test_a_task_of_another_make_is_refused_with_a_sentence(told):
+    with pytest.raises(InputError, match="task must be made of t, client, purpose"):
+        wire.Task.of(RecordDict({wire.TASK: ConfigRecord(told)}))
+
+
+def test_bytes_that_are_no_array_are_no_answer():
+    def sent(data):
+        return RecordDict({wire.ROWS: ArrayRecord({"loss": Array("float64", (1,), "numpy.ndarray", data)})})
+
+    torn = b"\x93NUMPY\x01\x00" + (8).to_bytes(2, "little") + b"{'descr'"
+    archive = io.BytesIO()
+    np.savez(archive, a=np.ones(2))
+    for data in (b"", torn, archive.getvalue(), b"PK\x03\x04"):
+        assert wire.received(sent(data), wire.ROWS) == {}
+
+
+def test_numbers_that_do_not_fit_the_models_type_are_a_fault():
+    assert wire.fault({**MODEL, "b": np.array([1.0, 1e300])}, MODEL) == "b is not finite"  # infinite as float32
+    assert wire.fault({**MODEL, "seen": np.array(1e300)}, MODEL) == "seen of type float64 in place of int64"
+
+
+def test_a_model_with_switches_is_averaged():
+    model = {"on": np.array([True, False]), "w": np.ones(1, np.float32)}
+    mean = aggregation.mean(model, {0: model, 1: model}, np.array([0, 1]), np.array([0.5, 0.5]))
+    assert mean["on"].tolist() == [True, False]

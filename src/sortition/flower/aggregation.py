@@ -59,6 +59,6 @@ def mean(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) 
         kind = before.dtype.type if before.dtype.kind == "f" else np.float64
         total = np.zeros(before.shape, kind)
         for client, weight in zip(done.tolist(), weights, strict=True):
-            total += kind(weight) * (models[client][name] - before).astype(kind, copy=False)
+            total += kind(weight) * np.subtract(models[client][name], before, dtype=kind)
         out[name] = (before + total).astype(before.dtype)
     return out

@@ -32,7 +32,8 @@ class Profile:
 
 def natural(name: str) -> list[tuple[int, int, str]]:
     """A key that sorts "client-2" before "client-10"."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
+    parts = re.split(r"([0-9]{1,18})", name)  # other digits, such as ², are letters here
+    return [(0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part) for part in parts if part]
 
 
 class Roster:

@@ -16,6 +16,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from sortition.core import arrays
 from sortition.core.errors import bad
+from sortition.core.snapshot import FOREIGN
 from sortition.core.signals import Signal
 
 PROFILE, REHEARSE = "query.profile", "query.rehearse"
@@ -48,6 +49,10 @@ class Task:
         if TASK not in content:
             return None
         told: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content[TASK].items()}
+        plain = vars(cls())
+        strange = [key for key, value in told.items() if key not in plain or type(value) is not type(plain[key])]
+        if strange or not all(isinstance(name, str) for name in (*told.get("reports", ()), *told.get("facts", ()))):
+            raise bad("task", f"made of {', '.join(plain)}", ", ".join(strange) or "names that are no texts")
         return cls(**told)
 
 
@@ -89,9 +94,10 @@ def received(content: RecordDict, key: str) -> dict[str, arrays.Array]:
     """The arrays of a record that a client sent; empty if there is none that can be read."""
     try:
         found = content.get(key)
-        return tables(found) if isinstance(found, ArrayRecord) else {}
-    except (ValueError, TypeError, EOFError, OSError, SyntaxError):  # what numpy says of foreign bytes
+        told = tables(found) if isinstance(found, ArrayRecord) else {}
+    except FOREIGN:
         return {}
+    return told if all(isinstance(value, np.ndarray) for value in told.values()) else {}  # an archive is no array
 
 
 def record(values: Mapping[str, Any]) -> ArrayRecord:
@@ -130,6 +136,9 @@ def fault(model: Mapping[str, arrays.Array], like: Mapping[str, arrays.Array]) -
             return f"{name} of shape {value.shape} in place of {like[name].shape}"
         if value.dtype.kind not in "fiub":
             return f"{name} holds no numbers"
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            return f"{name} is not finite"
+        if like[name].dtype.kind != "f" and value.dtype.kind != like[name].dtype.kind:
+            return f"{name} of type {value.dtype} in place of {like[name].dtype}"
+        with np.errstate(over="ignore"):  # finite as it was sent may be infinite as it is kept
+            if value.dtype.kind == "f" and not np.isfinite(value.astype(like[name].dtype)).all():
+                return f"{name} is not finite"
     return ""

@@ -25,11 +25,12 @@ class Gate:
 
     def adopt(self, population: Population) -> None:
         """Go on with this population; who was there keeps strikes and sentence."""
-        self._owner: Ids | None = None
+        owner: Ids | None = None
         if self.guards.quota:
             if "groups" not in population.facts:
                 raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give Population(groups=…).")
-            self._owner = np.unique(population.groups, return_inverse=True)[1].astype(np.int64, copy=False)
+            owner = np.unique(population.groups, return_inverse=True)[1].astype(np.int64, copy=False)
+        self._owner = owner
         self.shown, self.capped = capped(population, self.guards)
         room = population.n_clients - self.strikes.size
         self.strikes, self.until = np.pad(self.strikes, (0, room)), np.pad(self.until, (0, room))

@@ -27,6 +27,8 @@ def test_every_section_is_there(study, tmp_path):
     write_run(study, "fedgs", 0, [0.3, 0.6, 0.8], notes={"grouping": {"ids": [0, 1, 2, 3], "group": [0, 1, 0, 0]}})
     page = text_of(write([study], tmp_path / "page.html"))
     for key, title in SECTIONS.items():
+        if key == "lost":
+            continue  # nothing went wrong here; see test_lost.py
         assert f'<section id="{key}"><h2>{title}' in page
     assert "fedgs: too few seeds to tell, +18.33" in page
     assert "@misc{fedgs}" in page

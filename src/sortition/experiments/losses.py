@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from sortition.experiments import metrics
 from sortition.experiments.records import Run
 from sortition.experiments.sheet import Sheet
 from sortition.experiments.statistics import centre
@@ -24,13 +25,33 @@ EVENTS = {
     "taken": "ids taken",
 }
 NOTE = "Per run: places by what became of them, then how often each fault was met. Wasted: started, and never used."
-CAPTURED = "Share of the cohorts' places that liars held and, in brackets, of the aggregation weight, in %."
-Methods = Mapping[str, Mapping[int, Run]]
+OF = {"captured": "places of the cohorts", "captured-weight": "aggregation weight"}
+PAIRED = "Without → with the registrar's guards, where a setting is played both ways."
+Tolls = Mapping[str, Sequence[Mapping[str, int]]]  # method label → totals of each run
+Figures = Mapping[str, Sequence[Mapping[str, float | None]]]  # method label → figures of each run
 
 
-def fates(setting: str, methods: Methods) -> Sheet | None:
+@dataclass(frozen=True)
+class Attacked:
+    """One setting in which clients lie (or are only watched), with the figures of its runs."""
+
+    name: str
+    config: Mapping[str, Any]
+    figures: Figures
+
+    @property
+    def ground(self) -> dict[str, Any]:
+        """What it shares with the same setting under other guards."""
+        return {key: self.config[key] for key in self.config if key not in ("setting", "seed", "method", "guards")}
+
+    def share(self, label: str, of: str) -> str:
+        """A method's mean over seeds, in %."""
+        found = centre([figures.get(of) for figures in self.figures.get(label, ())])
+        return "" if found is None else f"{100 * found.mean:.0f}"
+
+
+def fates(setting: str, tolls: Tolls) -> Sheet | None:
     """Selected, started, completed and wasted of each method, means over seeds; None where nothing went wrong."""
-    tolls = {label: [toll(run.records) for run in runs.values()] for label, runs in methods.items()}
     if not any(happened(one) for found in tolls.values() for one in found):
         return None
     met = [name for name in EVENTS if any(one[name] for found in tolls.values() for one in found)]
@@ -41,27 +62,33 @@ def fates(setting: str, methods: Methods) -> Sheet | None:
     return sheet
 
 
-def captured(groups: Mapping[str, Methods]) -> Sheet | None:
-    """Every method under every attack, side by side; None where nobody lies."""
-    told = {
-        setting: {label: cell for label, runs in methods.items() if (cell := _captured(runs))}
-        for setting, methods in groups.items()
-    }
-    attacked = [setting for setting in told if told[setting]]
-    if not attacked:
-        return None
-    labels = list(dict.fromkeys(label for setting in attacked for label in told[setting]))
-    sheet = Sheet("captured by liars, %", ["method", *attacked], notes=[CAPTURED])
-    sheet.rows = [[label, *[told[setting].get(label, "") for setting in attacked]] for label in labels]
-    return sheet
+def captured(settings: Sequence[Attacked]) -> list[Sheet]:
+    """Every method under every attack: the share of places and of weight that liars held; none where nobody lies."""
+    attacked = [one for one in settings if one.config.get("attacks")]
+    bare = [one for one in attacked if not one.config.get("guards")]
+    twins = {one.name: [g for g in attacked if g.config.get("guards") and g.ground == one.ground] for one in bare}
+    columns = bare + [one for one in attacked if one not in bare and not any(one in found for found in twins.values())]
+    labels = list(dict.fromkeys(label for one in attacked for label in one.figures))
+    made = []
+    for of, words in OF.items() if attacked else ():
+        sheet = Sheet(f"captured by liars: {words}, %", ["method", *[one.name for one in columns]])
+        for label in labels:
+            cells = [[one, *twins.get(one.name, [])] for one in columns]
+            sheet.rows.append([label, *[" → ".join(each.share(label, of) for each in cell) for cell in cells]])
+        sheet.notes = [PAIRED] if any(twins.values()) else []
+        made.append(sheet)
+    return made
 
 
-def _captured(runs: Mapping[int, Run]) -> str:
-    means = [centre([_figure(run, name) for run in runs.values()]) for name in ("captured", "captured-weight")]
-    places, weight = (None if found is None else 100 * found.mean for found in means)
-    return "" if places is None or weight is None else f"{places:.0f} ({weight:.0f})"
-
-
-def _figure(run: Run, name: str) -> float | None:
-    held = (run.summary.get("figures") or {}).get(name)
-    return metrics.METRICS[name](run) if held is None else float(held)
+def sheets(groups: Mapping[str, Mapping[str, Mapping[int, Run]]]) -> tuple[dict[str, Sheet], list[Sheet]]:
+    """The same of run folders: a table for each setting where work was lost, and those of all liars."""
+    lost, settings = {}, []
+    for setting, methods in groups.items():
+        tolls = {label: [toll(run.records) for run in runs.values()] for label, runs in methods.items()}
+        if sheet := fates(setting, tolls):
+            lost[setting] = sheet
+        figures = {
+            label: [run.summary.get("figures") or {} for run in runs.values()] for label, runs in methods.items()
+        }
+        settings.append(Attacked(setting, next(iter(next(iter(methods.values())).values())).config, figures))
+    return lost, captured(settings)

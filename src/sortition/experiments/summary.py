@@ -32,11 +32,11 @@ def baseline(methods: Mapping[str, Mapping[int, Run]]) -> str | None:
 
 
 def sheets(runs: Iterable[Run]) -> list[Sheet]:
-    """Two tables a setting, learning and comparison with costs; a third where work was lost, and one of all liars.
+    """Two tables a setting, learning and comparison with costs; a third where work was lost, and two of all liars.
 
     Only finished runs count.
     """
-    made: list[Sheet | None] = []
+    made: dict[str, list[Sheet]] = {}
     groups = {}
     for setting, methods in grouped(runs).items():
         finished = {label: {s: r for s, r in runs.items() if r.done} for label, runs in methods.items()}
@@ -44,8 +44,10 @@ def sheets(runs: Iterable[Run]) -> list[Sheet]:
         finished = {label: runs for label, runs in finished.items() if runs}
         if finished:
             groups[setting] = finished
-            made += [learning(setting, finished, left), comparison(setting, finished), losses.fates(setting, finished)]
-    return [sheet for sheet in (*made, losses.captured(groups)) if sheet is not None]
+            made[setting] = [learning(setting, finished, left), comparison(setting, finished)]
+    lost, captured = losses.sheets(groups)
+    told = [sheet for setting in made for sheet in (*made[setting], *([lost[setting]] if setting in lost else []))]
+    return [*told, *captured]
 
 
 def learning(setting: str, methods: Mapping[str, Mapping[int, Run]], left: int = 0) -> Sheet:

@@ -10,6 +10,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.experiments import fairness, metrics
 from sortition.experiments.records import Run
+from sortition.experiments.toll import toll
 from sortition.report.guarded import actions
 
 # notes that are pictures of what a method saw; see docs/report.md
@@ -30,6 +31,7 @@ class Digest:
         bytes: total traffic by kind; ``passes`` the clients' computing by kind.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
+        toll: places by what became of them, and how often each fault was met.
     """
 
     setting: str
@@ -56,6 +58,7 @@ class Digest:
     rejected: int
     pictures: dict[str, tuple[int, Any]] = field(default_factory=dict)
     guarded: dict[str, int] = field(default_factory=dict)
+    toll: dict[str, int] = field(default_factory=dict)
 
 
 def condense(run: Run) -> Digest:
@@ -87,6 +90,7 @@ def condense(run: Run) -> Digest:
         skipped=sum(bool(r.get("skipped")) for r in records),
         rejected=sum(len(r.get("rejected") or ()) for r in records),
         guarded=actions(records),
+        toll=toll(records),
     )
     made.figures["sigma"] = _sigma(made.counts, federation.get("label_counts"))
     for record in records:

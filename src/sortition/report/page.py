@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from sortition import __version__
-from sortition.report import guarded, privacy, tables
+from sortition.report import guarded, lost, privacy, tables
 from sortition.report.charts import Figure, cost, federation, learning, saw, selection
 from sortition.report.checklist import checklist
 from sortition.report.gather import Gathered, Setting
@@ -22,6 +22,7 @@ SECTIONS = {
     "learning": "Learning",
     "selected": "Who was selected",
     "saw": "What the method saw",
+    "lost": "Lost on the way, and liars",
     "cost": "Cost and privacy",
     "federation": "Federation",
     "checklist": "Reviewer's checklist",
@@ -88,6 +89,10 @@ class Page:
     def saw(self) -> str:
         """Pictures from the notes."""
         return self._each(saw.figures)
+
+    def lost(self) -> str:
+        """Dropouts, faults and what liars captured; nothing where nothing went wrong."""
+        return lost.tables(self.gathered)
 
     def cost(self) -> str:
         """Traffic and the privacy label of each method."""

@@ -44,8 +44,7 @@ class Partition:
     def of_owners(cls, owners: Ids, clients: int, notes: tuple[str, ...] = ()) -> Partition:
         """From the client of each example, (n,): then nothing is lost and nothing is given twice."""
         order = np.argsort(owners, kind="stable")
-        cuts = np.cumsum(np.bincount(owners, minlength=clients))[:-1]
-        return cls(tuple(np.split(order, cuts)), notes)
+        return cls(_cut(order, np.bincount(owners, minlength=clients)), notes)
 
     def __len__(self) -> int:
         """Number of clients."""
@@ -120,10 +119,16 @@ class Partition:
             if str(stored["format"]) != FORMAT:
                 raise StorageError(f"{path} must be a '{FORMAT}' file; got {str(stored['format'])[:40]}.")
             sizes, flat = stored["sizes"], stored["indices"]
-            made = cls(tuple(np.split(flat, np.cumsum(sizes)[:-1])), tuple(stored["notes"].tolist()))
+            made = cls(_cut(flat, sizes), tuple(stored["notes"].tolist()))
             digest = str(stored["digest"])
         except FOREIGN as error:
             raise StorageError(f"{path} cannot be read as a partition: {error}.") from error
         if made.digest != digest:
             raise StorageError(f"{path} must have digest {digest[:12]}…; got {made.digest[:12]}…. The file is damaged.")
         return made
+
+
+def _cut(flat: Ids, sizes: Ids) -> tuple[Ids, ...]:
+    """Pieces of these sizes; numpy's split takes ten times as long where there are 100,000."""
+    ends = np.cumsum(sizes).tolist()
+    return tuple(flat[start:end] for start, end in zip([0, *ends][:-1], ends, strict=True))

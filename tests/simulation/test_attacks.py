@@ -1,0 +1,127 @@
+"""Liars lie through the paths of honest clients, and nowhere else."""
+
+import numpy as np
+import pytest
+from tests.simulation.small import Scripted, world
+
+from sortition.core import signals
+from sortition.core.errors import InputError
+from sortition.core.guards import Guards
+from sortition.core.questions import Measure
+from sortition.selectors import load
+from sortition.simulation import Attacks, Setup, run
+from sortition.simulation.attacks import KINDS, Liars
+
+EVERYBODY = np.arange(10)
+SCALARS = (signals.LOSS, signals.BATCH_LOSS, signals.TRAINING_LOSS, signals.DISPERSION)
+VECTORS = (signals.UPDATE, signals.BIAS_UPDATE, signals.HEAD_UPDATE, signals.STEP_GRADIENT, signals.UPDATE.sketch(3))
+
+
+def lying(kind, strength=4.0, share=0.3):
+    return world(attacks=Attacks(kind=kind, strength=strength, share=share))
+
+
+def told(own, signal):
+    return own.measure(own.initial, Measure(signal, EVERYBODY), 0).values
+
+
+def test_liars_depend_on_the_seed_alone():
+    one, other = (Liars(Attacks(kind=kind, share=0.3), 100, 7).ids for kind in ("loss", "sybil"))
+    np.testing.assert_array_equal(one, other)
+    assert one.size == 30
+    assert not np.array_equal(one, Liars(Attacks(share=0.3), 100, 8).ids)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"kind": "los"}, "Unknown kind 'los'.*Did you mean 'loss'"),
+        ({"share": 0.0}, r"Attacks.share must be a share in \(0, 1\); got 0.0"),
+        ({"strength": float("inf")}, "Attacks.strength must be finite and > 0"),
+    ],
+)
+def test_bad_attacks_are_refused(wrong, message):
+    with pytest.raises(InputError, match=message):
+        Attacks(**wrong)
+
+
+@pytest.mark.parametrize("signal", [*SCALARS, signals.DURATION, *VECTORS], ids=lambda s: s.name)
+@pytest.mark.parametrize("kind", ["none", "loss", "latency", "update"])
+def test_each_kind_lies_about_its_own_signals_by_its_strength(kind, signal):
+    own = lying(kind)
+    factor = np.ones(10)
+    if kind == "loss" and signal in SCALARS:
+        factor[own.liars.ids] = 4.0
+    elif kind == "latency" and signal is signals.DURATION:
+        factor[own.liars.ids] = 0.25
+    elif kind == "update" and signal in VECTORS:
+        factor[own.liars.ids] = -4.0
+    truth = told(world(), signal)
+    np.testing.assert_allclose(told(own, signal).T, (truth.T * factor), rtol=1e-5, atol=1e-7)
+    reported = own.train(own.initial, EVERYBODY, [signal], 0).reports[signal.name]
+    expected = world().train(own.initial, EVERYBODY, [signal], 0).reports[signal.name].values
+    np.testing.assert_allclose(reported.values.T, expected.T * factor, rtol=1e-5, atol=1e-7)
+
+
+def test_crafted_updates_are_what_the_server_adds():
+    own, honest = lying("update"), world()
+    factor = np.where(own.liars.lying, -4.0, 1.0)[:, None]
+    truth = honest.train(own.initial, EVERYBODY, [], 0).deltas
+    np.testing.assert_allclose(own.train(own.initial, EVERYBODY, [], 0).deltas, truth * factor, rtol=1e-5, atol=1e-7)
+    carry = run(Setup(own, Scripted(cohort=tuple(range(10))), 10, 1))
+    expected = own.initial + np.full(10, 0.1, np.float32) @ (truth * factor)
+    np.testing.assert_allclose(carry.params, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_facts_are_told_and_the_truth_stays(kind):
+    own, honest = lying(kind), world().population()
+    facts, liars = own.population(), own.liars.ids
+    others = np.setdiff1d(EVERYBODY, liars)
+    np.testing.assert_array_equal(facts.sizes[others], honest.sizes[others])
+    np.testing.assert_array_equal(facts.label_counts[others], honest.label_counts[others])
+    if kind == "size":
+        np.testing.assert_array_equal(facts.sizes[liars], 4 * honest.sizes[liars])
+        np.testing.assert_array_equal(facts.label_counts[liars], 4 * honest.label_counts[liars])
+        np.testing.assert_array_equal(own.holdings.sizes, honest.sizes)  # work and time are the true ones
+    elif kind == "histogram":
+        rarest = honest.label_counts.sum(axis=0).argmin()
+        np.testing.assert_array_equal(facts.label_counts[liars, rarest], honest.sizes[liars])
+        np.testing.assert_array_equal(facts.label_counts.sum(axis=1), honest.sizes)
+        products = told(own, signals.PRODUCTS)
+        np.testing.assert_array_equal(products, facts.label_counts @ facts.label_counts.T)
+    elif kind == "sybil":
+        np.testing.assert_array_equal(facts.sizes[liars], honest.sizes[liars[0]])
+        assert np.unique(facts.groups[liars]).size == 1
+        assert np.unique(facts.groups).size == 10 - liars.size + 1
+    else:
+        np.testing.assert_array_equal(facts.sizes, honest.sizes)
+
+
+def captured(name, kind, guards=None, seeds=range(4), rounds=10, **parameters):
+    """Share of places that three of ten liars hold."""
+    places = []
+    for seed in seeds:
+        own = world(seed=seed, attacks=Attacks(kind=kind, share=0.3, strength=50.0))
+        cohorts = []
+        setup = Setup(own, load(name, **parameters), 3, rounds, seed=seed, guards=guards or Guards(), evaluate_every=0)
+        run(setup, on_record=lambda _, record, kept=cohorts: kept.extend(record["cohort"]))
+        places += [client in own.liars.ids for client in cohorts]
+    return np.mean(places)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "guards", "parameters"),
+    [
+        ("power-of-choice", "loss", Guards(winsorise=3.0, explore=0.4), {"d": 10}),
+        ("by-size", "size", Guards(size_cap=2.0), {}),
+        ("uniform", "sybil", Guards(quota=1), {}),
+    ],
+)
+def test_lies_pay_and_guards_take_the_gain_away(name, kind, guards, parameters):
+    honest, bare, guarded = (captured(name, *rest, **parameters) for rest in (("none",), (kind,), (kind, guards)))
+    if kind == "sybil":
+        assert guarded < bare - 0.05
+    else:
+        assert bare > honest + 0.2
+        assert guarded < bare - 0.15

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-flower test-ray check bench clean
+.PHONY: help setup demo test test-flower test-ray check bench soak clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -38,6 +38,9 @@ check: setup  ## lint, format and types
 
 bench: setup  ## the benchmarks that are quick enough to run by hand
 	$(BIN)/python benchmarks/selection.py
+
+soak: setup  ## every method under random faults: a thousand runs in about a quarter of an hour (SECONDS=… FIRST=…)
+	$(BIN)/python -m campaign soak --seconds $(or $(SECONDS),900) --first $(or $(FIRST),0)
 
 clean:  ## remove what the workshop made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

@@ -1,0 +1,1 @@
+"""The campaign: soak, kills, fuzzing and the long run. ``python -m campaign`` tells what there is."""

@@ -1,0 +1,63 @@
+"""``python -m campaign soak|kills|fuzz|long``: one part of the campaign, bounded by its options."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")  # before numpy is imported: the processes do not fight for cores
+os.environ.setdefault("RUST_BACKTRACE", "0")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m campaign", description="Look for defects, for as long as wanted.")
+    parts = parser.add_subparsers(dest="part", required=True)
+    soak = parts.add_parser("soak", help="every method under random faults, guards and attacks")
+    soak.add_argument("--runs", type=int, default=1_000)
+    soak.add_argument("--rounds", type=int, default=100, help="of each run")
+    soak.add_argument("--first", type=int, default=0, help="number (seed) of the first run")
+    soak.add_argument("--seconds", type=float, default=900)
+    soak.add_argument("--jobs", type=int, default=2)
+    kills = parts.add_parser("kills", help="kill -9 at random instants, each time resumed")
+    kills.add_argument("--kills", type=int, default=200)
+    kills.add_argument("--seed", type=int, default=0)
+    fuzz = parts.add_parser("fuzz", help="damaged and odd inputs to everything that reads")
+    fuzz.add_argument("--targets", nargs="*", help="default: all that can be imported")
+    fuzz.add_argument("--seconds", type=float, default=60, help="for each target")
+    fuzz.add_argument("--inputs", type=int, default=1 << 60, help="for each target")
+    fuzz.add_argument("--seed", type=int, default=0)
+    fuzz.add_argument("--state", default="", help="a JSON file of tallies, to go on from")
+    fuzz.add_argument("--atheris", action="store_true", help="one target, guided by coverage (pip install atheris)")
+    long = parts.add_parser("long", help="ten thousand rounds with a hundred thousand clients")
+    long.add_argument("--methods", nargs="*", default=["uniform", "power-of-choice", "fedgs", "fedss"])
+    long.add_argument("--rounds", type=int, default=10_000)
+    long.add_argument("--clients", type=int, default=100_000)
+    long.add_argument("--cohort", type=int, default=20)
+    long.add_argument("--share", type=float, default=0.3, help="of the clients that are available")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run one part; 0 if nothing was found."""
+    given = _arguments()
+    if given.part == "soak":
+        from campaign import soak
+
+        return soak.report(soak.run(given.first, given.runs, given.seconds, given.jobs, given.rounds))
+    if given.part == "kills":
+        from campaign import kills
+
+        return kills.run(given.kills, given.seed)
+    if given.part == "fuzz":
+        from campaign.fuzz import run
+
+        return run.run(given)
+    from campaign import long_run
+
+    return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Fuzzing: one module a target, one loop for all."""

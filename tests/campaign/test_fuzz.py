@@ -1,0 +1,69 @@
+"""A cut of the fuzzing: hypothesis draws what the campaign draws by seed, and shrinks what it finds."""
+
+import random
+from contextlib import suppress
+
+import pytest
+from campaign.fuzz.guided import Bytes
+from campaign.fuzz.loop import Hang, Target, loop
+from campaign.fuzz.run import TARGETS, target
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sortition.core.errors import InputError, SortitionError
+
+QUICK = [name for name in TARGETS if name not in ("messages", "studies")]
+
+
+@pytest.mark.filterwarnings("ignore")  # of numpy about spoiled numbers
+@pytest.mark.parametrize("name", QUICK)
+def test_only_errors_of_ours_come_out(name):
+    found = target(name)
+
+    @settings(max_examples=15, suppress_health_check=list(HealthCheck))
+    @given(st.randoms(use_true_random=False))
+    def play(source):
+        with suppress(SortitionError):
+            found.play(source)
+
+    play()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_studies_by_seed():
+    assert not loop(target("studies"), seed=1, inputs=120, seconds=20).found
+
+
+class TestTheLoop:
+    def test_what_is_not_ours_is_found_and_can_be_had_again(self):
+        def play(source):
+            if source.random() < 0.2:
+                raise KeyError("x")
+            if source.random() < 0.5:
+                raise InputError("ours")
+            return 1
+
+        one, again = (loop(Target("t", play), inputs=40) for _ in range(2))
+        assert one.found.keys() == {"KeyError at outside"}
+        assert one.inputs == again.inputs == 40
+        assert one.refused == again.refused > 0
+        number = one.found["KeyError at outside"][0]
+        assert loop(Target("t", play), first=number, inputs=1).found
+
+    def test_a_hang_and_a_blow_up_are_found(self, monkeypatch):
+        monkeypatch.setattr("campaign.fuzz.loop.HANG", 0.05)
+
+        def hangs(source):
+            while True:
+                pass
+
+        assert list(loop(Target("t", hangs), inputs=1).found) == [f"{Hang.__name__} at outside"]
+        assert list(loop(Target("t", lambda _: len(bytearray(8 << 30))), inputs=1).found) == ["MemoryError at outside"]
+
+
+def test_bytes_are_a_random_source():
+    source = Bytes(bytes(range(1, 60)))
+    assert isinstance(source, random.Random)
+    assert source.random() == Bytes(bytes(range(1, 60))).random()
+    assert 0 <= source.randrange(7) < 7
+    assert Bytes(b"").random() == 0.0

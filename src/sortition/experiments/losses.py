@@ -71,7 +71,7 @@ def captured(settings: Sequence[Attacked]) -> list[Sheet]:
     labels = list(dict.fromkeys(label for one in attacked for label in one.figures))
     made = []
     for of, words in OF.items() if attacked else ():
-        sheet = Sheet(f"captured by liars: {words}, %", ["method", *[one.name for one in columns]])
+        sheet = Sheet(f"Captured by liars: {words}, %", ["method", *[one.name for one in columns]])
         for label in labels:
             cells = [[one, *twins.get(one.name, [])] for one in columns]
             sheet.rows.append([label, *[" → ".join(each.share(label, of) for each in cell) for cell in cells]])

@@ -244,6 +244,8 @@ class TestCaps:
         assert capped(held, Guards(size_limit=7))[0]["sizes"].tolist() == [0, 7, 5, 7, 7]
         assert capped(held, Guards(size_cap=3, size_limit=12))[0]["sizes"].tolist() == [0, 10, 5, 10, 12]
         assert capped(held, Guards())[0] == {}
+        idle = Population(np.array([0, 0, 0, 0, 10, 10, 4000]))  # those without data have no say
+        assert capped(idle, Guards(size_cap=2))[0]["sizes"].tolist() == [0, 0, 0, 0, 10, 10, 20]
 
     def test_unknown_rows_are_neither_read_nor_changed(self):
         held = Population(np.array([np.nan, 1.0, 2.0, 30.0]), known=[1, 2, 3])

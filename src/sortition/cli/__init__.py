@@ -33,6 +33,9 @@ def main() -> None:
     except SortitionError as error:
         sys.stderr.write(f"sortition: {error}\n")
         raise SystemExit(2) from None
+    except MemoryError as error:
+        sys.stderr.write(f"sortition: this needs more memory than there is: {error or 'no more was given'}.\n")
+        raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("sortition: stopped.\n")
         raise SystemExit(130) from None

@@ -6,11 +6,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
 from sortition.core.errors import StorageError
+
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Journal:
@@ -24,9 +26,15 @@ class Journal:
             if len(held) <= keep:
                 raise StorageError(f"{path} has {len(held) - 1} whole lines, fewer than the {keep} of its checkpoint.")
             self.last = held[keep - 1] if keep else b""
-            self._file = path.open("ab", buffering=0)
+            self._file = open(  # noqa: SIM115, PTH123 (kept open; a link that leads elsewhere is not followed)
+                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o644), "ab", buffering=0
+            )
+        except OSError as error:
+            raise self._failure(error) from None
+        try:
             self._file.truncate(sum(len(line) + 1 for line in held[:keep]))
         except OSError as error:
+            self._file.close()
             raise self._failure(error) from None
 
     def append(self, record: Mapping[str, Any]) -> None:
@@ -36,8 +44,7 @@ class Journal:
     def write(self, rest: bytes) -> None:
         """One more line, with its newline."""
         try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            pour(self._file, rest)
         except OSError as error:
             raise self._failure(error) from None
 
@@ -54,6 +61,12 @@ class Journal:
 
     def _failure(self, error: OSError) -> StorageError:
         return StorageError(f"{self.path} could not be written: {error.strerror}. Resume when there is room.")
+
+
+def pour(file: IO[bytes], rest: bytes) -> None:
+    """Write all of it to a file without a buffer."""
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def plain(value: Any) -> Any:

@@ -7,6 +7,7 @@ header whose shape is larger than its data, is refused with a sentence.
 from __future__ import annotations
 
 import math
+import stat
 import zipfile
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +23,7 @@ RATIO = 20  # beyond that, so many times its own size: np.savez stores at 1, hon
 
 def read_npz(path: Path) -> dict[str, Array]:
     """All arrays of an npz file; ValueError or BadZipFile where it is none that can be trusted."""
-    most = max(FREE, RATIO * path.stat().st_size)
+    most = max(FREE, RATIO * _size(path))
     with zipfile.ZipFile(path) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
         announced = sum(member.file_size for member in members)
@@ -37,8 +38,17 @@ def read_npz(path: Path) -> dict[str, Array]:
 
 def read_npy(path: Path) -> Array:
     """The array of an npy file."""
+    size = _size(path)
     with path.open("rb") as file:
-        return _array(file, path.stat().st_size)
+        return _array(file, size)
+
+
+def _size(path: Path) -> int:
+    """How long a file is; a device or a pipe may never end."""
+    told = path.stat()
+    if not stat.S_ISREG(told.st_mode):
+        raise ValueError("it is not a file")
+    return told.st_size
 
 
 def _array(file: IO[bytes], size: int) -> Array:

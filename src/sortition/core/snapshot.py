@@ -10,6 +10,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
+from sortition.core.journal import pour
 from sortition.core.npz import read_npz
 
 FORMAT = 1
@@ -30,24 +32,25 @@ _HEADER = "header"
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Replace a file as a whole: temporary name, fsync, rename, fsync of the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb", buffering=0) as file:  # x: never through a link that somebody put there
+            pour(file, content)
             os.fsync(file.fileno())
         temporary.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise StorageError(
             f"{path} could not be written: {error.strerror or error}. What was there is unchanged."
         ) from error
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def digest(value: Any) -> str:

@@ -28,6 +28,7 @@ from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
 
 DIMENSION, CLASSES = 60, 10
+MOST = 1_000_000
 TRAIN, VALID = 0.75, 0.90  # the released split: 75 % train, 15 % validation, 10 % test, pooled at the server
 
 
@@ -45,10 +46,10 @@ def synthetic(
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not 0 <= value < np.inf:
             raise bad(f"synthetic.{name}", "≥ 0", value)
-    if clients < 1:
-        raise bad("synthetic.clients", "≥ 1", clients)
-    if extra < 0:
-        raise bad("synthetic.extra", "≥ 0", extra)
+    if not 1 <= clients <= MOST:
+        raise bad("synthetic.clients", f"from 1 to {MOST:,}", clients)
+    if not 0 <= extra <= MOST:
+        raise bad("synthetic.extra", f"from 0 to {MOST:,}", extra)
     if reading not in ("deviation", "variance"):
         raise bad("synthetic.reading", "'deviation' or 'variance'", reading)
     if reading == "variance":

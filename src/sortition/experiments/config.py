@@ -19,8 +19,8 @@ from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
 
 M = TypeVar("M", bound=BaseModel)
-Count = Annotated[int, Field(ge=1, strict=True)]
-Seeds = Annotated[list[Annotated[int, Field(ge=0, strict=True)]], Field(min_length=1)]
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip, or somebody's joke
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
 _RULE = ConfigDict(extra="forbid")
 MOST_SEEDS = 100_000
 
@@ -118,6 +118,13 @@ class Target(Model):
         return float(self.loss if self.accuracy is None else self.accuracy)  # type: ignore[arg-type]
 
 
+def names_folder(text: str) -> bool:
+    """Whether a text can name a folder on any system, and leads nowhere else."""
+    if not 0 < len(text) <= 100 or text[0] in ". " or text[-1] in ". ":
+        return False
+    return text.isprintable() and not set(text) & set('/\\:*?"<>|')
+
+
 class Method(Named):
     """A method by name or import path; keys that are not reserved are its hyper-parameters."""
 
@@ -130,7 +137,7 @@ class Method(Named):
     @model_validator(mode="after")
     def _labelled(self) -> Self:
         label = self.label or self.name.rpartition(":")[2].replace("_", "-")
-        if label.startswith(".") or set(label) & set('/\\:*?"<>|\n\t') or len(label) > 100:
+        if not names_folder(label):
             raise bad("method.label", "a text that can name a folder", label)
         object.__setattr__(self, "label", label)
         return self

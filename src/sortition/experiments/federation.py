@@ -21,6 +21,8 @@ from sortition.experiments.config import Data, RunConfig
 from sortition.learning import build
 from sortition.simulation import Faults, Mishaps, Setup, World
 
+MOST_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
+
 
 @dataclass(frozen=True, eq=False)
 class Split:
@@ -149,6 +151,10 @@ def setup(config: RunConfig) -> tuple[Ground, Setup]:
     clients = shared.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
+    largest = int(shared.world.holdings.sizes.max())
+    rows = config.local.steps_of(largest) * config.local.rows(largest) * config.cohort
+    if rows > MOST_ROWS:
+        raise bad("local", f"such that a cohort trains on at most {MOST_ROWS:,} rows a round", f"{rows:,}")
     return shared, Setup(
         world=shared.world.variant(rule=config.local),
         selector=methods.make(config.method.name, config.method.options),

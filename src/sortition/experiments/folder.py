@@ -6,7 +6,7 @@ import io
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import tomli_w
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
-from sortition.core.journal import Journal, plain
+from sortition.core.journal import NO_LINKS, Journal, plain
 from sortition.core.snapshot import write_atomically
 
 try:
@@ -23,7 +23,7 @@ try:
 except ImportError:  # no advisory locks on this system
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Journal", "locked", "plain", "write_arrays", "write_config", "write_document"]
+__all__ = ["Journal", "inside", "locked", "plain", "write_arrays", "write_config", "write_document"]
 LOCK = ".lock"
 
 
@@ -32,7 +32,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Hold a folder for one process; a second one is refused at once. The lock dies with its holder."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
     except OSError as error:
         raise StorageError(
             f"{folder} must be a folder that can be written; got {error.strerror}. Choose another with -o."
@@ -45,9 +45,23 @@ def locked(folder: Path) -> Iterator[None]:
                 raise StorageError(
                     f"{folder} is in use by another runner. Wait for it, or choose another with -o."
                 ) from None
+        _tidy(folder)
         yield
     finally:
         os.close(handle)
+
+
+def _tidy(folder: Path) -> None:
+    """What a killed process left half written goes, now that nobody else is here."""
+    for left in folder.glob(".*.tmp"):
+        with suppress(OSError):
+            left.unlink()
+
+
+def inside(path: Path, out: Path) -> None:
+    """Refuse a folder that a link leads out of ``out``: a stranger's runs could name any place of this machine."""
+    if not path.resolve().is_relative_to(out.resolve()):
+        raise StorageError(f"{path} must be inside {out}; got a link to {path.resolve()}. Remove the link.")
 
 
 def write_document(path: Path, value: Mapping[str, Any]) -> None:

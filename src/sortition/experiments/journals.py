@@ -18,15 +18,26 @@ class Journals:
     """Opened before the first round, closed after the last; the audit log is the registrar's witness."""
 
     def __init__(self, path: Path, registrar: Registrar, *, audited: bool) -> None:
-        played = registrar.index
-        self.rounds = Journal(path / records.ROUNDS, played)
-        self.timings = Journal(path / records.TIMINGS, played)
-        self.audit, self.log = None, None
-        if audited:
-            self.audit = Journal(path / records.AUDIT, played + 1 if played else 0)  # the header is one line more
-            last = _hash(self.audit) if played else ""
-            self.log = AuditLog(registrar, salt_of(registrar.seed), self.audit.write, played + 1 if played else 0, last)
-            registrar.witness = self.log
+        self._open: list[Journal] = []
+        self.log: AuditLog | None = None
+        try:
+            self.rounds = self._opened(path / records.ROUNDS, registrar.index)
+            self.timings = self._opened(path / records.TIMINGS, registrar.index)
+            if audited:
+                self.log = registrar.witness = self._logged(path / records.AUDIT, registrar)
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self, path: Path, keep: int) -> Journal:
+        self._open.append(Journal(path, keep))
+        return self._open[-1]
+
+    def _logged(self, path: Path, registrar: Registrar) -> AuditLog:
+        entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
+        journal = self._opened(path, entries)
+        last = _hash(journal) if entries else ""
+        return AuditLog(registrar, salt_of(registrar.seed), journal.write, entries, last)
 
     def append(self, record: Mapping[str, Any], timed: Mapping[str, float]) -> None:
         """A round was played."""
@@ -37,15 +48,13 @@ class Journals:
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
-        for one in (self.rounds, self.timings, self.audit):
-            if one is not None:
-                one.sync()
+        for one in self._open:
+            one.sync()
 
     def close(self) -> None:
         """Give the files back."""
-        for one in (self.rounds, self.timings, self.audit):
-            if one is not None:
-                one.close()
+        for one in self._open:
+            one.close()
 
     def told(self) -> dict[str, Any]:
         """How the audit log ends, for the summary."""

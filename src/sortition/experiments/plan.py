@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import translated
 from sortition.experiments import methods
-from sortition.experiments.config import Federation, Method, RunConfig, Study, checked
+from sortition.experiments.config import Federation, Method, RunConfig, Study, checked, names_folder
 from sortition.experiments.overlay import Table, assign, combinations, label_of, merged, placed, sweep
 
 SHARED = tuple(Federation.model_fields)
@@ -89,7 +89,7 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
         raise bad("sweep", "over keys of the federation or of methods", "seeds" if "seeds" in shared else "name")
     for one in given or [{"name": ALONE}]:
         name = one.get("name")
-        if not isinstance(name, str) or not name or name.startswith(".") or set(name) & set("/\\:"):
+        if not isinstance(name, str) or not names_folder(name):
             raise bad("setting.name", "a text that can name a folder", name)
         table = merged(base, {k: v for k, v in one.items() if k != "name"})
         for text in sets:
@@ -100,6 +100,8 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
             for key, value in pairs.items():
                 resolved = placed(resolved, key.split("."), value)
             label = suffix if not given and suffix else ",".join(part for part in (name, suffix) if part)
+            if not names_folder(label):
+                raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", label)
             yield label, resolved
 
 

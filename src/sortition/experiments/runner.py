@@ -48,6 +48,8 @@ def execute(
     """
     shown: Progress = progress or Quiet()
     with folder.locked(out), _machines(on, plan.runs) as machines:
+        for run in plan.runs:
+            folder.inside(place(out, run), out)
         states = [(run, state(run, place(out, run))) for run in plan.runs]
         known = [told for _, told in states if told != "new"]
         if known and not resume:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ from sortition.core.trust import imported
 from sortition.learning.nets import PRESETS
 
 Shape = tuple[int, ...]
+MOST = 1_000_000_000  # weights of a model by name
 INITS = ("torch", "zero-bias", "zero")
 
 
@@ -35,6 +37,9 @@ def mlp(inputs: Shape, classes: int, hidden: Sequence[int] = (64, 30), dropout: 
     """Linear layers with ReLU; ``dropout`` stands before each ReLU, as in FedCor's code (0.5 there)."""
     if not hidden or any(isinstance(h, bool) or not isinstance(h, int) or h < 1 for h in hidden):
         raise bad("mlp.hidden", "one or more whole numbers ≥ 1", hidden)
+    widths = [prod(inputs), *hidden, classes]
+    if len(widths) > 100 or sum(a * b for a, b in pairwise(widths)) > MOST:
+        raise bad("mlp.hidden", f"at most 98 layers and {MOST:,} weights", hidden)
     if not 0 <= dropout < 1:
         raise bad("mlp.dropout", "in [0, 1)", dropout)
     layers: list[nn.Module] = [nn.Flatten()]

@@ -27,7 +27,7 @@ def load(path: str | Path, setup: Setup) -> Carry:
     fresh = start(setup, min(_played(header), setup.horizon))
     server = _part(arrays, "server.")
     params: Vector | None = arrays.get("params")
-    if params is None or "registrar" not in header or "totals" not in header:
+    if params is None or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
         raise StorageError(f"{path} is not a run's checkpoint.")
     if params.shape != fresh.params.shape or server.keys() != fresh.server.keys():
         raise StorageError(
@@ -36,7 +36,10 @@ def load(path: str | Path, setup: Setup) -> Carry:
         )
     params.flags.writeable = False
     registrar = fresh.registrar.restore(_part(arrays, "registrar."), header["registrar"])
-    return Carry(params, server, registrar, float(header["clock"]), {k: int(v) for k, v in header["totals"].items()})
+    totals = {
+        name: int(header["totals"].get(name, 0)) for name in fresh.totals
+    }  # in their order: a summary shows them in it
+    return Carry(params, server, registrar, float(header["clock"]), totals)
 
 
 def _played(header: Mapping[str, Any]) -> int:

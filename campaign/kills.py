@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from campaign.fuzz.studied import played, small
+from sortition.core.errors import SortitionError
 from sortition.experiments import play, records
 from sortition.experiments.audit import examine
 
@@ -30,7 +31,7 @@ METHODS: tuple[dict[str, Any], ...] = (
     {"name": "fedss"},
     {"name": "power-of-choice", "d": 6},
     {"name": "divfl"},
-    {"name": "clustered", "by": "updates"},
+    {"name": "clustered"},
     {"name": "cs-ucb-q"},
     {"name": "active"},
 )
@@ -54,8 +55,9 @@ def start(out: Path, table: dict[str, Any]) -> int:
     try:
         play.CHECKPOINT_SECONDS = OFTEN
         warnings.simplefilter("ignore")
-        played(out, table, resume=True)
-        status = 0
+        status = 1 if played(out, table, resume=True).failed else 0
+    except SortitionError as error:
+        print(error, flush=True)
     finally:
         os._exit(status)
 
@@ -74,7 +76,7 @@ def disturbed(out: Path, table: dict[str, Any], within: float, rng: random.Rando
     kills = 0
     while True:
         child = start(out, table)
-        time.sleep(rng.uniform(0.0, within))
+        time.sleep(rng.uniform(0.0, within / 2))  # several kills a study: progress is made between them
         done, status = os.waitpid(child, os.WNOHANG)
         if not done:
             os.kill(child, signal.SIGKILL)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sortition.experiments.plan import plan
-from sortition.experiments.runner import execute
+from sortition.experiments.runner import Outcome, execute
 
 SMALL: dict[str, Any] = {
     "rounds": 5,
@@ -27,6 +27,6 @@ def small(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(SMALL), **changes}
 
 
-def played(out: Path, table: dict[str, Any], *, resume: bool = False) -> None:
+def played(out: Path, table: dict[str, Any], *, resume: bool = False) -> Outcome:
     """Run a study here, in this process."""
-    execute(plan(table), out, jobs=1, resume=resume)
+    return execute(plan(table), out, jobs=1, resume=resume)

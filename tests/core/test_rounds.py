@@ -132,3 +132,8 @@ class TestWeightsOfThoseWhoAnswered:
 
     def test_nobody(self):
         assert Cohort.uniform([1]).weights_of(np.array([], dtype=np.int64))[0].size == 0
+
+
+def test_a_budget_beyond_all_clients_on_earth_is_refused():
+    with pytest.raises(InputError, match=r"Round\.budget must be at most 10,000,000; got 1099511627776\."):
+        Round(0, None, np.arange(3), 2**40, Population(np.ones(3)), np.random.default_rng(0))

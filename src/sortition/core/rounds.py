@@ -13,6 +13,7 @@ from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen, strangers
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 
 FACTS = ("sizes", "label_counts", "features", "groups")
+MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
 
 class Population:
@@ -133,6 +134,8 @@ class Round:
             raise bad("Round.index", "≥ 0", self.index)
         if isinstance(self.budget, bool) or not isinstance(self.budget, int | np.integer) or self.budget < 1:
             raise bad("Round.budget", "a whole number ≥ 1", self.budget)
+        if self.budget > MOST:
+            raise bad("Round.budget", f"at most {MOST:,}", self.budget)
         if self.horizon is not None and self.horizon < 1:
             raise bad("Round.horizon", "≥ 1 or None", self.horizon)
         object.__setattr__(self, "available", frozen(as_ids("Round.available", self.available, ordered=True)))

@@ -1,8 +1,8 @@
 """Facility location among too many clients for all pairs: O(N·k) work on one short row per client.
 
 A bounded sample of clients is to be covered, a bounded sample of candidates is searched greedily, and then every one of
-the k chosen is exchanged for the best that one pass over *all* candidates finds near the middle of those it stands for.
-The pass is what makes this better than solving a subsample: medoids come from the whole pool.
+the k chosen is exchanged for the best that a pass over *all* candidates finds near the middle of those it stands for,
+twice. The passes are what makes this better than solving a subsample: medoids come from the whole pool.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from sortition.core.signals import fold
 from sortition.selectors._parts.distances import between
 from sortition.selectors._parts.facility import greedy
 
+PASSES = 2  # over all candidates
 BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
 
 
@@ -50,11 +51,20 @@ def choose(
         mass: how much each reference counts.
         price: (N,) what choosing a client adds.
     """
+    if price is not None and pool.size > k:  # whoever it pays to choose must not be missed by lot
+        candidates = np.union1d(candidates, pool[np.argpartition(price[pool], k - 1)[:k]])
     price = np.zeros(len(rows)) if price is None else price
     clients = np.asarray(rows[references], np.float64)
     table = between(rows[candidates], clients)
     chosen = candidates[greedy(table, k, price=price[candidates], mass=mass)]
-    nearest = np.argmin(between(rows[chosen], clients), axis=0)
+    for _ in range(PASSES):
+        chosen = exchanged(rows, pool, chosen, clients, mass, price)
+    return chosen
+
+
+def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
+    """Each of the chosen, or whoever of the pool serves those that it stands for better."""
+    chosen, nearest = chosen.copy(), np.argmin(between(rows[chosen], clients), axis=0)
     weight = np.bincount(nearest, weights=mass, minlength=chosen.size).astype(np.float64)
     held = weight > 0
     middles = np.zeros((chosen.size, clients.shape[1]))

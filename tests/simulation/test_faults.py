@@ -359,3 +359,7 @@ def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
         assert 0 <= record["passes"]["wasted"] <= record["passes"]["training"]
         assert record["skipped"] == (record["available"] == 0)
         assert record["skipped"] or record["cohort"] or name == "clustered"
+
+
+def test_rates_next_to_nothing_are_rates():
+    played(Faults(**dict.fromkeys(("before", "lost", "damaged", "leaving", "reused", "crash"), 5e-324)), rounds=2)

@@ -177,10 +177,14 @@ class Mishaps:
 
     def _damages(self, t: int, what: str, ids: Ids) -> Array:
         """(k,) −1 for sound, else an index of DAMAGES."""
-        if not self.faults.damaged:
-            return np.full(ids.size, -1)
-        lots = self._lots(f"damaged {what}", t)[ids] / self.faults.damaged
-        return np.where(lots < 1, np.minimum(lots * len(DAMAGES), len(DAMAGES) - 1).astype(np.int64), -1)
+        kinds = np.full(ids.size, -1)
+        if self.faults.damaged:
+            lots = self._lots(f"damaged {what}", t)[ids]
+            hit = (
+                lots < self.faults.damaged
+            )  # lots of these are even below the rate, so their share of it tells the kind
+            kinds[hit] = np.minimum(lots[hit] / self.faults.damaged * len(DAMAGES), len(DAMAGES) - 1).astype(np.int64)
+        return kinds
 
     # -- the server -----------------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
     python -m benchmarks.approximation [--methods fedgs longfed] [--clients 2000] [--seeds 3]
 
 Every form is given a quarter of the clients to work on where it samples (nodes, references, leaves; of FedCor's anchors
-a fortieth), and the subsample holds as many. `chance` is a cohort by lot. `kept` is the share of what the exact method gains over chance;
-a form that keeps no more than the subsample has failed. Results stand in docs/scale.md.
+a fortieth), and the subsample holds as many. `chance` is a cohort by lot. `kept` is the share of what the exact method
+gains over chance; a form that keeps no more than the subsample has failed. Results stand in docs/scale.md.
 """
 
 from __future__ import annotations

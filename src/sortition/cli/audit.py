@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from sortition.cli.run import Allow, allowing, console
+from sortition.core.errors import InputError
 
-Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders that hold some", show_default=False)]
+Folders = Annotated[
+    list[Path],
+    typer.Argument(help="run folders, folders that hold some, or audit logs of federations", show_default=False),
+]
 
 
 def audit(
@@ -29,15 +34,17 @@ def audit(
     """
     from sortition.experiments import audit, records
 
-    runs = records.find(*folders)
-    if not runs:
-        raise typer.BadParameter("no run is there")
+    logs = [path for path in folders if path.is_file()]
+    runs = records.find(*(path for path in folders if path not in logs))
+    if not runs and not logs:
+        raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
     table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
     faults, found = [], []
-    for run in runs:
+    looks = [partial(audit.examine, run, replay=replay) for run in runs] + [partial(audit.examine_log, p) for p in logs]
+    for look in looks:
         with allowing(allow):
-            one = audit.examine(run, replay=replay)
-        name = "/".join(run.path.parts[-3:])
+            one = look()
+        name = "/".join(one.run.parts[-3:])
         verdict = "holds" if not one.faults and one.recounted == one.rounds else "DIFFERS" if one.faults else "partly"
         answers = "played again" if one.replayed else "as logged"
         table.add_row(escape(name), str(one.rounds), str(one.recounted), answers, verdict)
@@ -50,8 +57,9 @@ def audit(
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
     if faults or found:
         raise typer.Exit(1)
-    many = "log holds" if len(runs) == 1 else "logs hold"
-    screen.print(f"{len(runs)} {many}: chains, seeds, records and choices agree.", highlight=False)
+    total = len(runs) + len(logs)
+    many = "log holds" if total == 1 else "logs hold"
+    screen.print(f"{total} {many}: chains, seeds, records and choices agree.", highlight=False)
 
 
 def why(

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sortition.core import audit, chain
 from sortition.core.arrays import Ids
 from sortition.core.audit import commitment, digest_of
 from sortition.core.compact import ids_read, numbers_read, plain
 from sortition.core.errors import SortitionError, StorageError
+from sortition.core.guards import Guards
 from sortition.core.intake import Answers
 from sortition.core.questions import Measure
 from sortition.core.recount import Heard, Recount, recount
@@ -19,7 +22,7 @@ from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.turn import Turn
 from sortition.core.witness import Reports
-from sortition.experiments import federation, records
+from sortition.experiments import federation, methods, records
 from sortition.experiments.config import RunConfig, checked
 from sortition.experiments.play import one_thread
 from sortition.simulation import play_round, start
@@ -97,6 +100,44 @@ def _choices(run: records.Run, links: list[chain.Link], finding: Finding, replay
     )
     finding.recounted, finding.left = result.rounds, result.left
     finding.faults += result.differences
+
+
+def examine_log(path: Path) -> Finding:
+    """Audit a federation's log by what was revealed beside it; choices where its method reads no facts of clients."""
+    links = read(path)
+    told = records.document(path.with_name(f"{path.name}.reveal.json"))
+    finding = Finding(path, len(links), faults=chain.breaks(links, told.get("final")))
+    if not told:
+        finding.left = "seed and salt are not revealed yet"
+    if finding.faults or not told:
+        return finding
+    header, entries = links[0].entry, [one.entry for one in links[1:]]
+    try:
+        selector = methods.make(header["selector"], header["parameters"])
+        seed, guards = int(told["seed"]), Guards(**header.get("guards", {}))
+        if commitment(bytes.fromhex(told["salt"]), seed) != header["commitment"]:
+            finding.faults.append("The revealed seed is not the one that the log committed to.")
+        elif "facts" not in told and selector.needs.reads:
+            finding.left = f"{type(selector).__name__} reads facts of clients, which were not revealed"
+        else:
+            people = revealed_population(told, header["clients"])
+            if digest_of(people) != header["population"]:
+                finding.faults.append("The revealed facts of clients have not the digest of the log's header.")
+            registrar = Registrar(selector, people, horizon=header["horizon"], seed=seed, guards=guards)
+    except (SortitionError, KeyError, TypeError, ValueError, AttributeError) as error:
+        finding.faults.append(f"The log's header and what was revealed cannot be used: {error}")
+    if not finding.faults and not finding.left:
+        result = recount(entries, registrar, population=lambda n: revealed_population(told, n))
+        finding.recounted, finding.left = result.rounds, result.left
+        finding.faults += result.differences
+    return finding
+
+
+def revealed_population(told: Mapping[str, Any], clients: int) -> Population:
+    """The first so many clients, as they were revealed."""
+    facts = {name: np.array(rows[:clients], told["types"][name]) for name, rows in told.get("facts", {}).items()}
+    known = told.get("known")
+    return Population(**facts, known=None if known is None else [k for k in known if k < clients], n_clients=clients)
 
 
 class Again:

@@ -13,9 +13,15 @@ from sortition.flower.stock import Stock
 
 
 def save(
-    path: Path, model: dict[str, Array], registrar: Registrar, roster: Roster, stock: Stock, history: list[Any]
+    path: Path,
+    model: dict[str, Array],
+    registrar: Registrar,
+    roster: Roster,
+    stock: Stock,
+    history: list[Any],
+    salt: str = "",
 ) -> None:
-    """Write it, atomically."""
+    """Write it, atomically; ``salt`` is the audit log's, secret until the run is over."""
     selection, about = registrar.export()
     facts, names = roster.export()
     memory, held = stock.export()
@@ -23,7 +29,8 @@ def save(
     arrays |= {f"registrar.{name}": value for name, value in selection.items()}
     arrays |= {f"facts.{name}": value for name, value in facts.items()}
     arrays |= {f"server.{name}": value for name, value in memory.items()}
-    header = {"flower": {"model": list(model), "names": names, "server": held}, "registrar": about, "history": history}
+    flower = {"model": list(model), "names": names, "server": held, "salt": salt}
+    header = {"flower": flower, "registrar": about, "history": history}
     snapshot.save(path, arrays, header)
 
 
@@ -35,7 +42,8 @@ def load(path: Path, roster: Roster, stock: Stock) -> tuple[dict[str, Array], di
         model = {name: arrays[f"model.{row}"] for row, name in enumerate(told["model"])}
         roster.restore(part(arrays, "facts."), told["names"])
         stock.restore(part(arrays, "server."), told["server"])
-        return model, part(arrays, "registrar."), {"registrar": header["registrar"], "history": header["history"]}
+        rest = {"registrar": header["registrar"], "history": header["history"], "salt": str(told.get("salt", ""))}
+        return model, part(arrays, "registrar."), rest
     except KeyError as error:
         raise StorageError(f"{path} is not a Flower checkpoint of this selection: {error} is missing.") from None
 

@@ -20,6 +20,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from sortition.core import Guards, Registrar, Turn
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.logbook import Logbook
 from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
 from sortition.flower import aggregation, checkpoint, wire
@@ -45,6 +46,7 @@ class SelectorStrategy(Strategy):
         checkpoint: file that model, selection and roster are written to.
         checkpoint_every: rounds between two checkpoints.
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
+        audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
         on_round: called with the record of each round.
     """
 
@@ -63,6 +65,7 @@ class SelectorStrategy(Strategy):
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
         resume: str | Path | None = None,
+        audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
         if not isinstance(selector, Selector):
@@ -99,6 +102,7 @@ class SelectorStrategy(Strategy):
         self._sent: dict[int, Message] = {}
         self._model: dict[str, Array] = {}
         self._done, self._timeout = 0, 3600.0
+        self.logbook = None if audit is None else Logbook(audit)
 
     def summary(self) -> None:
         """Log who chooses, and what it learns of clients."""
@@ -127,6 +131,8 @@ class SelectorStrategy(Strategy):
         shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + self._done, arrays)
         left = max(num_rounds - self._done, 0)
         result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, shifted)
+        if self.logbook is not None:
+            self.logbook.reveal()
         if not result.arrays:
             result.arrays = initial_arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
@@ -140,6 +146,8 @@ class SelectorStrategy(Strategy):
             raise StorageError(f"{path} holds another model than the one that is to be trained.")
         self._restored, self.history = (arrays, header["registrar"]), header["history"]
         self._done = int(header["registrar"]["index"])
+        if self.logbook is not None and header["salt"]:
+            self.logbook.salt = bytes.fromhex(header["salt"])
         return wire.record(model)
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -171,6 +179,8 @@ class SelectorStrategy(Strategy):
             )
             if self._restored is not None:
                 self.registrar.restore(*self._restored)
+            if self.logbook is not None:
+                self.logbook.watch(self.registrar)
         elif self.muster.changed:
             self.registrar.join(roster.population())
         self.muster.changed = False
@@ -234,10 +244,13 @@ class SelectorStrategy(Strategy):
             **notes,
         }
         self.history.append(record)
+        if self.logbook is not None:
+            self.logbook.sync()
         if self.on_round is not None:
             self.on_round(record)
         if self.checkpoint is not None and (turn.index + 1) % self.checkpoint_every == 0:
-            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, self.history)
+            salt = "" if self.logbook is None else self.logbook.salt.hex()
+            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, self.history, salt)
 
     # -- evaluation is the stock strategy's ----------------------------------------------------------------------------
 

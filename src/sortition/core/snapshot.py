@@ -9,7 +9,7 @@ import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sortition.core.errors import StorageError
 from sortition.core.journal import pour
 from sortition.core.npz import read_npz
 
-FORMAT = 1
+FORMAT = 2
 # what numpy and zipfile raise on bytes that are not theirs
 FOREIGN: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
@@ -68,8 +68,21 @@ def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any
     write_atomically(Path(path), buffer.getvalue())
 
 
-def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
-    """Read what :func:`save` wrote; a torn, foreign or newer file is refused with a sentence."""
+Parts = tuple[dict[str, Array], dict[str, Any]]
+
+
+def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
+    """1 → 2: registrars keep until when each client is quarantined; nobody was."""
+    for name in [name for name in arrays if name.rpartition(".")[2] == "quarantined"]:
+        arrays[name.removesuffix("quarantined") + "until"] = np.zeros_like(arrays[name])
+    return arrays, header
+
+
+STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine}
+
+
+def load(path: str | Path) -> Parts:
+    """Read what :func:`save` wrote, older formats as today's; a torn, foreign or newer file is refused."""
     try:
         arrays = read_npz(Path(path))
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
@@ -83,7 +96,9 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
         raise StorageError(
             f"{path} has format {header['format']}; this version reads up to {FORMAT}. Update Sortition."
         )
-    return arrays, header
+    for step in range(max(header["format"], 1), FORMAT):
+        arrays, header = STEPS[step](arrays, header)
+    return arrays, {**header, "format": FORMAT}
 
 
 def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:

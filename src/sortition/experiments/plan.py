@@ -20,6 +20,7 @@ SHARED = tuple(Federation.model_fields)
 ALONE = "main"  # the setting of a study that has none
 SEVERAL = ("setting.", "sweep.")
 MOST = 1_000_000  # runs of a study
+DEEPEST = 32
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ def read(path: str | Path) -> Table:
 def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> Plan:
     """Resolve a study's table and the ``--set`` options into runs."""
     raw: Table = dict(table)
+    _shallow(raw)
     shared = [text for text in sets if not text.startswith(SEVERAL)]
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
@@ -70,6 +72,16 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
+
+
+def _shallow(table: Table) -> None:
+    """Refuse tables within tables without end; looked at level by level, so that nothing recurses."""
+    level: list[Any] = [table]
+    for _ in range(DEEPEST):
+        level = [item for one in level for item in (one.values() if isinstance(one, Mapping) else one)
+                 if isinstance(item, Mapping | list)]  # fmt: skip
+    if level:
+        raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

@@ -52,7 +52,7 @@ class Page:
         shown = {key: body for key, body in bodies.items() if body}
         parts = [f'<section id="{key}"><h2>{SECTIONS[key]}</h2>{body}</section>' for key, body in shown.items()]
         links = "".join(f'<a href="#{key}">{SECTIONS[key]}</a>' for key in shown)
-        data = json.dumps(self.specs, separators=(",", ":")).replace("</", "<\\/")
+        data = json.dumps(self.specs, separators=(",", ":")).replace("<", "\\u003c")  # no text can end the script
         again = f'<meta http-equiv="refresh" content="{refresh:g}">' if refresh else ""
         made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         title = " · ".join(setting.name for setting in self.gathered.settings[:3])

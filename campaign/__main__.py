@@ -50,6 +50,10 @@ def main() -> int:
         from campaign import kills
 
         return kills.run(given.kills, given.seed)
+    if given.part == "fuzz" and given.atheris:
+        from campaign.fuzz import guided
+
+        return guided.guide(given.targets[0], given.seconds)
     if given.part == "fuzz":
         from campaign.fuzz import run
 

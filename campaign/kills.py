@@ -76,7 +76,7 @@ def disturbed(out: Path, table: dict[str, Any], within: float, rng: random.Rando
     kills = 0
     while True:
         child = start(out, table)
-        time.sleep(rng.uniform(0.0, within / 2))  # several kills a study: progress is made between them
+        time.sleep(rng.uniform(0.0, within * 1.1**kills))  # longer and longer: on a busy machine, too, it ends
         done, status = os.waitpid(child, os.WNOHANG)
         if not done:
             os.kill(child, signal.SIGKILL)

@@ -40,10 +40,6 @@ def chosen(names: list[str] | None) -> list[Target]:
 
 def run(given: argparse.Namespace) -> int:
     """Fuzz; 0 if only errors of ours came out."""
-    if given.atheris:
-        from campaign.fuzz.guided import guide
-
-        return guide(target(given.targets[0]), given.seconds)
     state = Path(given.state) if given.state else None
     held: dict[str, Any] = json.loads(state.read_text()) if state and state.exists() else {}
     found = False

@@ -56,8 +56,13 @@ def reach(rows: Array, nodes: Array, table: Array, length: Length) -> Array:
 
 
 def apart(rows: Array, ways: Array, length: Length) -> Array:
-    """(n, n) distances of clients by their own edges and over landmarks; ``ways`` (n, L) as :func:`reach` gives."""
-    out = np.minimum(edges(rows, rows, length), over(ways, np.ascontiguousarray(ways.T)))
+    """(n, n) distances of clients by their own edges and over landmarks; ``ways`` (n, L) as :func:`reach` gives.
+
+    A way may lead through one of the others first: who looks remote only because no node is near is found out.
+    """
+    out = edges(rows, rows, length)
+    ways = np.minimum(ways, over(out, ways))
+    np.minimum(out, over(ways, np.ascontiguousarray(ways.T)), out=out)
     np.fill_diagonal(out, 0)
     return out
 

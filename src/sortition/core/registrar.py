@@ -228,7 +228,7 @@ class Registrar:
                 )
             state.grow(self.population.n_clients)
             strikes = _counts(arrays["quarantined"], self.population.n_clients)
-            until = _counts(arrays["until"], self.population.n_clients)
+            until = _counts(arrays.get("until", np.zeros(0)), self.population.n_clients)  # none before guards
             counters = {name: int(header["counters"][name]) for name in self.counters}
             shapes = {name: tuple(int(n) for n in shape) for name, shape in header["shapes"].items()}
             index = int(header["index"])

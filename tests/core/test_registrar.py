@@ -140,6 +140,18 @@ class TestFaults:
         registrar.finish(turn, reports={"update": {9: [1.0, 2.0, 3.0]}})  # later rounds remember it
         assert turn.rejected == {9: "update: shape (3,) in place of (2,)"}
 
+    def test_rows_that_are_no_vectors_do_not_fix_the_shape(self, registrar):
+        turn = play_until_cohort(registrar)
+        registrar.finish(turn, reports={"update": Reading(turn.cohort.ids, np.ones((turn.cohort.ids.size, 2, 1)))})
+        assert set(turn.rejected) == set(turn.cohort.ids.tolist())
+        turn = play_until_cohort(registrar)
+        registrar.finish(turn, reports={"update": {9: [], 8: 1.0, 7: [[1.0]]}})
+        assert set(turn.rejected) == {9, 8, 7}
+        turn = play_until_cohort(registrar)
+        registrar.finish(turn, reports={"update": {9: [1.0, 2.0]}})
+        assert not turn.rejected
+        assert registrar.shapes["update"] == (2,)
+
     def test_late_duplicate_and_stale_messages_are_counted_and_ignored(self, registrar):
         turn = play(registrar)
         state = registrar.state.copy()

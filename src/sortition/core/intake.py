@@ -35,7 +35,7 @@ def sift(
         shape = ()
     elif signal.of == "pairs":
         shape = (asked.size,)
-    if isinstance(rows, Reading) and (shape is None or rows.values.shape[1:] == shape):
+    if isinstance(rows, Reading) and (rows.values.ndim == 2 if shape is None else rows.values.shape[1:] == shape):
         return _sift_table(signal, rows, asked, guards or Guards())
     pairs = list(zip(rows.ids.tolist(), rows.values, strict=True)) if isinstance(rows, Reading) else list(rows.items())
     kept: list[tuple[int, Array]] = []
@@ -43,10 +43,10 @@ def sift(
     parsed = [(int(client), _number(row)) for client, row in pairs]
     wanted = shape
     if wanted is None:
-        shapes = Counter(row.shape for _, row in parsed if row is not None)
-        wanted = shapes.most_common(1)[0][0] if shapes else ()
+        shapes = Counter(row.shape for _, row in parsed if row is not None and row.ndim == 1 and row.size)  # vectors
+        wanted = shapes.most_common(1)[0][0] if shapes else (0,)
     for client, row in parsed:
-        if row is None or row.shape != wanted:
+        if row is None or row.shape != wanted or not row.size:
             rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {wanted}"
         else:
             kept.append((client, row))

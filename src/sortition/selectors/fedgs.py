@@ -66,7 +66,8 @@ class Memory(State):
     """Sampling counts, each client's kind (−1: not met), what it sent, and H of kinds.
 
     Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, the rows of
-    the nodes (G, d), their distances to landmarks (G, L), and the similarities of V = 0 and 1 with H's scale (3,).
+    the nodes (G, d), their distances to landmarks (G, L), and the similarities of V = 0 and 1, H's scale, and how many
+    clients were met when the map was drawn (4,).
     """
 
     counts: Ids = per_client(0, dtype=np.int64)
@@ -184,7 +185,7 @@ class FedGS(Selector[Memory]):
         if found is None:
             self.survey(state, ids, rows.astype(np.float32), rng)
             return
-        state.kind[ids], first = found
+        state.table, (state.kind[ids], first) = None, found
         state.distance = self.measured(rows[first] @ rows[first].T, np.bincount(found[0]))
 
     def placed(self, rows: Array) -> Floats:
@@ -192,14 +193,26 @@ class FedGS(Selector[Memory]):
         return g.unit(rows) if self.similarity == "cosine" else np.asarray(rows, np.float64)
 
     def survey(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
-        """The same where there are too many: a map of sampled nodes, and how remote everybody is on it."""
+        """The same where there are too many: a map of sampled nodes, and how remote everybody is on it.
+
+        A map holds until twice as many clients have been met; newcomers find their place on it.
+        """
+        new = state.kind[ids] < 0
+        if state.table is None or ids.size >= 2 * state.frame[3]:
+            self.chart(state, rows, rng)
+            new[:] = True
+        state.remote[ids[new]], state.kind[ids[new]] = lm.remoteness(
+            rows[new], state.nodes, state.table, self.edge(*state.frame[:3])
+        )
+
+    def chart(self, state: Memory, rows: Array, rng: np.random.Generator) -> None:
+        """A new map of nodes sampled among these rows."""
         state.nodes = rows[uniformly(np.arange(len(rows)), self.nodes, rng)]
         some = state.nodes[: self.exact_up_to]
         alone = np.ones(len(some), np.int64)
         low, high = g.extremes(some @ some.T, alone, self.edges, clip=self.similarity == "cosine")
         state.table, largest = lm.survey(state.nodes, self.edge(low, high), rng)
-        state.frame, state.distance = np.array([low, high, largest]), None
-        state.remote[ids], state.kind[ids] = lm.remoteness(rows, state.nodes, state.table, self.edge(*state.frame))
+        state.frame, state.distance = np.array([low, high, largest, len(rows)]), None
 
     def edge(self, low: float, high: float, unit: float = 1.0) -> lm.Length:
         """R of similarities, in these units."""
@@ -252,7 +265,7 @@ class FedGS(Selector[Memory]):
         """H of these clients (n, n) on the map of nodes; 1 where no path leads or one never answered."""
         met = np.flatnonzero(state.kind[ids] >= 0)
         facts = getattr(round.population, FACTS[self.graph]) if self.graph in FACTS else state.features
-        rows, edge = self.placed(facts[ids[met]]).astype(np.float32), self.edge(*state.frame)
+        rows, edge = self.placed(facts[ids[met]]).astype(np.float32), self.edge(*state.frame[:3])
         found = lm.apart(rows, lm.reach(rows, state.nodes, state.table, edge), edge)
         H = np.ones((ids.size, ids.size))
         H[np.ix_(met, met)] = np.round(np.where(np.isfinite(found), found, 1.0), 5)  # the digits that are sure

@@ -93,8 +93,9 @@ def over(left: Array, right: Array) -> Array:
     out = np.full((len(left), right.shape[1]), np.inf, np.float32)
     for start in range(0, len(left), 32):
         block, mine = out[start : start + 32], left[start : start + 32]
+        way = np.empty_like(block)
         for k in range(left.shape[1]):
-            np.minimum(block, mine[:, k, None] + right[k], out=block)
+            np.minimum(block, np.add(mine[:, k, None], right[k], out=way), out=block)
     return out
 
 

@@ -59,6 +59,7 @@ from sortition.selectors._parts.kinds import kinds
 
 FACTS = {"labels": "label_counts", "features": "features"}
 Number = Annotated[float, Field(ge=0)]
+SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
 
 
 @dataclass
@@ -208,7 +209,7 @@ class FedGS(Selector[Memory]):
     def chart(self, state: Memory, rows: Array, rng: np.random.Generator) -> None:
         """A new map of nodes sampled among these rows."""
         state.nodes = rows[uniformly(np.arange(len(rows)), self.nodes, rng)]
-        some = state.nodes[: self.exact_up_to]
+        some = state.nodes[:SCALED]
         alone = np.ones(len(some), np.int64)
         low, high = g.extremes(some @ some.T, alone, self.edges, clip=self.similarity == "cosine")
         state.table, largest = lm.survey(state.nodes, self.edge(low, high), rng)

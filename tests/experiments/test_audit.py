@@ -201,3 +201,15 @@ def test_a_run_that_was_begun_without_a_log_goes_on_without(tmp_path):
     assert run.done
     assert not (run.path / records.AUDIT).exists()
     assert "audit" not in run.manifest
+
+
+@pytest.mark.parametrize("method", ["power-of-choice", "fedcor", "hics", "longfed", "fedss"])
+def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
+    faults = dict.fromkeys(("before", "after", "lost", "late", "damaged", "duplicated", "stale", "crash"), 0.1)
+    faults |= {"newcomers": 0.3, "leaving": 0.1, "reused": 0.2}
+    guards = {"norm": 100.0, "strikes": 1, "quarantine": 3, "winsorise": 3.0, "size_cap": 2.0, "explore": 0.3}
+    attacks = {"kind": "loss", "share": 0.2, "strength": 10.0}
+    run = played(tmp_path, {"name": method}, rounds=12, faults=faults, guards=guards, attacks=attacks)
+    finding = examine(run)
+    assert finding.faults == []
+    assert (finding.recounted, finding.left) == (12, "")

@@ -98,7 +98,7 @@ def fedcor(n: int, seed: int) -> Figures:
     world, K, rounds, everybody = LatentWorld(n, 6, seed), 3, 40, np.arange(n)
     few = np.sort(stream(seed, "few").choice(n, n // 4, replace=False))
     common = {"dimension": 6, "warmup": 16, "history_warmup": 16, "history": 16, "theta": 0.97, "interval": 2}
-    common |= {"beta": 1.0, "sigma": 0.05, "steps": 50, "warmup_steps": 300}
+    common |= {"beta": 1.0, "sigma": 0.05}
     plans = {
         "exact": (common | {"fit_at_most": n, "ask_at_most": n}, everybody),
         "form": (common | {"fit_at_most": n // 4, "ask_at_most": n // 2}, everybody),

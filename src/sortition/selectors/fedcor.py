@@ -230,8 +230,18 @@ class FedCor(Selector[Memory]):
         X = state.X[ids[inside]].astype(np.float64)
         X = ascend(likelihood, X, self.rate, self.warmup_steps if warm else self.steps)
         state.X[ids[inside]], state.anchor[ids[inside]] = X, True
-        others, latent = ids[~inside], likelihood.latent(X)[newest]
-        state.X[others] = fold_in(state.X[others], changes[newest][:, ~inside], latent, self.sigma**2)
+        self._follow(state, ids[~inside], changes[:, ~inside], newest, likelihood.latent(X))
+
+    def _follow(self, state: Memory, ids: Ids, changes: Floats, newest: Array, latent: Floats) -> None:
+        """Clients outside the fit, by the latent causes that it found.
+
+        Who was in more than d samples is placed by all of them; else what its row holds is corrected by the newest.
+        """
+        known = np.count_nonzero(~np.isnan(changes), axis=0) <= self.dimension
+        known &= (state.X[ids] != 0).any(axis=1)
+        changes = np.where(newest[:, None] | ~known, changes, np.nan)
+        spread = np.full(ids.size, np.mean(state.X[state.anchor].astype(np.float64) ** 2))
+        state.X[ids] = fold_in(np.where(known[:, None], state.X[ids], 0), changes, latent, self.sigma**2, spread)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

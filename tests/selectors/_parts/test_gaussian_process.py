@@ -192,14 +192,19 @@ def test_single_precision_chooses_as_well() -> None:
 # -- clients outside the fit -------------------------------------------------------------------------------------------
 
 
-def test_folding_in_approaches_the_true_embedding() -> None:
+def test_folding_in_finds_the_true_embedding() -> None:
     rng = np.random.default_rng(0)
-    true, latent = rng.normal(size=(50, 3)), rng.normal(size=(60, 3))
+    true, latent = rng.normal(size=(50, 3)), rng.normal(size=(12, 3))
     changes = latent @ true.T
     changes[rng.random(changes.shape) < 0.3] = np.nan
-    found = fold_in(np.zeros((50, 3)), changes, latent, 1e-4)
-    assert np.abs(found - true).max() < 0.05
-    alone = fold_in(np.zeros((50, 3)), changes[:1], latent[:1], 1e-4)
+    open_ = np.ones(50)
+    found = fold_in(np.zeros((50, 3)), changes, latent, 1e-6, open_)
+    assert np.abs(found - true).max() < 0.01
+    alone = fold_in(np.zeros((50, 3)), changes[:1], latent[:1], 1e-6, open_)
     seen = ~np.isnan(changes[0])
     assert (alone[~seen] == 0).all()
-    np.testing.assert_allclose(alone[seen] @ latent[0], changes[0, seen], rtol=1e-3)  # each sample is met at once
+    np.testing.assert_allclose(alone[seen] @ latent[0], changes[0, seen], rtol=1e-3)
+    # by hand: x ~ N(1, 2), y = 4 at z = 1 with σ² = 2: half-way between 1 and 4
+    np.testing.assert_allclose(
+        fold_in(np.ones((1, 1)), np.full((1, 1), 4.0), np.ones((1, 1)), 2.0, np.array([2.0])), 2.5
+    )

@@ -13,6 +13,7 @@ from sortition.core.arrays import Array, Floats, Ids
 
 Noise = Literal["diagonal", "observation", "none"]
 
+_TOGETHER = 8192  # clients whose d × d systems are solved in one go
 _EXHAUSTED = 1e-5  # of a client's prior variance: below it, what is left is rounding error
 
 
@@ -69,17 +70,28 @@ def ascend(likelihood: Likelihood, X: Floats, rate: float, steps: int) -> Floats
     return X
 
 
-def fold_in(X: Array, changes: Floats, latent: Floats, noise: float) -> Array:
-    """Rows of clients outside the fit, moved along each sample's latent z as far as their own change tells.
+def fold_in(X: Array, changes: Floats, latent: Floats, noise: float, variance: Floats) -> Floats:
+    """Rows of clients outside the fit, from the latent z of each sample and their own changes in it.
 
-    The posterior mean of x ~ N(x_before, I/d) given y = x·z + noise, one sample after the other: O(n·d) each.
+    The posterior mean of x ~ N(x_before, v I) given y = x·z + noise in all samples at once.
+
+    Args:
+        X: (n, d) rows before.
+        changes: (H, n), NaN where a client was not in a sample.
+        latent: (H, d).
+        noise: σ².
+        variance: (n,) v, what is open of a row.
     """
-    X = X.copy()
-    for y, z in zip(changes, latent, strict=True):
-        at = np.flatnonzero(~np.isnan(y))
-        surprise = y[at] - X[at] @ z
-        X[at] += surprise[:, None] * (z / (X.shape[1] * noise + z @ z))
-    return X
+    d, out = X.shape[1], X.astype(np.float64)
+    squares = (latent[:, :, None] * latent[:, None, :]).reshape(len(latent), d * d)
+    for start in range(0, len(X), _TOGETHER):
+        part = slice(start, start + _TOGETHER)
+        y, inside = changes[:, part], ~np.isnan(changes[:, part])
+        A = (inside.T.astype(np.float64) @ squares).reshape(-1, d, d)
+        A += (noise / variance[part])[:, None, None] * np.eye(d)
+        surprise = np.where(inside, y - latent @ out[part].T, 0.0)
+        out[part] += np.linalg.solve(A, (surprise.T @ latent)[:, :, None])[:, :, 0]
+    return out
 
 
 def doubt(X: Array, seen: Ids, anchor: Array) -> Array | None:

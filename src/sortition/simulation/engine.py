@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Ids
+from sortition.core.compact import plain
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
@@ -115,7 +116,7 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
         "aggregate": aggregated - trained,
         "evaluate": done - aggregated,
     }
-    return replace(carry, totals=_added(carry.totals, ledger), timings=timings), records.plain(record)
+    return replace(carry, totals=_added(carry.totals, ledger), timings=timings), plain(record)
 
 
 def _enter(setup: Setup, carry: Carry, ledger: Ledger, t: int) -> dict[str, Any]:

@@ -10,7 +10,6 @@ training, ``started`` says who did; where something went wrong on the way, ``fau
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -20,19 +19,6 @@ from sortition.core.turn import Turn
 from sortition.simulation.ledger import Ledger
 
 RoundRecord = dict[str, Any]
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON has it; what is not finite becomes None."""
-    if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(v) for v in (sorted(value) if isinstance(value, set | frozenset) else value)]
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
 
 
 def of_selection(turn: Turn, available: int) -> RoundRecord:

@@ -20,6 +20,8 @@ LANDMARKS, NEAR, LOTS, SWEEPS = 256, 16, 16, 3
 HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
 CHUNK = 2**23  # similarities at a time
+OTHERS = 128  # of those compared, the nearest ones through whom a way may lead
+BLOCK = 32  # rows whose sums stay in the cache
 EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
 
 
@@ -46,9 +48,9 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
     return table / np.float32(largest), largest
 
 
-def reach(rows: Array, nodes: Array, table: Array, length: Length) -> Array:
+def reach(rows: Array, nodes: Array, table: Array, length: Length, k: int = HANDLES) -> Array:
     """(n, L): how far clients with these rows (n, d) are from the landmarks, each through its nearest nodes."""
-    near, similar = most_similar(rows, nodes, min(HANDLES, len(nodes)))
+    near, similar = most_similar(rows, nodes, min(k, len(nodes)))
     cost, out = _steps(rows, nodes, near, similar, length), np.full((len(rows), table.shape[1]), np.inf, np.float32)
     for step in range(near.shape[1]):
         np.minimum(out, cost[:, step, None] + table[near[:, step]], out=out)
@@ -58,11 +60,14 @@ def reach(rows: Array, nodes: Array, table: Array, length: Length) -> Array:
 def apart(rows: Array, ways: Array, length: Length) -> Array:
     """(n, n) distances of clients by their own edges and over landmarks; ``ways`` (n, L) as :func:`reach` gives.
 
-    A way may lead through one of the others first: who looks remote only because no node is near is found out.
+    A way may lead through one of the nearest others first: who looks remote only because no node is near is found out.
     """
-    out = edges(rows, rows, length)
-    ways = np.minimum(ways, over(out, ways))
-    np.minimum(out, over(ways, np.ascontiguousarray(ways.T)), out=out)
+    out, ways = edges(rows, rows, length), reach(rows, rows, ways, length, OTHERS)
+    back = np.ascontiguousarray(ways.T)
+    for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
+        stop = start + BLOCK
+        block = np.minimum(out[start:stop, start:], over(ways[start:stop], back[:, start:]))
+        out[start:stop, start:], out[start:, start:stop] = block, block.T
     np.fill_diagonal(out, 0)
     return out
 
@@ -91,8 +96,8 @@ def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -
 def over(left: Array, right: Array) -> Array:
     """(n, m): min over k of left[:, k] + right[k], rows in blocks that stay in the cache."""
     out = np.full((len(left), right.shape[1]), np.inf, np.float32)
-    for start in range(0, len(left), 32):
-        block, mine = out[start : start + 32], left[start : start + 32]
+    for start in range(0, len(left), BLOCK):
+        block, mine = out[start : start + BLOCK], left[start : start + BLOCK]
         way = np.empty_like(block)
         for k in range(left.shape[1]):
             np.minimum(block, np.add(mine[:, k, None], right[k], out=way), out=block)

@@ -3,8 +3,7 @@
 | paper | here |
 |---|---|
 | u_k, features of a client (eq. 10) | ``graph``: label counts, given features, updates, responses to noise, products |
-| f_sim, V | ``similarity``, then ``normalised`` to [0, 1] |
-| R, ε, σ² | ``lengths``, ``epsilon``, ``sigma2`` |
+| f_sim, V, R, ε, σ² | ``similarity``, ``edges``, ``epsilon``, ``sigma2``: ``_parts.graph.Edges`` |
 | H, shortest paths (Floyd–Warshall) | ``distances``; ``state.distance`` between the kinds ``state.kind`` of clients |
 | v, sampling counts; z_k = 2(v_k − v̄ − M/N) + 1 | ``state.counts``; :func:`costs` |
 | α s'Hs/(N(N−1)) − z's/(N−1) (eq. 14, 16) | ``alpha``, ``normalisation="population"``; ``disperse`` |
@@ -17,7 +16,7 @@ Deviations:
 - H is scaled to [0, 1], 1 where no path leads (released). Ties go by lot, as eq. 19 assumes.
 - The paper lets all clients be there at the start. Here whoever is met later is asked then; who never answered is at
   distance 1 from everybody. Beyond ``exact_up_to`` different feature rows paths lead through ``nodes`` sampled clients
-  (``_parts.landmarks``), and the solver chooses among a shortlist: the remotest and least often chosen of all, and of
+  (``_parts.atlas``), and the solver chooses among a shortlist: the remotest and least often chosen of all, and of
   every region.
 """
 
@@ -36,7 +35,6 @@ from sortition.core import (
     Feedback,
     Measure,
     Needs,
-    Reading,
     Round,
     Selector,
     Signal,
@@ -47,28 +45,27 @@ from sortition.core import (
     probe,
     shared,
 )
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts import graph as g
-from sortition.selectors._parts import landmarks as lm
 from sortition.selectors._parts import pictures
+from sortition.selectors._parts.atlas import Atlas
 from sortition.selectors._parts.dispersion import disperse
+from sortition.selectors._parts.graph import Edges, cosines
 from sortition.selectors._parts.kinds import kinds
+from sortition.selectors._parts.landmarks import shortlist
+from sortition.selectors._parts.pairs import pair_up, unpaired
 
 FACTS = {"labels": "label_counts", "features": "features"}
 Number = Annotated[float, Field(ge=0)]
-SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
 
 
 @dataclass
 class Memory(State):
     """Sampling counts, each client's kind (−1: not met), what it sent, and H of kinds.
 
-    Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, the rows of
-    the nodes (G, d), their distances to landmarks (G, L), and the similarities of V = 0 and 1, H's scale, and how many
-    clients were met when the map was drawn (4,).
+    Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, and the map's
+    nodes, table and frame (``_parts.atlas``).
     """
 
     counts: Ids = per_client(0, dtype=np.int64)
@@ -169,77 +166,47 @@ class FedGS(Selector[Memory]):
         if isinstance(state, PairMemory):
             strange = unpaired(state.products, round.available)
             if strange.size:
-                self.pair_up(state, strange, (yield Measure(self.signal, strange)))
+                self.draw_pairs(state, pair_up(state.products, strange, (yield Measure(self.signal, strange))))
         elif strange.size and self.graph in FACTS:
-            known = round.population.known
-            self.draw(state, known, getattr(round.population, FACTS[self.graph])[known], round.rng)
+            self.draw(state, round, round.population.known)
         elif strange.size and len(reading := (yield Measure(self.signal, strange))):
-            remember(state, reading)
-            met = np.flatnonzero(~np.isnan(state.features[:, 0]))
-            self.draw(state, met, state.features[met], round.rng)
+            state.features = reading.scatter(state.features)
+            self.draw(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
         return self.choose(state, round)
 
-    def draw(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
-        """Lines 2 and 3: the graph of these clients, by their feature rows (n, d)."""
-        rows = self.placed(rows)
-        found = kinds(rows, self.exact_up_to)
-        if found is None:
-            self.survey(state, ids, rows.astype(np.float32), rng)
+    @property
+    def rule(self) -> Edges:
+        """From feature rows to distances (eq. 10 to 12)."""
+        return Edges(self.similarity == "cosine", self.edges, self.epsilon, self.sigma2)
+
+    def rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
+        """What these clients are compared by (n, d): their inner products are the similarities."""
+        facts = getattr(round.population, FACTS[self.graph]) if self.graph in FACTS else state.features
+        return self.rule.placed(facts[ids])
+
+    def draw(self, state: Memory, round: Round, ids: Ids) -> None:
+        """Lines 2 and 3: the graph of these clients; on a map, which holds for a while, where there are too many."""
+        rows = self.rows(state, round, ids)
+        if (found := kinds(rows, self.exact_up_to)) is not None:
+            state.table, (state.kind[ids], first) = None, found
+            state.distance = padded(self.rule.distances(rows[first] @ rows[first].T, np.bincount(found[0])))
             return
-        state.table, (state.kind[ids], first) = None, found
-        state.distance = self.measured(rows[first] @ rows[first].T, np.bincount(found[0]))
+        new, atlas = state.kind[ids] < 0, self.atlas(state)
+        if atlas is None or not atlas.holds(ids.size):
+            atlas, new = Atlas.drawn(self.rule, rows, self.nodes, round.rng), np.ones(ids.size, bool)
+            state.nodes, state.table, state.frame, state.distance = atlas.nodes, atlas.table, atlas.frame, None
+        state.remote[ids[new]], state.kind[ids[new]] = atlas.places(rows[new])
 
-    def placed(self, rows: Array) -> Floats:
-        """Rows whose inner products are the similarities."""
-        return g.unit(rows) if self.similarity == "cosine" else np.asarray(rows, np.float64)
+    def atlas(self, state: Memory) -> Atlas | None:
+        """The map in use beyond ``exact_up_to``."""
+        return None if state.table is None else Atlas(self.rule, state.nodes, state.table, state.frame)
 
-    def survey(self, state: Memory, ids: Ids, rows: Array, rng: np.random.Generator) -> None:
-        """The same where there are too many: a map of sampled nodes, and how remote everybody is on it.
-
-        A map holds until twice as many clients have been met; newcomers find their place on it.
-        """
-        new = state.kind[ids] < 0
-        if state.table is None or ids.size >= 2 * state.frame[3]:
-            self.chart(state, rows, rng)
-            new[:] = True
-        state.remote[ids[new]], state.kind[ids[new]] = lm.remoteness(
-            rows[new], state.nodes, state.table, self.edge(*state.frame[:3])
-        )
-
-    def chart(self, state: Memory, rows: Array, rng: np.random.Generator) -> None:
-        """A new map of nodes sampled among these rows."""
-        state.nodes = rows[uniformly(np.arange(len(rows)), self.nodes, rng)]
-        some = state.nodes[:SCALED]
-        alone = np.ones(len(some), np.int64)
-        low, high = g.extremes(some @ some.T, alone, self.edges, clip=self.similarity == "cosine")
-        state.table, largest = lm.survey(state.nodes, self.edge(low, high), rng)
-        state.frame, state.distance = np.array([low, high, largest, len(rows)]), None
-
-    def edge(self, low: float, high: float, unit: float = 1.0) -> lm.Length:
-        """R of similarities, in these units."""
-        return lambda similarity: self.lengths(g.normalised(similarity, low, high)) / unit
-
-    def lengths(self, V: Array) -> Array:
-        """R of V, with the parameters' or the edges' own ε and σ²."""
-        epsilon = g.EPSILON[self.edges] if self.epsilon is None else self.epsilon
-        return g.lengths(V, self.edges, epsilon, g.SIGMA2[self.edges] if self.sigma2 is None else self.sigma2)
-
-    def pair_up(self, state: PairMemory, asked: Ids, products: Reading) -> None:
-        """Add products of pairs, and make the graph of all clients that have some."""
-        if len(products):
-            answered = np.isin(asked, products.ids)
-            state.products[np.ix_(products.ids, asked[answered])] = products.values[:, answered]
-        met = np.flatnonzero(~np.isnan(np.diag(state.products)))
+    def draw_pairs(self, state: PairMemory, met: Ids) -> None:
+        """The same by products of pairs."""
         table = state.products[np.ix_(met, met)]
+        table = cosines(table) if self.similarity == "cosine" else table
         state.kind[met] = np.arange(met.size)
-        table = g.cosines(table) if self.similarity == "cosine" else table
-        state.distance = self.measured(table, np.ones(met.size, np.int64))
-
-    def measured(self, similarity: Floats, members: Ids) -> Floats:
-        """H of kinds; a last row serves those who never answered."""
-        low, high = g.extremes(similarity, members, self.edges, clip=self.similarity == "cosine")
-        H = g.distances(self.lengths(g.normalised(similarity, low, high)), members)
-        return np.pad(H, (0, 1), constant_values=1.0)
+        state.distance = padded(self.rule.distances(table, np.ones(met.size, np.int64)))
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Eq. 16: the best min(M, |A_t|) of the available by distance and counts."""
@@ -249,11 +216,12 @@ class FedGS(Selector[Memory]):
         ids, kind = round.available, state.kind[round.available]
         gain = -costs(state.counts, ids, M) / max(N - 1, 1)
         distance = np.ones((1, 1)) if state.distance is None else state.distance
-        if state.table is not None:
+        if (atlas := self.atlas(state)) is not None:
             score = gain + weight * (M - 1) * state.remote[ids]  # what each would bring to an average cohort
-            at = lm.shortlist(score, kind, max(self.shortlist, 6 * M), round.rng)
-            ids, gain, kind = ids[at], gain[at], np.arange(at.size)
-            distance = self.among(state, round, ids)
+            at = shortlist(score, kind, max(self.shortlist, 6 * M), round.rng)
+            ids, gain, met, kind = ids[at], gain[at], np.flatnonzero(kind[at] >= 0), np.arange(at.size)
+            distance = np.ones((at.size, at.size))
+            distance[np.ix_(met, met)] = atlas.distances(self.rows(state, round, ids[met]))
         found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
         block = distance[np.ix_(kind[found.members], kind[found.members])]
         mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
@@ -261,16 +229,6 @@ class FedGS(Selector[Memory]):
         at = pictures.some(kind.size)
         notes |= pictures.graph(round, ids[at], distance[np.ix_(kind[at], kind[at])])
         return Cohort.by_size(ids[found.members], round.population.sizes, notes=notes)
-
-    def among(self, state: Memory, round: Round, ids: Ids) -> Floats:
-        """H of these clients (n, n) on the map of nodes; 1 where no path leads or one never answered."""
-        met = np.flatnonzero(state.kind[ids] >= 0)
-        facts = getattr(round.population, FACTS[self.graph]) if self.graph in FACTS else state.features
-        rows, edge = self.placed(facts[ids[met]]).astype(np.float32), self.edge(*state.frame[:3])
-        found = lm.apart(rows, lm.reach(rows, state.nodes, state.table, edge), edge)
-        H = np.ones((ids.size, ids.size))
-        H[np.ix_(met, met)] = np.round(np.where(np.isfinite(found), found, 1.0), 5)  # the digits that are sure
-        return H
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Line 15: whoever was sampled counts, whether the update arrived or not."""
@@ -288,19 +246,11 @@ class FedGS(Selector[Memory]):
         ]
 
 
+def padded(H: Floats) -> Floats:
+    """H with a last row for those who never answered."""
+    return np.pad(H, (0, 1), constant_values=1.0)
+
+
 def costs(counts: Ids, ids: Ids, places: int) -> Floats:
     """z_k = 2(v_k − v̄ − M/N) + 1 of these clients; v̄ is over all N (eq. 7, 14)."""
     return np.asarray(2 * (counts[ids] - counts.mean() - places / counts.size) + 1)
-
-
-def unpaired(products: Floats, available: Ids) -> Ids:
-    """Available clients some of whose products with other available ones are unknown."""
-    unknown = np.isnan(products[np.ix_(available, available)])
-    return available[unknown.any(axis=1)]
-
-
-def remember(state: Memory, reading: Reading) -> None:
-    """Keep what clients sent; the first answers fix its width."""
-    if state.features.shape[1] == 0:
-        state.features = np.full((state.n_clients, reading.values.shape[1]), np.nan, np.float32)
-    reading.scatter(state.features)

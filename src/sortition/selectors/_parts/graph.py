@@ -7,6 +7,8 @@ kind of its own the tables are the paper's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.sparse.csgraph import floyd_warshall
 
@@ -77,3 +79,31 @@ def distances(R: Floats, members: Ids) -> Floats:
     np.fill_diagonal(H, np.where(members > 1, inside, 0.0))
     largest = float(H[np.isfinite(H)].max(initial=0.0)) or 1.0
     return np.where(np.isfinite(H), H / largest, 1.0)
+
+
+@dataclass(frozen=True)
+class Edges:
+    """One way from feature rows to distances; ``epsilon`` and ``sigma2`` None for the values of ``kind``."""
+
+    cosine: bool
+    kind: str
+    epsilon: float | None = None
+    sigma2: float | None = None
+
+    def placed(self, rows: Array) -> Floats:
+        """Rows whose inner products are the similarities."""
+        return unit(rows) if self.cosine else np.asarray(rows, np.float64)
+
+    def extremes(self, similarity: Floats, members: Ids) -> tuple[float, float]:
+        """The similarities of V = 0 and V = 1."""
+        return extremes(similarity, members, self.kind, clip=self.cosine)
+
+    def lengths(self, similarity: Array, low: float, high: float) -> Array:
+        """R, with these similarities as V = 0 and V = 1."""
+        epsilon = EPSILON[self.kind] if self.epsilon is None else self.epsilon
+        sigma2 = SIGMA2[self.kind] if self.sigma2 is None else self.sigma2
+        return lengths(normalised(similarity, low, high), self.kind, epsilon, sigma2)
+
+    def distances(self, similarity: Floats, members: Ids) -> Floats:
+        """H of kinds (C, C)."""
+        return distances(self.lengths(similarity, *self.extremes(similarity, members)), members)

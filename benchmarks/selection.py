@@ -1,9 +1,9 @@
 """Time and peak memory of one selection, for every discovered method, up to a million clients.
 
     python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--cohort 100] [--rounds 20]
-                                   [--met] [--markdown]
+                                   [--met] [--share 1] [--markdown]
 
-30 % of the clients are available, the cohort is 100, answers are synthesised (and their making is not counted). Each
+30 % of the clients are available (``--share``), the cohort is 100, answers are synthesised (and their making is not counted). Each
 method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady` the median of
 the last three rounds, `worst` the dearest after the first (a refit, say). These are processor seconds of one thread,
 which other work on the machine disturbs least; `wall` is the steady round by the clock. Memory is the peak that the
@@ -25,7 +25,7 @@ import tracemalloc
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share: float = 0.3) -> dict[str, float]:
+def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share: float) -> dict[str, float]:
     """One row, in this process."""
     import numpy as np
 
@@ -84,7 +84,13 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share:
 def row(name: str, clients: int, arguments: argparse.Namespace) -> dict[str, float] | str:
     """One row, in a process of its own."""
     command = [sys.executable, __file__, "--one", name, "--clients", str(clients), "--rounds", str(arguments.rounds)]
-    command += ["--cohort", str(min(arguments.cohort, clients)), *["--met"] * arguments.met]
+    command += [
+        "--cohort",
+        str(min(arguments.cohort, clients)),
+        *["--met"] * arguments.met,
+        "--share",
+        str(arguments.share),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
@@ -100,11 +106,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cohort", type=int, default=100)
     parser.add_argument("--met", action="store_true", help="everybody has reported once before")
+    parser.add_argument("--share", type=float, default=0.3, help="of the clients that are available")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        one = measure(arguments.one, arguments.clients[0], arguments.rounds, arguments.met, arguments.cohort)
+        settings = (arguments.clients[0], arguments.rounds, arguments.met, arguments.cohort, arguments.share)
+        one = measure(arguments.one, *settings)
         print(json.dumps(one))
         return
     bar = " | " if arguments.markdown else "  "

@@ -121,6 +121,21 @@ def test_reproduce_lists_and_runs(tmp_path):
     assert "4 finished of 4" in (tmp_path / "docs" / "page.md").read_text()
 
 
+def test_reproduce_tells_what_the_last_one_lacks_before_the_first_is_played(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SORTITION_DATA", str(tmp_path / "nothing"))
+    files = [tmp_path / "a.toml", tmp_path / "b.toml"]
+    for file, over in zip(files, ({}, {"data": {"name": "cifar100", "clients": 4}}), strict=True):
+        file.write_text(tomli_w.dumps(small(rounds=2) | over | {"paper": {"title": "Mine"}}))
+    monkeypatch.setattr(
+        "sys.argv", ["sortition", "reproduce", *map(str, files), "-o", str(tmp_path / "out"), "-j", "1"]
+    )
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == 2
+    assert "sortition data get cifar100" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_demo_runs_every_method_it_names(tmp_path):
     output = call("demo", "-o", tmp_path / "demo", "-j", 1, "--seeds", 1, "--rounds", 2)
     for name in ("uniform", "power-of-choice", "fedcor", "fedgs", "longfed", "hics", "fedss"):

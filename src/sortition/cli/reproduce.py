@@ -55,9 +55,11 @@ def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any,
     from sortition.experiments import runner
     from sortition.experiments.page import write
     from sortition.experiments.progress import showing
-    from sortition.experiments.reproduce import reproduce
+    from sortition.experiments.reproduce import cut, reproduce
 
     screen, pages, total = console(), [], runner.Outcome(out)
+    for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is told before the first one is played
+        runner.check(cut(one, cuts).runs)
     for one in loaded:
         folder = out / one.name
         shown = showing(screen, quiet=quiet)

@@ -83,12 +83,7 @@ def reproduce(
     say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:
     """Run what is missing of a preset under ``out``; its pictures go to ``folder`` (default: ``out``)."""
-    whole = preset.plan()
-    cut = preset.plan(cuts.sets())
-    chosen = cut.only(run for run in cut.runs if presets.wanted(run, cuts.only))
-    if cuts.only and not chosen.runs:
-        known = ", ".join([*whole.settings, *whole.labels])
-        raise bad("--only", f"a setting, a method or setting/method of {preset.name} ({known})", " ".join(cuts.only))
+    whole, chosen = preset.plan(), cut(preset, cuts)
     outcome, runs = None, out / "runs"
     if chosen.runs:
         outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress, on=on)
@@ -101,6 +96,17 @@ def reproduce(
     compared = [sheet for sheet in summary.sheets(found) if sheet.title.endswith("compared")]
     text = page(preset, cuts.options(), chosen, whole, found, sheets, pictures, compared)
     return Reproduction(sheets, text, outcome)
+
+
+def cut(preset: Preset, cuts: Cuts) -> Plan:
+    """What is to be run of a preset."""
+    plan = preset.plan(cuts.sets())
+    chosen = plan.only(run for run in plan.runs if presets.wanted(run, cuts.only))
+    if cuts.only and not chosen.runs:
+        whole = preset.plan()
+        known = ", ".join([*whole.settings, *whole.labels])
+        raise bad("--only", f"a setting, a method or setting/method of {preset.name} ({known})", " ".join(cuts.only))
+    return chosen
 
 
 def _of(plan: Plan, runs: Path) -> list[Run]:

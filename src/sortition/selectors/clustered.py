@@ -72,7 +72,7 @@ class Clustered(Selector[Memory]):
     def bins(self, state: Memory, round: Round) -> Bins:
         """W_1 … W_m over positions in ``round.available``."""
         ids = round.available
-        sizes = whole(round.population.sizes[ids])
+        sizes = whole(round.population.sizes[ids], round.budget)
         if self.by == "size" or ids.size < 2:
             return by_size(sizes, round.budget)
         mass, rows = loose(sizes, round.budget), state.update[ids]

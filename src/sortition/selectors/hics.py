@@ -130,8 +130,9 @@ class HiCS(Selector[Memory]):
         entropy, sizes = state.entropy[met], round.population.sizes[met]
         diverse = float(entropy.var()) >= self.threshold
         if self.fallback != "never" and diverse == (self.fallback == "diverse"):
-            groups = self._groups(state, met, round, by_mass(whole(sizes), places))
-            draws = by_groups(whole(sizes), places, groups, round.rng).draw(round.rng)
+            mass = whole(sizes, places)
+            groups = self._groups(state, met, round, by_mass(mass, places))
+            draws = by_groups(mass, places, groups, round.rng).draw(round.rng)
             return met[draws], {"stage": "clustered"}
         wanted = self.clusters or round.budget
         groups = self._groups(state, met, round, lambda links, _: cut_to_count(links, wanted))

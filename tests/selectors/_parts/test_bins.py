@@ -109,3 +109,10 @@ def test_sizes_become_whole():
     assert whole(np.zeros(3)).tolist() == [1, 1, 1]
     halves = whole(np.array([0.25, 0.75]))
     assert halves[1] == 3 * halves[0]
+
+
+def test_totals_beyond_64_bits_are_scaled():
+    sizes = whole(np.array([10**17, 10**17, 5]), 100)  # 100 times their sum is 2·10¹⁹ > 2⁶³
+    assert sizes[0] == sizes[1] > 0
+    for bins in (by_size(sizes, 100), by_groups(sizes, 100, np.arange(3), RNG(0))):
+        np.testing.assert_allclose(bins.table(3).sum(axis=0), [50, 50, 0], atol=1e-6)

@@ -92,6 +92,14 @@ def test_offsets_part_clients_of_one_direction():
         assert partition(labels) == partition(np.arange(200) % 4 == 0)
 
 
+def test_groups_with_one_centre_are_one():
+    # two directions only, cut into six groups: of the six centres no more than two are told apart
+    rows = np.where(np.arange(500) % 2 == 0, 1.0, -1.0)[:, None] * np.array([[0.3, -0.3]])
+    labels = grouped(rows, lambda links, _: cut_to_count(links, 6), 50, RNG(0))
+    assert partition(labels) == partition(np.arange(500) % 2)
+    assert np.bincount(labels).all()  # no label is without members
+
+
 def test_a_sample_prefers_rows_that_are_not_zero():
     rows = np.zeros((1000, 5))
     rows[[10, 500, 990]] = kinds(3, dim=5)  # 0.3 %: a plain sample of 20 would mostly miss them

@@ -12,6 +12,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
+LARGEST = 2.0**62  # of 64-bit integers, with room for rounding
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bins:
@@ -36,13 +38,18 @@ class Bins:
         return out
 
 
-def whole(sizes: Array) -> Ids:
-    """Sizes as whole numbers; fractions are scaled up and rounded at 2^-40 of the total, all zeros become ones."""
+def whole(sizes: Array, m: int = 1) -> Ids:
+    """Sizes as whole numbers of which m times the total is one too; all zeros become ones.
+
+    Fractions, and totals too large for that, are scaled and rounded at 2^-40 of the total.
+    """
     sizes = np.asarray(sizes)
     if not sizes.any():
         return np.ones(sizes.size, np.int64)
-    if sizes.dtype.kind == "f" and (sizes != np.rint(sizes)).any():
-        sizes = np.rint(sizes * (2.0**40 / sizes.sum()))
+    total = float(sizes.sum(dtype=np.float64))
+    fractions = sizes.dtype.kind == "f" and (sizes != np.rint(sizes)).any()
+    if fractions or m * total >= LARGEST:
+        sizes = np.rint(sizes * (2.0**40 / total))
     return sizes.astype(np.int64)
 
 

@@ -98,7 +98,7 @@ def grouped(
     """The group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|.
 
     Up to ``limit`` clients the whole tree is built. Beyond, the tree of a random sample is cut, and everybody joins the
-    group whose mean row (and mean offset) is nearest: O(n) time and memory.
+    group whose mean row (and mean offset) is nearest: O(n) time and memory. No group is empty.
     """
     n = len(rows)
     leaves = np.arange(n) if n <= limit else _sample(rows, min(SAMPLE, limit), rng)
@@ -117,7 +117,9 @@ def grouped(
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
     heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    return _nearest(rows, offset, centres, heights, gap)
+    nearest = _nearest(rows, offset, centres, heights, gap)
+    joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
+    return (np.cumsum(joined) - 1)[nearest]
 
 
 def _sample(rows: Array, size: int, rng: np.random.Generator) -> Ids:

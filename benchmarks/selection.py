@@ -3,12 +3,13 @@
     python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--cohort 100] [--rounds 20]
                                    [--met] [--share 1] [--markdown]
 
-30 % of the clients are available (``--share``), the cohort is 100, answers are synthesised (and their making is not counted). Each
-method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady` the median of
-the last three rounds, `worst` the dearest after the first (a refit, say). These are processor seconds of one thread,
-which other work on the machine disturbs least; `wall` is the steady round by the clock. Memory is the peak that the
-selection itself added to what was there before the call, plus its state. One process a row. With ``--met`` everybody
-has reported once before the first round: what a method that must meet all its clients (HiCS) does when it has.
+30 % of the clients are available (``--share``), the cohort is 100, answers are synthesised (and their making is not
+counted). Each method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady`
+the median of the last three rounds, `worst` the dearest after the first (a refit, say). These are processor seconds of
+one thread, which other work on the machine disturbs least; `wall` is the steady round by the clock. Memory is the peak
+that the selection itself added to what was there before the call, plus its state. One process a row. With ``--met``
+everybody has reported once before the first round: what a method that must meet all its clients (HiCS) does when it
+has.
 """
 
 from __future__ import annotations

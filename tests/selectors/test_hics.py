@@ -346,15 +346,16 @@ def test_the_released_signal_takes_entropy_from_row_means():
 
 
 def test_two_classes_among_many_clients():
-    # with two labels updates have two directions only: six groups have two centres
+    # with two labels updates have two directions only: twenty groups have two centres
     rng, n = RNG(0), 300
     half = rng.uniform(0.1, 0.5, n) * rng.choice([-1, 1], n)
     rows = np.stack([half, -half], axis=1)
     state = hics.Memory(n, update=rows, entropy=entropy_estimate(rows, 0.0025))
-    round = Round(60, 100, np.arange(n), 6, Population(np.full(n, 10)), RNG(0))
-    cohort = HiCS(exact_up_to=50).select(state, round)
-    assert cohort.ids.size == 6
-    assert 2 <= cohort.notes["groups"] < 6
+    for seed in range(5):
+        round = Round(60, 100, np.arange(n), 20, Population(np.full(n, 10)), RNG(seed))
+        cohort = HiCS(exact_up_to=100).select(state, round)
+        assert cohort.ids.size == 20
+        assert 2 <= cohort.notes["groups"] < 20
 
 
 def test_the_form_for_many_clients_is_near_the_exact_one_and_better_than_a_subsample():

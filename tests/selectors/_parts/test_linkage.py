@@ -93,10 +93,10 @@ def test_offsets_part_clients_of_one_direction():
 
 
 def test_groups_with_one_centre_are_one():
-    # two directions only, cut into six groups: of the six centres no more than two are told apart
-    rows = np.where(np.arange(500) % 2 == 0, 1.0, -1.0)[:, None] * np.array([[0.3, -0.3]])
-    labels = grouped(rows, lambda links, _: cut_to_count(links, 6), 50, RNG(0))
-    assert partition(labels) == partition(np.arange(500) % 2)
+    # three directions only, cut into nine groups: of the nine centres no more than three are told apart
+    rows = np.eye(3)[np.arange(300) % 3]
+    labels = grouped(rows, lambda links, _: cut_to_count(links, 9), 60, RNG(0))
+    assert partition(labels) == partition(np.arange(300) % 3)
     assert np.bincount(labels).all()  # no label is without members
 
 

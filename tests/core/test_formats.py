@@ -29,6 +29,18 @@ def test_a_snapshot_of_format_1_goes_on_as_its_own_version_did():
     assert chosen == [[10, 11, 5], [4, 2, 5], [10, 5, 2]]  # as version 0.1 chose after writing it
 
 
+def test_a_snapshot_of_format_2_goes_on_as_its_own_version_did():
+    registrar = Registrar.load(OLD.with_name("registrar-2.npz"), load("longfed"), Population(np.arange(1, 13)))
+    assert registrar.state.judged == 12
+    chosen = []
+    for _ in range(4):
+        turn = registrar.begin(np.arange(12), 3)
+        chosen.append(turn.cohort.ids.tolist())
+        told = {int(k): [(k * 7 + turn.index) % 5, k % 3, (k * k) % 4] for k in turn.cohort.ids}
+        registrar.finish(turn, None, {"step-gradient": told})
+    assert chosen == [[4, 10, 8], [6, 11, 5], [10, 9, 8], [1, 10, 8]]  # as version 0.1 chose after writing it
+
+
 def test_every_older_format_has_its_step():
     assert sorted(snapshot.STEPS) == list(range(1, snapshot.FORMAT))
     assert sorted(formats.STEPS) == list(range(1, formats.MANIFEST))

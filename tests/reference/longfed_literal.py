@@ -42,7 +42,7 @@ class LongFed:
     def reference(self, i, known):  # eq. 19
         best, widest = None, -1.0
         for j in known:
-            gap = abs(Fraction(self.count[i], self.t) - Fraction(self.count[j], self.t))
+            gap = abs(Fraction(self.count[i], max(self.t, 1)) - Fraction(self.count[j], max(self.t, 1)))
             if self.distance(i, j) <= self.epsilon and gap > widest:
                 best, widest = j, gap
         return best

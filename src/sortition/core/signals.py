@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array
 from sortition.core.client import LocalClient
@@ -98,15 +99,17 @@ class Signal:
 
 
 @lru_cache(maxsize=8)
-def _hashes(length: int, dim: int, seed: int) -> tuple[Array, Array]:
+def _folding(length: int, dim: int, seed: int) -> csr_array:
+    """(dim, length), one ±1 in every column."""
     rng = stream(seed, "sketch", length, dim)
-    return rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
+    buckets, signs = rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
+    return csr_array((signs, (buckets, np.arange(length))), shape=(dim, length))
 
 
-def fold(vector: Array, dim: int, seed: int = 0) -> Array:
-    """Count sketch of a vector of any length: each coordinate is added, with a random sign, to a random bucket."""
-    buckets, signs = _hashes(vector.size, dim, seed)
-    return np.bincount(buckets, weights=vector * signs, minlength=dim)
+def fold(vectors: Array, dim: int, seed: int = 0) -> Array:
+    """Count sketch of a vector, or of each row: coordinates are added, with a random sign, to a random bucket."""
+    folded = _folding(vectors.shape[-1], dim, seed) @ np.asarray(vectors, np.float64).T
+    return np.asarray(folded.T)
 
 
 def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:

@@ -21,7 +21,7 @@ from sortition.core.errors import StorageError
 from sortition.core.journal import pour
 from sortition.core.npz import read_npz
 
-FORMAT = 2
+FORMAT = 3
 # what numpy and zipfile raise on bytes that are not theirs
 FOREIGN: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
@@ -78,7 +78,15 @@ def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Par
     return arrays, header
 
 
-STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine}
+def _once_judged(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
+    """Format 2: LongFed estimated ε once and for all, and did not say of how many clients."""
+    for state in [name.removesuffix("epsilon") for name in arrays if name.rpartition(".")[2] == "epsilon"]:
+        if {f"{state}scale", f"{state}met", f"{state}reference"} <= arrays.keys():
+            arrays[f"{state}judged"] = np.asarray(np.count_nonzero(arrays[f"{state}met"]))
+    return arrays, header
+
+
+STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _once_judged}
 
 
 def load(path: str | Path) -> Parts:

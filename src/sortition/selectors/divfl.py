@@ -42,7 +42,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.crowd import choose, stored
+from sortition.selectors._parts.crowd import choose, shortened, stored
 from sortition.selectors._parts.distances import between, grown
 from sortition.selectors._parts.facility import greedy, represented, stochastic_greedy
 
@@ -150,6 +150,8 @@ class DivFL(Selector[Memory]):
         """Whether all pairs are kept; makes room for clients that joined."""
         exact = state.n_clients <= self.exact_up_to
         state.distance = grown(state.distance, state.n_clients, 0.0) if exact else None
+        if not exact and state.rows.shape[1] > SHORT:
+            state.rows = shortened(state.rows, SHORT).astype(np.float32)
         return exact
 
     def _learn(self, state: Memory, reading: Reading) -> None:

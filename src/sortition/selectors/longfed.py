@@ -17,10 +17,11 @@ clients count by their data, in a_j and in the coverage sum, which then bounds t
 with equal sizes nothing changes, with unequal ones full participation is followed better. Only available clients are
 candidates, all known ones are to be covered. A client met after the first round is asked for its update once; its
 distance to clients it never trained with is that of the last known updates, sketched to 256 numbers. The defaults of
-ε, δ and λ are ours, free of scale. Beyond ``exact_up_to`` clients distances are between last known sketches of 64
-numbers (staleness per client, not per pair), in every round ``sample`` clients are to be covered and as many are
-candidates first (``_parts.crowd``), reference clients are sought among these, and only newcomers among these are
-asked, also in round one.
+ε, δ and λ are ours, free of scale: ε and λ's unit are estimated anew whenever twice as many clients are known. Beyond
+``exact_up_to`` clients distances are between last known sketches of 64 numbers (staleness per client, not per pair),
+in every round ``sample`` clients are to be covered and as many are candidates first (``_parts.crowd``), reference
+clients are sought among these and those chosen most often, and only newcomers among the drawn are asked, also in round
+one.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import pictures
-from sortition.selectors._parts.crowd import choose, stored
+from sortition.selectors._parts.crowd import choose, shortened, stored
 from sortition.selectors._parts.distances import between, grown, pairwise
 from sortition.selectors._parts.facility import greedy, represented
 from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
@@ -75,8 +77,9 @@ class Memory(State):
     reference: Ids = per_client(dtype=np.int64)
     distance: Floats | None = shared()  # (N, N), NaN where a pair never trained together; None beyond exact_up_to
     rounds: int = shared(0)
-    epsilon: float = shared(np.nan)  # in units of distance, once the first distances are known
+    epsilon: float = shared(np.nan)  # in units of distance, once there are distances
     scale: float = shared(1.0)  # what λ is multiplied with
+    judged: int = shared(0)  # how many clients were known when ε and the scale were estimated
 
 
 @method
@@ -84,7 +87,7 @@ class LongFed(Selector[Memory]):
     """Clients whose updates cover everybody's, with similar clients chosen similarly often.
 
     Attributes:
-        epsilon: how near two clients are similar: a quantile of the first distances, or a distance.
+        epsilon: how near two clients are similar: a quantile of the distances at first, or a distance.
         delta: how far the selection frequencies of similar clients may differ.
         trade_off: λ, the weight of fairness: in mean first distances, or absolute.
         units: "relative" (ours) or "absolute" (the paper's), of epsilon and trade_off.
@@ -126,6 +129,12 @@ class LongFed(Selector[Memory]):
         """Every trained client's update (or its sketch), of newcomers too; sizes, if weights follow the data."""
         return Needs(reads=("sizes",) if self.weights == "data" else (), asks=(self.signal,), reports=(self.signal,))
 
+    def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
+        """Nobody was met."""
+        if self.units == "relative" and self.epsilon > 1:
+            raise bad("LongFed.epsilon", "a quantile ≤ 1", self.epsilon, 'units = "absolute" takes distances.')
+        return Memory(n_clients)
+
     def select(self, state: Memory, round: Round) -> Asking:
         """Algorithm 2, lines 5 to 9."""
         exact = self._fit(state)
@@ -137,6 +146,7 @@ class LongFed(Selector[Memory]):
             self._learn(state, (yield Measure(self.signal, newcomers)))
         known, pool = np.flatnonzero(state.met), round.available[state.met[round.available]]
         if pool.size == 0:
+            state.reference = np.arange(state.n_clients)
             return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes={"known": 0})
         ids, weights, seen = (self._cover if exact else self._sampled)(state, round, known, pool)
         others = round.available[~state.met[round.available]]
@@ -148,7 +158,7 @@ class LongFed(Selector[Memory]):
         """Queues by eq. 13 and distances by eq. 5."""
         chosen = np.zeros(state.n_clients, bool)
         chosen[feedback.cohort.ids] = True
-        if state.rounds:  # x_i − x_k = 0 in a first round with everyone: queues stay empty
+        if not feedback.cohort.full:  # in a round with everyone x_i − x_k = 0, and nobody has a reference yet
             state.z, state.q = advance(state.z, state.q, chosen, state.reference, self.delta)
         state.chosen += chosen
         state.rounds += 1
@@ -172,7 +182,9 @@ class LongFed(Selector[Memory]):
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
         references = np.sort(uniformly(known, self._drawn(round), round.rng))
         candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
-        seen = np.union1d(references, candidates)
+        often = np.flatnonzero(state.met & (state.chosen > 0))  # whom fairness is to hold back
+        often = often[np.argsort(-state.chosen[often], kind="stable")[: self._drawn(round)]]
+        seen = np.unique(np.concatenate([references, candidates, often]))
         price = self._price(state, seen, pairwise(state.rows[seen]))
         mass = self._mass(round, references) * (known.size / references.size)
         ids = choose(state.rows, pool, candidates, references, round.budget, mass, price)
@@ -180,11 +192,12 @@ class LongFed(Selector[Memory]):
 
     def _price(self, state: Memory, ids: Ids, distance: Floats) -> Floats:
         """λ · pull (N,), with this round's reference clients sought among ``ids``."""
-        if np.isnan(state.epsilon):
+        known = int(state.met.sum())
+        if self.units == "absolute":
+            state.epsilon = self.epsilon
+        elif ids.size > 1 and known >= 2 * state.judged:
             off = distance[~np.eye(ids.size, dtype=bool)]
-            relative = self.units == "relative" and off.size > 0
-            state.epsilon = float(np.quantile(off, min(self.epsilon, 1.0))) if relative else self.epsilon
-            state.scale = float(off.mean()) if relative else 1.0
+            state.epsilon, state.scale, state.judged = float(np.quantile(off, self.epsilon)), float(off.mean()), known
         state.reference = np.arange(state.n_clients)
         state.reference[ids] = ids[reference_clients(distance, state.chosen[ids], state.epsilon)]
         return self.trade_off * state.scale * pulls(state.z, state.q, state.reference)
@@ -193,8 +206,8 @@ class LongFed(Selector[Memory]):
         """How much each client's own update counts in full participation, 1 on average."""
         if self.weights == "count":
             return np.ones(ids.size)
-        sizes = np.asarray(round.population.sizes, np.float64)
-        return np.asarray(sizes[ids] / max(sizes.mean(), 1e-300))
+        sizes, known = np.asarray(round.population.sizes, np.float64), round.population.known
+        return np.asarray(sizes[ids] / max(sizes[known].mean(), 1e-300))
 
     @staticmethod
     def _cohort(ids: Ids, mass: Floats, **rest: Any) -> Cohort:
@@ -211,6 +224,8 @@ class LongFed(Selector[Memory]):
         """Whether all pairs are kept; makes room for clients that joined."""
         exact = state.n_clients <= self.exact_up_to
         state.distance = grown(state.distance, state.n_clients, np.nan) if exact else None
+        if not exact and state.rows.shape[1] > SHORT:
+            state.rows = shortened(state.rows, SHORT).astype(np.float32)
         return exact
 
     def _learn(self, state: Memory, reading: Reading) -> None:
@@ -220,13 +235,10 @@ class LongFed(Selector[Memory]):
         vectors = reading.values.reshape(len(reading), -1)
         if self.gradient == "unit":
             vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
-        keep, width = np.ones(len(reading), bool), SHORT
+        short = shortened(vectors, BRIDGE)  # also on the way to SHORT, so that one federation's sketches compare
         if state.distance is not None:
             state.distance[np.ix_(reading.ids, reading.ids)] = pairwise(vectors)
-            width = BRIDGE
-            if not np.isnan(state.distance).any():  # every pair is known: sketches serve only who joins later
-                keep = ~state.met[reading.ids]
-        state.rows = stored(state.rows, reading.ids[keep], vectors[keep], width)
+        state.rows = stored(state.rows, reading.ids, short, SHORT if state.distance is None else BRIDGE)
         state.met[reading.ids] = True
 
     @staticmethod

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core import Cohort, InputError, Population, Registrar, Selector, SortitionError, State
+from sortition.core.arrays import Ids
 from sortition.testing.cost import cost
 from sortition.testing.play import Faults, everybody, play, play_turn, some, turns
 from sortition.testing.worlds import ScriptedWorld
@@ -178,6 +179,28 @@ def _extended(small: Population, large: Population) -> Population:
     return Population(**facts)
 
 
+def known_facts(cls: type[Selector[Any]]) -> None:
+    """Facts of clients that are not known are never read."""
+    world, known = ScriptedWorld(), np.arange(30)
+    told = [_known_only(world.population, known, filler) for filler in (0.0, np.nan)]
+    for selector in _instances(cls):
+        both = []
+        for population in told:
+            registrar = Registrar(selector, population, horizon=ROUNDS)
+            played = turns(registrar, world, ROUNDS, BUDGET, lambda t: some(world, 0.6)(t)[some(world, 0.6)(t) < 30])
+            both.append([turn.cohort or Cohort.uniform([]) for turn in played])
+        _require(cls, _same(*both), "reads facts of clients beyond population.known.")
+
+
+def _known_only(population: Population, known: Ids, filler: float) -> Population:
+    facts: dict[str, Any] = {}
+    for name in population.facts:
+        rows = np.array(getattr(population, name))
+        facts[name] = rows if name == "groups" else rows.astype(np.float64)
+        facts[name][known.size :] = -1 if name == "groups" and np.isnan(filler) else filler
+    return Population(**facts, known=known)
+
+
 def parameters_read(cls: type[Selector[Any]]) -> None:
     """Every hyper-parameter is read."""
     names = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -271,6 +294,7 @@ CHECKS: tuple[Check, ...] = (
     resumable,
     unreliable,
     growing,
+    known_facts,
     parameters_read,
     parameters_checked,
     plain,

@@ -21,9 +21,7 @@ BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
 def shortened(vectors: Array, width: int) -> Array:
     """Rows of at most ``width`` numbers: longer ones are sketched, which keeps distances up to about √(2/width)."""
     flat = vectors.reshape(len(vectors), -1)
-    if flat.shape[1] <= width:
-        return flat
-    return np.stack([fold(np.asarray(row, np.float64), width) for row in flat])
+    return flat if flat.shape[1] <= width else fold(flat, width)
 
 
 def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:

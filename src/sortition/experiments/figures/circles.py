@@ -29,6 +29,7 @@ def make(
         runs = {run.method: run for run in reversed(find(context.runs)) if run.done and run.setting == setting}
         kept = [runs[label] for label in methods if label in runs]
         kept = [run for run in kept if run.seed == kept[0].seed and len(run.records) > at]
+        kept = [run for run in kept if run.records[at]["cohort"]]  # nobody may have been there
         if not kept:
             continue
         context.say(f"circles: {setting}")
@@ -51,7 +52,7 @@ def _plane(run: Run) -> tuple[Floats, Array]:
 
 
 def _nearest(places: Floats, ids: list[int]) -> Floats:
-    return np.asarray(np.linalg.norm(places[:, None] - places[ids], axis=2).min(axis=1))
+    return np.asarray(np.linalg.norm(places[:, None] - places[ids], axis=2).min(axis=1, initial=np.inf))
 
 
 def _panel(alt: Any, title: str, places: Floats, labels: Array, cohorts: list[list[int]], reach: float) -> Any:

@@ -13,8 +13,10 @@ from sortition.experiments.reproduce import Context
 POINTS = 120  # of a curve in a picture
 
 
-def make(context: Context, *, smooth: int = 10, of: str = "accuracy", methods: list[str] | None = None) -> str:
-    """One picture: settings side by side."""
+def make(
+    context: Context, *, smooth: int = 10, of: str = "accuracy", methods: list[str] | None = None, name: str = ""
+) -> str:
+    """One picture, ``<preset>-<name or of>.png``: settings side by side."""
     import altair as alt
 
     if context.runs is None:
@@ -37,7 +39,7 @@ def make(context: Context, *, smooth: int = 10, of: str = "accuracy", methods: l
         )
     if not panels:
         return ""
-    return context.save(f"{of}", alt.concat(*panels, columns=2, spacing=20))
+    return context.save(name or of, alt.concat(*panels, columns=2, spacing=20))
 
 
 def _curve(runs: list[Run], of: str, smooth: int) -> list[dict[str, Any]]:

@@ -1,15 +1,15 @@
 """Time and peak memory of one selection, for every discovered method, up to a million clients.
 
     python benchmarks/selection.py [--methods uniform active] [--clients 100 1000000] [--cohort 100] [--rounds 20]
-                                   [--met] [--share 1] [--markdown]
+                                   [--met] [--share 1] [--width 64] [--markdown]
 
 30 % of the clients are available (``--share``), the cohort is 100, answers are synthesised (and their making is not
 counted). Each method plays some rounds, so that warm-ups end: `first` is round 0 with everything it sets up, `steady`
 the median of the last three rounds, `worst` the dearest after the first (a refit, say). These are processor seconds of
-one thread, which other work on the machine disturbs least; `wall` is the steady round by the clock. Memory is the peak
-that the selection itself added to what was there before the call, plus its state. One process a row. With ``--met``
-everybody has reported once before the first round: what a method that must meet all its clients (HiCS) does when it
-has.
+one thread, which other work on the machine disturbs least; `wall` is the steady round by the clock, `finish` what it
+costs to take in the cohort's reports. Vectors have ``--width`` numbers. Memory is the peak that the selection itself
+added to what was there before the call, plus its state. One process a row. With ``--met`` everybody has reported once
+before the first round: what a method that must meet all its clients (HiCS) does when it has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import tracemalloc
 THREADS = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share: float) -> dict[str, float]:
+def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share: float, width: int) -> dict[str, float]:
     """One row, in this process."""
     import numpy as np
 
@@ -35,10 +35,11 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share:
     from sortition.testing.play import some
     from sortition.testing.worlds import ScriptedWorld
 
-    world = ScriptedWorld(clients)
+    world = ScriptedWorld(clients, width=width)
     available = some(world, share)
     seconds: list[float] = []
     wall: list[float] = []
+    learning: list[float] = []
     peak = 0.0
     for traced in (False, True):  # tracing allocations slows Python down: time and memory are two passes
         registrar = Registrar(load(name), world.population, horizon=10 * rounds)
@@ -67,8 +68,11 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share:
                 spent, waited = spent + time.process_time() - started, waited + time.perf_counter() - begun
                 if traced:
                     peak = max(peak, tracemalloc.get_traced_memory()[1] - base)
-            registrar.finish(turn, turn.cohort.ids, world.train(turn.cohort, registrar.needs.reports, t))
+            reports = world.train(turn.cohort, registrar.needs.reports, t)
+            started = time.process_time()
+            registrar.finish(turn, turn.cohort.ids, reports)
             if not traced:
+                learning.append(time.process_time() - started)
                 seconds.append(spent)
                 wall.append(waited)
     tracemalloc.stop()
@@ -78,6 +82,7 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share:
         "steady": statistics.median(seconds[-3:]),
         "worst": max(seconds[1:]),
         "wall": statistics.median(wall[-3:]),
+        "finish": statistics.median(learning[-3:]),
         "memory": peak + state,
     }
 
@@ -92,6 +97,7 @@ def row(name: str, clients: int, arguments: argparse.Namespace) -> dict[str, flo
         "--share",
         str(arguments.share),
     ]
+    command += ["--width", str(arguments.width)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | THREADS)
     if done.returncode:
         return (done.stderr.strip().splitlines() or ["failed"])[-1]
@@ -108,12 +114,13 @@ def main() -> None:
     parser.add_argument("--cohort", type=int, default=100)
     parser.add_argument("--met", action="store_true", help="everybody has reported once before")
     parser.add_argument("--share", type=float, default=0.3, help="of the clients that are available")
+    parser.add_argument("--width", type=int, default=10, help="numbers in a vector that clients send")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one:
-        settings = (arguments.clients[0], arguments.rounds, arguments.met, arguments.cohort, arguments.share)
-        one = measure(arguments.one, *settings)
+        settings = (arguments.rounds, arguments.met, arguments.cohort, arguments.share, arguments.width)
+        one = measure(arguments.one, arguments.clients[0], *settings)
         print(json.dumps(one))
         return
     bar = " | " if arguments.markdown else "  "
@@ -121,19 +128,20 @@ def main() -> None:
     print(
         edge
         + bar.join(
-            f"{h:>16}" for h in ("method", "clients", "first ms", "steady ms", "worst ms", "wall ms", "memory MB")
+            f"{h:>16}"
+            for h in ("method", "clients", "first ms", "steady ms", "worst ms", "wall ms", "finish ms", "memory MB")
         ),
         flush=True,
     )
     if arguments.markdown:
-        print("|" + "---|" * 7)
+        print("|" + "---|" * 8)
     for name in arguments.methods:
         for clients in arguments.clients:
             found = row(name, clients, arguments)
             if isinstance(found, str):
                 print(f"{edge}{name:>16}{bar}{clients:>16,}{bar}{found}", flush=True)
                 continue
-            cells = [f"{found[k] * 1e3:>16.2f}" for k in ("first", "steady", "worst", "wall")] + [
+            cells = [f"{found[k] * 1e3:>16.2f}" for k in ("first", "steady", "worst", "wall", "finish")] + [
                 f"{found['memory'] / 2**20:>16.1f}"
             ]
             print(edge + bar.join([f"{name:>16}", f"{clients:>16,}", *cells]), flush=True)

@@ -24,10 +24,11 @@ class ScriptedWorld:
         n_clients: N.
         seed: of the script.
         same: all clients give the same answers and have the same facts, so that everything ties.
+        width: how many numbers a vector has.
     """
 
-    def __init__(self, n_clients: int = 40, *, seed: int = 0, same: bool = False) -> None:
-        self.n_clients, self.seed, self.same = n_clients, seed, same
+    def __init__(self, n_clients: int = 40, *, seed: int = 0, same: bool = False, width: int = LABELS) -> None:
+        self.n_clients, self.seed, self.same, self.width = n_clients, seed, same, width
         rng = stream(seed, "scripted facts")
         sizes = np.floor(rng.lognormal(4.0, 0.8, n_clients)).astype(np.int64) + 5
         counts = rng.integers(0, 5, (n_clients, LABELS))
@@ -48,11 +49,11 @@ class ScriptedWorld:
             return features @ features.T
         rng = stream(self.seed, f"script {signal.name}", t)
         if self.same:
-            return np.full(ids.size, 1.5) if signal.scalar else np.full((ids.size, LABELS), 0.5)
+            return np.full(ids.size, 1.5) if signal.scalar else np.full((ids.size, self.width), 0.5)
         if signal.scalar:
             return np.round(rng.random(self.n_clients)[ids] * 2 + 0.1 + (ids % 4) * 0.2, 6)
-        centres = stream(self.seed, "script centres").normal(size=(4, LABELS))
-        noise = rng.random((self.n_clients, LABELS))[ids] - 0.5
+        centres = stream(self.seed, "script centres").normal(size=(4, self.width))
+        noise = rng.random((self.n_clients, self.width))[ids] - 0.5
         return np.round(centres[ids % 4] + 0.2 * noise, 6)
 
     def measure(self, question: Measure, t: int) -> Reading:

@@ -21,8 +21,8 @@ zero update is at π/2 from others (released: 0). Warm-up is over the available 
 whenever met (never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the places left are drawn as
 usual. Who was chosen three times without a report is no longer forced. Beyond ``exact_up_to`` clients a sample is
 clustered and all join the nearest group of it. The released code refreshes no estimate after warm-up where clients have
-several α (``refresh="once"``); by default, as in the paper, every participant refreshes its own. A newcomer is chosen in
-the round in which it is met, not in the next.
+several α (``refresh="once"``); by default, as in the paper, every participant refreshes its own. A newcomer is chosen
+in the round in which it is met, not in the next.
 """
 
 from __future__ import annotations

@@ -75,13 +75,15 @@ class Clustered(Selector[Memory]):
         sizes = whole(round.population.sizes[ids], round.budget)
         if self.by == "size" or ids.size < 2:
             return by_size(sizes, round.budget)
-        mass, rows = loose(sizes, round.budget), state.update[ids]
+        mass = loose(sizes, round.budget)
 
         def cut(links: Array, leaves: Ids) -> Ids:
-            own = mass[leaves] if leaves.size == ids.size else represented(mass, np.asarray(rows.any(axis=1)), leaves)
-            return cut_to_mass(links, own, float(sizes.sum()))
+            if leaves.size == ids.size:
+                return cut_to_mass(links, mass[leaves], float(sizes.sum()))
+            trained = np.asarray(state.update.any(axis=1))[ids]
+            return cut_to_mass(links, represented(mass, trained, leaves), float(sizes.sum()))
 
-        groups = grouped(rows, cut, self.exact_up_to, round.rng, gap=self.gap)
+        groups = grouped(state.update, cut, self.exact_up_to, round.rng, among=ids, gap=self.gap)
         return by_groups(sizes, round.budget, groups, round.rng)
 
     def select(self, state: Memory, round: Round) -> Cohort:

@@ -153,7 +153,7 @@ class HiCS(Selector[Memory]):
     def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
         """Eq. 9 and its tree, cut."""
         offset = self.lam * state.entropy[ids]
-        return grouped(state.update[ids], cut, self.exact_up_to, round.rng, offset=offset, how=self.linkage)
+        return grouped(state.update, cut, self.exact_up_to, round.rng, among=ids, offset=offset, how=self.linkage)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Refresh Δb_k and Ĥ_k of those who reported."""

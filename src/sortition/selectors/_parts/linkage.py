@@ -91,18 +91,21 @@ def grouped(
     limit: int,
     rng: np.random.Generator,
     *,
+    among: Ids | None = None,
     offset: Floats | None = None,
     gap: Gap = "angle",
     how: Linkage = "ward",
 ) -> Ids:
     """The group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|.
 
+    The clients are ``among`` those that have ``rows`` (default: all); ``offset`` is theirs, (n,).
     Up to ``limit`` clients the whole tree is built. Beyond, the tree of a random sample is cut, and everybody joins the
     group whose mean row (and mean offset) is nearest: O(n) time and memory. No group is empty.
     """
-    n = len(rows)
-    leaves = np.arange(n) if n <= limit else _sample(rows, min(SAMPLE, limit), rng)
-    points = directions(rows[leaves]) if gap == "angle" else rows[leaves]
+    ids = np.arange(len(rows)) if among is None else among
+    n = ids.size
+    leaves = np.arange(n) if n <= limit else _sample(np.asarray(rows.any(axis=1))[ids], min(SAMPLE, limit), rng)
+    points = directions(rows[ids[leaves]]) if gap == "angle" else rows[ids[leaves]]
     gaps = distances(points, points, gap)
     np.fill_diagonal(gaps, 0)
     if offset is not None:
@@ -117,26 +120,25 @@ def grouped(
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
     heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    nearest = _nearest(rows, offset, centres, heights, gap)
+    nearest = _nearest(rows, ids, offset, centres, heights, gap)
     joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
     return (np.cumsum(joined) - 1)[nearest]
 
 
-def _sample(rows: Array, size: int, rng: np.random.Generator) -> Ids:
+def _sample(moved: Array, size: int, rng: np.random.Generator) -> Ids:
     """Leaves by lot; rows that are not zero come first, since clients without an update are all alike."""
-    moved = rows.any(axis=1)
     updated, still = np.flatnonzero(moved), np.flatnonzero(~moved)
     take = min(updated.size, size - min(still.size, 1))
     return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))
 
 
-def _nearest(rows: Array, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
-    """The nearest centre of every row, a block of rows at a time; single precision is enough to rank."""
-    out = np.empty(len(rows), np.int64)
+def _nearest(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
+    """The nearest centre of each of these rows, a block at a time; single precision is enough to rank."""
+    out = np.empty(ids.size, np.int64)
     near = centres.astype(np.float32)
-    for start in range(0, len(rows), BLOCK):
+    for start in range(0, ids.size, BLOCK):
         block = slice(start, start + BLOCK)
-        own = rows[block].astype(np.float32)
+        own = rows[ids[block]].astype(np.float32)
         if gap == "angle":
             own = directions(own)
         if gap == "angle" and (offset is None or heights is None):

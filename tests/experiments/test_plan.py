@@ -128,3 +128,10 @@ def test_a_file_that_python_refuses_to_read_is_not_valid_toml(text, tmp_path):
     path.write_text(text)
     with pytest.raises(InputError, match="must be valid TOML"):
         read(path)
+
+
+@pytest.mark.parametrize("key", ["audit", "stop_at_target"])
+@pytest.mark.parametrize("value", ["yes", "false", 1, 0.0])
+def test_yes_and_no_are_booleans(key, value):
+    with pytest.raises(InputError, match=f"{key} must be"):
+        plan(small(**{key: value}))

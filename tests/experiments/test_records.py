@@ -81,3 +81,22 @@ def test_an_unwritable_folder_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="can be written"), folder.locked(tmp_path / "file" / "runs"):
         pass
+
+
+def test_only_our_own_half_written_files_are_tidied(tmp_path):
+    ours, theirs = [".config.toml.123.tmp", ".checkpoint.npz.7.tmp"], [".mine.tmp", ".mine.123.tmp", ".config.toml.tmp"]
+    for name in (*ours, *theirs):
+        (tmp_path / name).write_text("precious")
+    with folder.locked(tmp_path):
+        left = {path.name for path in tmp_path.iterdir()} - {folder.LOCK}
+    assert left == set(theirs)
+
+
+def test_a_torn_line_in_the_middle_is_damage(tmp_path):
+    path = tmp_path / "rounds.jsonl"
+    path.write_bytes(b'{"round":0}\n{"rou\n\n')
+    assert records.lines(path) == [{"round": 0}]
+    for later in (b'{"round":2}\n', b"x"):
+        path.write_bytes(b'{"round":0}\n{"rou\n' + later)
+        with pytest.raises(StorageError, match="damaged in line 2; only the last line may be torn"):
+            records.lines(path)

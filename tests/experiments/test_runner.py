@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,6 +53,38 @@ def test_a_changed_configuration_is_refused_with_the_difference(tmp_path):
         runner.execute(plan(small(rounds=1, seeds=1)), tmp_path, jobs=1, resume=True)
     # another target changes what is told, not what was run
     runner.execute(plan(small(rounds=2, seeds=1, target={"accuracy": 0.5})), tmp_path, jobs=1, resume=True)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished")
+    runner.execute(plan(small(rounds=1, seeds=1, method=[{"name": "uniform"}])), out, jobs=1)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "told"),
+    [
+        (records.CONFIG, "rounds = 1\n", "", "rounds was absent, is 1"),
+        (records.CONFIG, "rounds = 1\n", f"rounds = 1\n{'a.' * 3000}b = 1\n", "more than 32 tables"),
+        (records.MANIFEST, '"format": 2', '"format": 99', "format 99; this version reads up to 2"),
+    ],
+)
+def test_a_folder_that_was_changed_is_refused(finished, tmp_path, name, before, after, told):
+    shutil.copytree(finished, tmp_path / "out")
+    made = plan(small(rounds=1, seeds=1, method=[{"name": "uniform"}]))
+    path = runner.place(tmp_path / "out", made.runs[0]) / name
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(StorageError, match=told):
+        runner.execute(made, tmp_path / "out", jobs=1, resume=True)
+
+
+def test_a_summary_without_rounds(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "out")
+    made = plan(small(rounds=1, seeds=1, method=[{"name": "uniform"}]))
+    (runner.place(tmp_path / "out", made.runs[0]) / records.SUMMARY).write_text('{"status": "done"}')
+    assert not runner.execute(made, tmp_path / "out", jobs=1, resume=True).failed
 
 
 def test_a_method_with_a_schedule_cannot_be_extended(tmp_path):

@@ -1,6 +1,7 @@
 """Studies and run folders from strangers: no memory is filled, nothing is written elsewhere, no script runs."""
 
 import json
+import os
 
 import pytest
 from tests.experiments import folders
@@ -8,7 +9,7 @@ from tests.experiments.tables import small
 
 from sortition import report
 from sortition.core.errors import InputError, SortitionError
-from sortition.experiments import records, runner
+from sortition.experiments import audit, records, runner, why
 from sortition.experiments.plan import plan, read
 
 HUGE = 10**12
@@ -53,6 +54,38 @@ def test_toml_that_goes_too_deep(tmp_path, text):
     (tmp_path / "a.toml").write_text(text)
     with pytest.raises(InputError):
         plan(read(tmp_path / "a.toml"))
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe"])
+@pytest.mark.parametrize("name", [records.CONFIG, records.MANIFEST, records.SUMMARY, records.ROUNDS, records.AUDIT])
+def test_devices_and_pipes_in_a_run_folder_are_refused_at_once(tmp_path, name, kind):
+    run = folders.make(tmp_path, [0.1, 0.2])
+    (run.path / records.AUDIT).write_text("{}\n")
+    (run.path / name).unlink()
+    os.mkfifo(run.path / name) if kind == "pipe" else (run.path / name).symlink_to("/dev/zero")
+    fresh = records.Run(run.path)
+    readers = {
+        records.CONFIG: lambda: fresh.config,
+        records.MANIFEST: lambda: fresh.manifest,
+        records.SUMMARY: lambda: fresh.summary,
+        records.ROUNDS: lambda: fresh.records,
+        records.AUDIT: lambda: why.Log(fresh),
+    }
+    with pytest.raises(SortitionError, match="must be a file"):
+        readers[name]()
+    if name == records.AUDIT:
+        assert any("must be a file" in fault for fault in audit.examine(fresh).faults)
+    else:
+        with pytest.raises(SortitionError, match="must be a file"):
+            report.write([tmp_path], tmp_path / "report.html")
+
+
+def test_a_study_that_is_a_device(tmp_path):
+    with pytest.raises(InputError, match="/dev/zero must be a file"):
+        read("/dev/zero")
+    os.mkfifo(tmp_path / "a.toml")
+    with pytest.raises(InputError, match="must be a file"):
+        read(tmp_path / "a.toml")
 
 
 SCRIPT = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -103,7 +103,9 @@ def table(out: Path, screen: Console) -> None:
 def finish(outcome: Any, hint: str) -> None:
     """Tell what failed or was stopped, and leave with the code that says so."""
     for path, why in outcome.failed.items():
-        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]} (log: {path}/failure.log)", err=True)
+        log = Path(path) / "failure.log"
+        told = f" (log: {log})" if log.exists() else ""
+        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]}{told}", err=True)
     if outcome.interrupted:
         typer.echo(f"stopped; {hint}", err=True)
         raise typer.Exit(130)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from sortition.core.errors import StorageError
+from sortition.core.regular import AT_ONCE, check_regular, lines_of
 
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class Journal:
@@ -21,21 +25,28 @@ class Journal:
     def __init__(self, path: Path, keep: int) -> None:
         """Open it with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
         self.path = path
-        try:
-            held = path.read_bytes().split(b"\n", keep) if path.exists() else [b""]
-            if len(held) <= keep:
-                raise StorageError(f"{path} has {len(held) - 1} whole lines, fewer than the {keep} of its checkpoint.")
-            self.last = held[keep - 1] if keep else b""
-            self._file = open(  # noqa: SIM115, PTH123 (kept open; a link that leads elsewhere is not followed)
-                os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | NO_LINKS, 0o644), "ab", buffering=0
-            )
+        try:  # a link that leads elsewhere is not followed
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
         except OSError as error:
             raise self._failure(error) from None
         try:
-            self._file.truncate(sum(len(line) + 1 for line in held[:keep]))
-        except OSError as error:
-            self._file.close()
-            raise self._failure(error) from None
+            check_regular(handle, path)
+            self.last, end = self._kept(handle, keep)
+            os.ftruncate(handle, end)
+        except (OSError, StorageError) as error:
+            os.close(handle)
+            raise (error if isinstance(error, StorageError) else self._failure(error)) from None
+        self._file = open(handle, "ab", buffering=0)  # noqa: SIM115, PTH123 (kept open)
+
+    def _kept(self, handle: int, keep: int) -> tuple[bytes, int]:
+        """The last line to keep, and where it ends."""
+        last, end, whole = b"", 0, 0
+        with open(handle, "rb", closefd=False) as file:
+            for line in islice(lines_of(file, self.path), keep):
+                last, end, whole = line[:-1], end + len(line), whole + line.endswith(b"\n")
+        if whole < keep:
+            raise StorageError(f"{self.path} has {whole} whole lines, fewer than the {keep} of its checkpoint.")
+        return last, end
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One more line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
@@ -60,7 +71,10 @@ class Journal:
         self._file.close()
 
     def _failure(self, error: OSError) -> StorageError:
-        return StorageError(f"{self.path} could not be written: {error.strerror}. Resume when there is room.")
+        if error.errno == errno.ELOOP:
+            return StorageError(f"{self.path} must be a file of this folder; got a link. Remove it.")
+        hint = " Resume when there is room." if error.errno in FULL else ""
+        return StorageError(f"{self.path} could not be written: {error.strerror}.{hint}")
 
 
 def pour(file: IO[bytes], rest: bytes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from sortition import availability
@@ -160,8 +160,8 @@ class Federation(Model):
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
-    stop_at_target: bool = False
-    audit: bool | None = None  # None: an audit log is kept, and the configuration's file does not speak of it
+    stop_at_target: StrictBool = False
+    audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not speak of it
     device: str = "cpu"
     engine: str = "auto"
 

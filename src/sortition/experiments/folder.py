@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.journal import NO_LINKS, Journal, plain
 from sortition.core.snapshot import write_atomically
+from sortition.experiments import records
 
 try:
     import fcntl
@@ -25,6 +27,7 @@ except ImportError:  # no advisory locks on this system
 
 __all__ = ["Journal", "inside", "locked", "plain", "write_arrays", "write_config", "write_document"]
 LOCK = ".lock"
+HALF = re.compile(rf"\.({'|'.join(map(re.escape, records.FILES))})\.\d+\.tmp")  # as write_atomically names them
 
 
 @contextmanager
@@ -54,8 +57,9 @@ def locked(folder: Path) -> Iterator[None]:
 def _tidy(folder: Path) -> None:
     """What a killed process left half written goes, now that nobody else is here."""
     for left in folder.glob(".*.tmp"):
-        with suppress(OSError):
-            left.unlink()
+        if HALF.fullmatch(left.name):  # anything else is not ours
+            with suppress(OSError):
+                left.unlink()
 
 
 def inside(path: Path, out: Path) -> None:

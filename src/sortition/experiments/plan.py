@@ -10,17 +10,19 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sortition.core.errors import InputError, bad, unknown
+from sortition.core.errors import InputError, StorageError, bad, unknown
+from sortition.core.regular import read_regular
 from sortition.core.validation import translated
 from sortition.experiments import methods
 from sortition.experiments.config import Federation, Method, RunConfig, Study, checked, names_folder
 from sortition.experiments.overlay import Table, assign, combinations, label_of, merged, placed, sweep
+from sortition.experiments.soundness import DEEPEST, too_deep
 
 SHARED = tuple(Federation.model_fields)
 ALONE = "main"  # the setting of a study that has none
 SEVERAL = ("setting.", "sweep.")
 MOST = 1_000_000  # runs of a study
-DEEPEST = 32
+LONGEST = 16 << 20  # bytes of a study's file
 
 
 @dataclass(frozen=True)
@@ -48,19 +50,20 @@ class Plan:
 def read(path: str | Path) -> Table:
     """A TOML file as a table."""
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return tomllib.loads(read_regular(Path(path), LONGEST).decode())
     except FileNotFoundError:
         raise bad("The study's file", "one that exists", str(path)) from None
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and tables without end
         raise InputError(f"{path} must be valid TOML; got {error}.") from None
-    except OSError as error:
-        raise InputError(f"{path} must be readable; got {error.strerror}.") from None
+    except StorageError as error:
+        raise InputError(str(error)) from None
 
 
 def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> Plan:
     """Resolve a study's table and the ``--set`` options into runs."""
     raw: Table = dict(table)
-    _shallow(raw)
+    if too_deep(raw):
+        raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
     shared = [text for text in sets if not text.startswith(SEVERAL)]
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
@@ -72,16 +75,6 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
-
-
-def _shallow(table: Table) -> None:
-    """Refuse tables within tables without end; looked at level by level, so that nothing recurses."""
-    level: list[Any] = [table]
-    for _ in range(DEEPEST):
-        level = [item for one in level for item in (one.values() if isinstance(one, Mapping) else one)
-                 if isinstance(item, Mapping | list)]  # fmt: skip
-    if level:
-        raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

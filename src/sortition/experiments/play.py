@@ -48,7 +48,8 @@ class Play:
             raise
         except Exception as error:
             text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
-            with suppress(StorageError, OSError):
+            with suppress(StorageError, OSError):  # on a full disk there is none, and none of an earlier failure
+                (self.path / records.FAILURE).unlink(missing_ok=True)
                 write_atomically(self.path / records.FAILURE, f"{text}\n".encode())
             raise
 

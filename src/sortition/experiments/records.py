@@ -16,6 +16,7 @@ import polars as pl
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
 from sortition.core.npz import read_npz
+from sortition.core.regular import read_lines, read_regular
 from sortition.core.snapshot import FOREIGN
 from sortition.experiments import formats, soundness
 
@@ -23,6 +24,7 @@ INDEX = "study.json"  # beside the settings: in which order a study names them a
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
+FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, CLIENTS, CHECKPOINT, FAILURE)
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            found = tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8"))
+            found = tomllib.loads(read_regular(self.path / CONFIG).decode())
         except (OSError, ValueError, RecursionError) as error:
             raise StorageError(f"{self.path / CONFIG} cannot be read: {error}.") from None
         return soundness.checked("config", found, self.path / CONFIG)
@@ -133,23 +135,31 @@ def find(*folders: str | Path) -> list[Run]:
 def lines(path: Path, kind: soundness.Kind = "record") -> list[dict[str, Any]]:
     """The records of an append-only file; a torn last line is left out, any other is an error."""
     try:
-        raw = path.read_bytes().split(b"\n")
+        return _checked(read_lines(path), path, kind)
     except FileNotFoundError:
         return []
-    found = []
-    for at, line in enumerate(raw[:-1]):  # what follows the last newline was not written whole
+
+
+def _checked(raw: Iterable[bytes], path: Path, kind: soundness.Kind) -> list[dict[str, Any]]:
+    found, torn = [], 0
+    for at, line in enumerate(raw, 1):
+        if torn and line.strip():
+            break
+        if torn or not line.endswith(b"\n"):  # what follows the last newline was not written whole
+            continue
         try:
-            found.append(soundness.checked(kind, json.loads(line), path, at + 1))
+            found.append(soundness.checked(kind, json.loads(line), path, at))
         except (ValueError, RecursionError):
-            if any(later.strip() for later in raw[at + 1 :]):
-                raise StorageError(f"{path} is damaged in line {at + 1}; only the last line may be torn.") from None
-    return found
+            torn = at
+    else:
+        return found
+    raise StorageError(f"{path} is damaged in line {torn}; only the last line may be torn.")
 
 
 def document(path: Path, kind: soundness.Kind = "index") -> dict[str, Any]:
     """A JSON file; empty where there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(read_regular(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:

@@ -99,8 +99,10 @@ def state(run: RunConfig, path: Path) -> str:
     if not (path / records.CONFIG).exists():
         return "new"
     held = records.Run(path)
+    _ = held.manifest  # of a newer format: refused
     before, now = flat(held.config), flat(run.table())
-    free = {"rounds"} if now["rounds"] >= before.get("rounds", 0) and not _horizon(run) else set()
+    longer = "rounds" in before and now["rounds"] >= before["rounds"]
+    free = {"rounds"} if longer and not _horizon(run) else set()
     free |= set() if run.stop_at_target else {key for key in before | now if key.startswith("target.")}
     changed = difference(
         {key: value for key, value in before.items() if key not in free},
@@ -113,8 +115,9 @@ def state(run: RunConfig, path: Path) -> str:
         )
     if not held.done:
         return "started"
-    reached = held.summary.get("rounds", 0) < before["rounds"]  # it stopped at its target
-    return "done" if reached or held.summary["rounds"] >= run.rounds else "started"
+    played = held.summary.get("rounds", 0)
+    reached = played < before["rounds"]  # it stopped at its target
+    return "done" if reached or played >= run.rounds else "started"
 
 
 def _horizon(run: RunConfig) -> bool:

@@ -16,6 +16,7 @@ Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
 Table = dict[str, Any]
 Tally = dict[str, float | dict[str, float]]
+DEEPEST = 32
 
 
 class Checked(BaseModel):
@@ -106,15 +107,26 @@ KINDS: dict[Kind, TypeAdapter[Any]] = {
 }
 
 
+def too_deep(value: Any) -> bool:
+    """Whether tables and lists go on within each other without end; level by level, so that nothing recurses."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [item for one in level for item in (one.values() if isinstance(one, Mapping) else one)
+                 if isinstance(item, Mapping | list)]  # fmt: skip
+    return bool(level)
+
+
 def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict[str, Any]:
     """The same value, if it is what a file of this kind holds."""
+    at = "" if line is None else f" in line {line}"
     try:
         KINDS[kind].validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"][:2])) or kind
-        at = "" if line is None else f" in line {line}"
         raise StorageError(f"{path} is damaged{at}: {where}: {first['msg'].lower()}.") from None
+    if too_deep(value):
+        raise StorageError(f"{path} is damaged{at}: it has more than {DEEPEST} tables within each other.")
     return dict(value)
 
 

@@ -1,0 +1,70 @@
+"""Texts from files that may come from a stranger: regular files only, and no more of them than is sensible.
+
+A device never ends and a pipe never begins; a file with holes can be longer than any memory. FileNotFoundError is left
+to the caller, who knows what an absent file means; everything else is one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from sortition.core.errors import StorageError
+
+AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
+MOST = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
+
+
+def opened(path: Path) -> BinaryIO:
+    """A regular file, open for reading."""
+    try:
+        handle = os.open(path, os.O_RDONLY | AT_ONCE | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
+        raise StorageError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
+    try:
+        check_regular(handle, path)
+    except StorageError:
+        os.close(handle)
+        raise
+    return open(handle, "rb")  # noqa: PTH123 - by its handle
+
+
+def check_regular(handle: int, path: Path) -> None:
+    """Refuse what is open and is no file: a folder, a device, a pipe."""
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        raise StorageError(f"{path} must be a file; got a folder, a device or a pipe.")
+
+
+def read_regular(path: Path, most: int = MOST) -> bytes:
+    """All bytes of a file, at most so many."""
+    with opened(path) as file:
+        content = _read(file.read, most + 1, path)
+    if len(content) > most:
+        raise StorageError(f"{path} must have at most {most:,} bytes; got more.")
+    return content
+
+
+def read_lines(path: Path, most: int = MOST) -> Iterator[bytes]:
+    """The lines of a file with their newlines, one at a time; the last one may be torn."""
+    with opened(path) as file:
+        yield from lines_of(file, path, most)
+
+
+def lines_of(file: BinaryIO, path: Path, most: int = MOST) -> Iterator[bytes]:
+    """The same of a file that is open."""
+    while line := _read(file.readline, most + 1, path):
+        if len(line) > most:
+            raise StorageError(f"{path} must have lines of at most {most:,} bytes; got a longer one.")
+        yield line
+
+
+def _read(read: Callable[[int], bytes], most: int, path: Path) -> bytes:
+    try:
+        return read(most)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}.") from None

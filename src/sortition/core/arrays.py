@@ -14,9 +14,17 @@ Floats = npt.NDArray[np.float64]
 Array = npt.NDArray[Any]
 
 
+def as_array(who: str, values: npt.ArrayLike) -> Array:
+    """The values as an array; rows of different lengths are refused."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise bad(who, "an array, all its rows of one shape", values) from None
+
+
 def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
     """Client ids as a one-dimensional int64 array: whole, non-negative, distinct (and sorted, if ``ordered``)."""
-    given = np.asarray(ids)
+    given = as_array(who, ids)
     if given.size == 0:
         return np.empty(0, np.int64)
     if given.ndim != 1 or given.dtype.kind not in "iu":

@@ -9,6 +9,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad
+from sortition.core.facts import totals
 from sortition.core.guards import Guards
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
@@ -83,12 +84,11 @@ def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Ar
     shown, cut = dict[str, Array](), np.zeros(population.n_clients, dtype=bool)
     for name in {"sizes", "label_counts"} & set(population.facts):
         rows = getattr(population, name)
-        total = rows if rows.ndim == 1 else rows.sum(axis=1)
-        held = total[population.known]
+        held = totals(rows[population.known])
         middle = float(np.median(held[held > 0])) if (held > 0).any() else 0.0
         limit = min(guards.size_limit or np.inf, guards.size_cap * middle or np.inf)
-        large = population.known[held > limit]
-        lower = rows[large] * limit / total[large].reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
+        large, total = population.known[held > limit], held[held > limit]  # limit < total ≤ 2**53: no product overflows
+        lower = rows[large] * limit / total.reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
         shown[name] = rows.copy()
         shown[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower + 1e-9)
         cut[large] = True

@@ -1,20 +1,25 @@
 """What a registrar lets in and out: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
 
-Guards act at three moments: who is eligible (:mod:`~sortition.core.eligibility`), what is let in
+Guards act at three moments: who is eligible (:mod:`~sortition.core.gate`), what is let in
 (:mod:`~sortition.core.intake`, and :meth:`Guards.absurd` for models), and what leaves
 (:mod:`~sortition.core.exploration`). Zero turns each one off; what they did stands in ``turn.guarded``.
 """
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import Strict
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
+from sortition.core.facts import LARGEST
+
+Number = Annotated[float, Strict()]  # in a study's file, true is not 1
+Whole = Annotated[int, Strict()]
 
 
 @dataclass(frozen=True)
@@ -35,23 +40,26 @@ class Guards:
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
     """
 
-    bound: float = 1e15
-    norm: float = 1e6
-    strikes: int = 3
-    quarantine: int = 0
-    winsorise: float = 0.0
-    size_cap: float = 0.0
-    size_limit: int = 0
-    explore: float = 0.0
-    quota: float = 0.0
-    minimum: int = 0
+    bound: Number = 1e15
+    norm: Number = 1e6
+    strikes: Whole = 3
+    quarantine: Whole = 0
+    winsorise: Number = 0.0
+    size_cap: Number = 0.0
+    size_limit: Whole = 0
+    explore: Number = 0.0
+    quota: Number = 0.0
+    minimum: Whole = 0
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value, whole = getattr(self, item.name), item.type == "int"
+            value, whole = getattr(self, item.name), item.type == "Whole"
             kind = int | np.integer if whole else int | float | np.integer | np.floating
-            if isinstance(value, bool) or not isinstance(value, kind) or not (math.isfinite(value) and value >= 0):
+            most = LARGEST if whole else sys.float_info.max
+            if isinstance(value, bool) or not isinstance(value, kind) or not value >= 0:
                 raise bad(f"Guards.{item.name}", f"a {'whole ' if whole else ''}number ≥ 0", value, "0 turns it off.")
+            if value > most:  # rounds and examples: more are none, and must fit beside a round's index
+                raise bad(f"Guards.{item.name}", "at most 2**53" if whole else "finite", value, "0 turns it off.")
             object.__setattr__(self, item.name, int(value) if whole else float(value))
         if self.strikes < 1:
             raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_ids, frozen
+from sortition.core.arrays import Array, Ids, as_array, as_ids, frozen
 from sortition.core.errors import bad
 from sortition.core.rounds import Cohort, Round
 from sortition.core.sampling import top
@@ -38,7 +38,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         ids = as_ids("Reading.ids", self.ids)
-        values = np.asarray(self.values)
+        values = as_array("Reading.values", self.values)
         if values.dtype.kind not in "fiub":
             raise bad("Reading.values", "numbers, all rows of one shape", f"dtype {values.dtype}")
         if values.dtype.kind != "f":

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core import snapshot
-from sortition.core.arrays import Array, Ids, as_ids, strangers
+from sortition.core.arrays import Array, Ids, as_array, as_ids, strangers
 from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
+from sortition.core.facts import LARGEST
 from sortition.core.gate import Gate
 from sortition.core.guards import Guards
 from sortition.core.intake import Answers, sift, winsorised
@@ -28,6 +29,8 @@ from sortition.core.state import State
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.core.witness import Witness
+
+Sifted = tuple[Reading, dict[int, str]]  # sound rows, and who sent an unsound one
 
 
 class Registrar:
@@ -85,13 +88,12 @@ class Registrar:
             )
         if self.needs.reads and not self.population.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
-        if self._open is not None:
-            self._open.open = False
         rng = stream(self.seed, "selection", self.index)
         round = Round(self.index, self.horizon, ids, budget, self._view, rng)
         eligible, guarded = self.gate.admit(ids, int(budget), self.index, self.seed)
         if eligible is not ids:
             round = replace(round, available=eligible)
+        self._abandon()
         self._open = Turn(self, self.state.copy(), round if eligible.size else None, self.index, guarded)
         if self.witness is not None:
             self.witness.begun(self._open, ids, int(budget))
@@ -110,6 +112,8 @@ class Registrar:
             ids: members of the cohort whose updates arrived (default: all).
             reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
         """
+        if not isinstance(turn, Turn):
+            raise bad("finish(turn)", "what begin() gave", turn)
         if turn._registrar is not self:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
         if turn is not self._open:
@@ -121,27 +125,37 @@ class Registrar:
         outside = strangers(done, np.sort(turn.cohort.ids))
         if outside.size:
             raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
-        readings = {name: self._report(turn, name, done, rows) for name, rows in (reports or {}).items()}
+        readings = self._reports(turn, done, {} if reports is None else reports)
         usable = done
         if done.size < min(self.guards.minimum, turn.cohort.ids.size):
             turn.guarded["too_few_completed"] = int(done.size)
             usable, readings = done[:0], {}
         if turn.round is not None:
             self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
-        self.state, self._open, turn.open = turn.state, None, False
+        self.state, self.shapes, self._open, turn.open = turn.state, turn.shapes, None, False
+        for what, count in turn.counters.items():
+            self.counters[what] += count
         self.gate.blame(turn.rejected | turn.blamed, self.index)
         self.index += 1
         if self.witness is not None:
             self.witness.finished(turn, done, reports or {})
         return usable
 
-    def _report(self, turn: Turn, name: str, done: Ids, rows: Answers | npt.ArrayLike) -> Reading:
-        signal = next((s for s in self.needs.reports if s.name == name), None)
-        if signal is None:
-            raise unknown("report", name, [s.name for s in self.needs.reports], f"{self.owner}.needs.reports")
-        if not isinstance(rows, Reading | Mapping):
-            rows = Reading(done, np.asarray(rows))
-        return self.let_in(turn, signal, rows, done)
+    def _reports(self, turn: Turn, done: Ids, reports: Mapping[str, Answers | npt.ArrayLike]) -> dict[str, Reading]:
+        """All of them are sifted before any is let in: a caller's mistake leaves the turn as it was."""
+        if not isinstance(reports, Mapping):
+            raise bad("finish(reports)", "a mapping from a signal's name to its rows", reports)
+        known, found = {signal.name: signal for signal in self.needs.reports}, dict[Signal, Sifted]()
+        for name, rows in reports.items():
+            if name not in known:
+                raise unknown("report", name, list(known), f"{self.owner}.needs.reports")
+            given = rows if isinstance(rows, Reading | Mapping) else Reading(done, as_array(f"{name} reports", rows))
+            found[known[name]] = self._sifted(turn, known[name], given, done)
+        return {signal.name: self._let_in(turn, signal, *sifted) for signal, sifted in found.items()}
+
+    def _abandon(self) -> None:
+        if self._open is not None:
+            self._open.open, self._open = False, None
 
     # -- what a turn tells ----------------------------------------------------------------------------------------
 
@@ -162,11 +176,16 @@ class Registrar:
 
     def let_in(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Reading:
         """What the selector gets of an answer: sound rows, winsorised; unsound ones are counted, shapes remembered."""
-        reading, rejected = sift(signal, answers, asked, self.shapes.get(signal.name), self.guards)
-        self.counters["rejected"] += len(rejected)
+        return self._let_in(turn, signal, *self._sifted(turn, signal, answers, asked))
+
+    def _sifted(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Sifted:
+        return sift(signal, answers, asked, turn.shapes.get(signal.name), self.guards)
+
+    def _let_in(self, turn: Turn, signal: Signal, reading: Reading, rejected: dict[int, str]) -> Reading:
+        turn.counters["rejected"] += len(rejected)
         turn.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
-            self.shapes.setdefault(signal.name, reading.values.shape[1:])
+            turn.shapes.setdefault(signal.name, reading.values.shape[1:])
         if self.guards.winsorise and signal.scalar and signal.nonnegative:
             reading, clipped = winsorised(reading, self.guards.winsorise)
             if clipped:
@@ -188,8 +207,7 @@ class Registrar:
         """Go on with a larger (or better known) population; ids never shift. An open turn is abandoned."""
         if population.n_clients < self.population.n_clients:
             raise bad("join(population)", f"of at least {self.population.n_clients} clients", population.n_clients)
-        if self._open is not None:
-            self._open.open, self._open = False, None
+        self._abandon()
         self.gate.adopt(population)
         self._adopt(population)
         self.state.grow(population.n_clients)
@@ -232,13 +250,13 @@ class Registrar:
             counters = {name: int(header["counters"][name]) for name in self.counters}
             shapes = {name: tuple(int(n) for n in shape) for name, shape in header["shapes"].items()}
             index = int(header["index"])
-            if index < 0:
+            if not 0 <= index < LARGEST:
                 raise ValueError(f"round {index}")
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
         self.state, self.counters, self.shapes, self.index = state, counters, shapes, index
         self.gate.strikes, self.gate.until = strikes, until
-        self._open = None
+        self._abandon()
         return self
 
     def save(self, path: str | Path) -> None:
@@ -274,4 +292,6 @@ def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:
 
 
 def _counts(array: Array, n: int) -> Ids:
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise ValueError(f"strikes or sentences of shape {array.shape} and type {array.dtype}")
     return np.pad(array.astype(np.int64, casting="unsafe"), (0, n - array.size))

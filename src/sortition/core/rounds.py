@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, frozen, strangers
-from sortition.core.errors import InputError, UndeclaredError, bad, unknown
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, strangers
+from sortition.core.errors import InputError, UndeclaredError, bad
+from sortition.core.facts import check_fact
 
-FACTS = ("sizes", "label_counts", "features", "groups")
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
 
@@ -20,8 +20,8 @@ class Population:
     """Static facts about N clients, row k belonging to client k; a selector sees only what it declared.
 
     Args:
-        sizes: (N,) examples per client, ≥ 0.
-        label_counts: (N, C) examples per client and label, ≥ 0.
+        sizes: (N,) examples per client, 0 … 2**53.
+        label_counts: (N, C) examples per client and label, ≥ 0; a client's, together, at most 2**53.
         features: (N, d) vectors that the federation's owner gives, such as a region or a local optimum.
         groups: (N,) whole numbers: an owner, language or region per client.
         known: ids whose rows hold (default: all). Rows of others are never read.
@@ -41,7 +41,7 @@ class Population:
         n_clients: int | None = None,
     ) -> None:
         given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups}
-        facts = {name: np.asarray(value) for name, value in given.items() if value is not None}
+        facts = {name: as_array(f"Population.{name}", value) for name, value in given.items() if value is not None}
         lengths = {name: len(value) if value.ndim else 0 for name, value in facts.items()}
         self.n_clients = n_clients if n_clients is not None else next(iter(lengths.values()), 0)
         if self.n_clients < 1:
@@ -51,7 +51,7 @@ class Population:
             raise bad("Population.known", f"ids below {self.n_clients}", int(self._known[-1]))
         rows = slice(None) if self._known is None else self._known
         for name, value in facts.items():
-            _check_fact(name, value, self.n_clients, rows)
+            check_fact(name, value, self.n_clients, rows)
         self._facts = {name: frozen(value) for name, value in facts.items()}
         self._owner: str | None = None
 
@@ -102,20 +102,6 @@ class Population:
         view.n_clients, view._known, view._owner = self.n_clients, self._known, owner
         view._facts = {name: frozen((shown or {}).get(name, self._read(name))) for name in names}
         return view
-
-
-def _check_fact(name: str, value: Array, n: int, rows: slice | Ids) -> None:
-    who = f"Population.{name}"
-    if value.ndim != (2 if name in ("label_counts", "features") else 1) or len(value) != n:
-        shape = f"({n}, …)" if name in ("label_counts", "features") else f"({n},)"
-        raise bad(who, f"of shape {shape}, one row a client", f"shape {value.shape}")
-    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
-        raise bad(who, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
-    held = value[rows]
-    if value.dtype.kind == "f" and not np.isfinite(held).all():
-        raise bad(who, "finite", "NaN or infinity")
-    if name in ("sizes", "label_counts") and held.size and held.min() < 0:
-        raise bad(who, "≥ 0", held.min().item())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,10 +225,3 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
             f"{owner}'s cohort", f"at most {round.budget} clients", f"{cohort.ids.size}", "Say full=True if meant."
         )
     return cohort
-
-
-def check_facts(names: Iterable[str], owner: str) -> None:
-    """Refuse a declared fact that no population has."""
-    for name in names:
-        if name not in FACTS:
-            raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")

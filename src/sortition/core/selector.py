@@ -13,8 +13,9 @@ from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from sortition.core.errors import unknown
+from sortition.core.facts import check_names
 from sortition.core.questions import Feedback, Measure, Reading
-from sortition.core.rounds import Cohort, Round, check_facts
+from sortition.core.rounds import Cohort, Round
 from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.validation import translated
@@ -43,7 +44,7 @@ class Needs:
     horizon: bool = False
 
     def __post_init__(self) -> None:
-        check_facts(self.reads, "a selector")
+        check_names(self.reads, "a selector")
 
     @property
     def individual(self) -> bool:

@@ -47,6 +47,9 @@ class Turn:
         self.rejected: dict[int, str] = {}
         self.blamed: dict[int, str] = {}
         self.guarded = dict(guarded)
+        self.shortfall = 0 if round is None else round.budget - round.places  # places that nobody is there to fill
+        self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
+        self.shapes = dict(registrar.shapes)
         self.open = True
         self._registrar = registrar
         self._asking: Asking | None = None
@@ -72,7 +75,7 @@ class Turn:
         Unsound rows are withheld from the selector and counted; an answer to a closed question is counted and ignored.
         """
         if self.question is None or not self.open:
-            self._registrar.count("late")
+            (self.counters if self.open else self._registrar.counters)["late"] += 1
             return
         question = self.question
         reading = self._registrar.let_in(self, question.signal, answers, question.ids)
@@ -119,8 +122,11 @@ class Turn:
         return self._noted(cohort)
 
     def _noted(self, cohort: Cohort) -> Cohort:
-        """What the guards did stands in the cohort's notes."""
-        return replace(cohort, notes={**cohort.notes, "guards": dict(self.guarded)}) if self.guarded else cohort
+        """What the guards did, and how many places stay empty, stands in the cohort's notes."""
+        told: dict[str, Any] = {"guards": dict(self.guarded)} if self.guarded else {}
+        if self.shortfall and not cohort.full:
+            told["shortfall"] = self.shortfall
+        return replace(cohort, notes={**cohort.notes, **told}) if told else cohort
 
     def blame(self, clients: Mapping[int, str]) -> None:
         """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""

@@ -1,0 +1,64 @@
+"""What a server may hold of its clients, and what makes it sound: of a population, or of one client that joins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Ids, as_array
+from sortition.core.errors import bad, unknown
+
+FACTS = ("sizes", "label_counts", "features", "groups")
+TABLES = ("label_counts", "features")  # a row a client; of the others, a number
+# A client's examples, over all labels: a float holds whole numbers exactly up to here, and the sums and squares of
+# millions of such sizes are far from its end. Nobody has so much data; whoever says so is broken, or lies.
+LARGEST = 2**53
+FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
+
+
+def check_names(names: Iterable[str], owner: str) -> None:
+    """Refuse a declared fact that no population has."""
+    for name in names:
+        if name not in FACTS:
+            raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")
+
+
+def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
+    """Refuse what one client tells of itself: its number or its row, where a population could not hold it."""
+    check_fact(name, as_array(f"{who}.{name}", row)[None], 1, who=who)
+
+
+def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), who: str = "Population") -> None:
+    """Refuse a fact of ``n`` clients that has another shape, or of these rows one that cannot be true."""
+    whose, wide = f"{who}.{name}", name in TABLES
+    if value.ndim != (2 if wide else 1) or len(value) != n:
+        raise bad(whose, f"of shape ({n}, …), one row a client" if wide else f"of shape ({n},)", f"shape {value.shape}")
+    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
+        raise bad(whose, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
+    held = value[rows]
+    if value.dtype.kind == "f" and not np.isfinite(held).all():
+        raise bad(whose, "finite", "NaN or infinity")
+    if name in ("sizes", "label_counts") and held.size:
+        if held.min() < 0:
+            raise bad(whose, "≥ 0", held.min().item())
+        _check_amount(whose, totals(held), LARGEST, rows, "at most 2**53 examples a client")
+    if name == "features" and held.size:
+        _check_amount(whose, np.abs(held).max(axis=1), FARTHEST, rows, f"within ±{FARTHEST:g}")
+
+
+def totals(rows: Array) -> Array:
+    """(n,) examples per client, of sizes (n,) or label counts (n, C); infinite where they overflow."""
+    if rows.ndim == 1:
+        return rows
+    with np.errstate(over="ignore"):
+        return np.asarray(rows.sum(axis=1, dtype=np.float64))
+
+
+def _check_amount(whose: str, amount: Array, most: float, rows: slice | Ids, rule: str) -> None:
+    if amount.max() > most:
+        at = int(amount.argmax())
+        client = at if isinstance(rows, slice) else int(rows[at])
+        told = f"{float(amount[at]):g}" + (f" of client {client}" if amount.size > 1 else "")
+        raise bad(whose, rule, told, "Leave its facts out (Population(known=…)), or correct them.")

@@ -1,5 +1,6 @@
 """Stopping anywhere and going on is bit-identical to never having stopped; so is any number of processes."""
 
+import copy
 import json
 import os
 import signal as posix
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 from tests.simulation.small import Scripted, world
 
-from sortition.core import signals
+from sortition.core import signals, snapshot
 from sortition.core.errors import StorageError
 from sortition.learning import ServerRule
 from sortition.selectors import load
@@ -115,6 +116,45 @@ def test_a_torn_checkpoint_is_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(StorageError, match="not a Sortition snapshot"):
         checkpoint.load(path, setup())
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sound")
+    play(folder, stop=3)
+    return snapshot.load(folder / "checkpoint.npz")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda arrays, header: header.pop("clock"), "clock must be a number ≥ 0; got None"),
+        (lambda arrays, header: header.update(clock="x"), "clock must be a number ≥ 0; got 'x'"),
+        (lambda arrays, header: header.update(clock=float("nan")), "clock must be a number ≥ 0"),
+        (lambda arrays, header: header.update(clock=10**400), "clock must be a number ≥ 0"),
+        (lambda arrays, header: header["totals"].update(steps="x"), "totals.steps must be a whole number ≥ 0"),
+        (lambda arrays, header: header["totals"].update(steps=-1), "totals.steps must be a whole number ≥ 0"),
+        (lambda arrays, header: header["totals"].update(steps=[]), "totals.steps must be a whole number ≥ 0"),
+        (lambda arrays, header: header.update(registrar=[1]), "Snapshot is incomplete"),
+        (lambda arrays, header: header["registrar"].update(index=-3), "Snapshot is incomplete"),
+        (
+            lambda arrays, header: arrays.update(params=arrays["params"] * np.nan),
+            "params holds numbers that are not",
+        ),
+        (lambda arrays, header: arrays.update(params=arrays["params"].astype(str)), "params has shape .* and type <U"),
+        (lambda arrays, header: arrays.update(params=arrays["params"].astype(int)), "params has shape .* and type int"),
+        (lambda arrays, header: arrays.update({"server.first": np.ones(3, np.float32)}), r"first has shape \(3,\)"),
+        (lambda arrays, header: arrays["server.second"].fill(np.inf), "second holds numbers that are not finite"),
+        (lambda arrays, header: arrays.update({"registrar.until": np.zeros((2, 5), int)}), "Snapshot is incomplete"),
+        (lambda arrays, header: arrays.update({"registrar.until": np.zeros((), int)}), "Snapshot is incomplete"),
+    ],
+)
+def test_a_damaged_checkpoint_is_a_sentence(tmp_path, sound, change, told):
+    arrays, header = copy.deepcopy(sound)
+    change(arrays, header)
+    snapshot.save(tmp_path / "checkpoint.npz", arrays, header)
+    with pytest.raises(StorageError, match=told):
+        checkpoint.load(tmp_path / "checkpoint.npz", setup())
 
 
 def test_a_rehearsing_selector_resumes_too(tmp_path):

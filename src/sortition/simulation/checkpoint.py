@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sortition.core import snapshot
-from sortition.core.errors import StorageError
+from sortition.core.errors import StorageError, shown
 from sortition.learning.vector import Vector
 from sortition.simulation.setup import Carry, Setup, start
 
@@ -34,12 +36,29 @@ def load(path: str | Path, setup: Setup) -> Carry:
             f"{path} holds a model of {params.size} numbers and server state {sorted(server)}; "
             f"this set-up has {fresh.params.size} and {sorted(fresh.server)}."
         )
+    for name, array in {"params": params, **server}.items():
+        _check_numbers(array, fresh.params, f"{path} is damaged: {name}")
     params.flags.writeable = False
-    registrar = fresh.registrar.restore(_part(arrays, "registrar."), header["registrar"])
-    totals = {
-        name: int(header["totals"].get(name, 0)) for name in fresh.totals
-    }  # in their order: a summary shows them in it
-    return Carry(params, server, registrar, float(header["clock"]), totals)
+    try:
+        registrar = fresh.registrar.restore(_part(arrays, "registrar."), header["registrar"])
+    except StorageError as error:
+        raise StorageError(f"{path}: {error}") from None
+    clock = header.get("clock")
+    if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock <= 1e300:
+        raise StorageError(f"{path} is damaged: clock must be a number ≥ 0; got {shown(clock)}.")
+    totals = {name: header["totals"].get(name, 0) for name in fresh.totals}  # in the order in which summaries show them
+    for name, total in totals.items():
+        if isinstance(total, bool) or not isinstance(total, int) or total < 0:
+            raise StorageError(f"{path} is damaged: totals.{name} must be a whole number ≥ 0; got {shown(total)}.")
+    return Carry(params, server, registrar, float(clock), totals)
+
+
+def _check_numbers(array: Vector, like: Vector, told: str) -> None:
+    """As many finite numbers as the model has, of its type."""
+    if array.shape != like.shape or array.dtype != like.dtype:
+        raise StorageError(f"{told} has shape {array.shape} and type {array.dtype}.")
+    if not np.isfinite(array).all():
+        raise StorageError(f"{told} holds numbers that are not finite.")
 
 
 def _played(header: Mapping[str, Any]) -> int:

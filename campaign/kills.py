@@ -34,6 +34,9 @@ METHODS: tuple[dict[str, Any], ...] = (
     {"name": "clustered"},
     {"name": "cs-ucb-q"},
     {"name": "active"},
+    {"name": "by-size"},
+    {"name": "uniform"},
+    {"name": "full"},
 )
 FAULTS = {"after": 0.1, "lost": 0.1, "damaged": 0.1, "newcomers": 0.3, "joining": 0.2, "leaving": 0.1, "crash": 0.1}
 SAME = (records.ROUNDS, records.CLIENTS, records.FEDERATION, records.SUMMARY, records.CONFIG)

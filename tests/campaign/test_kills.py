@@ -3,6 +3,14 @@
 import subprocess
 import sys
 
+from campaign.kills import METHODS
+
+from sortition.selectors import discover
+
+
+def test_every_method_is_killed():
+    assert sorted(method["name"] for method in METHODS) == sorted(discover())
+
 
 def test_killed_runs_come_out_the_same():
     done = subprocess.run(

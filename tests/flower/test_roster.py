@@ -3,7 +3,6 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from sortition.core.errors import InputError
 from sortition.flower.roster import Profile, Roster, natural
 
 BIG = 2**64 - 5  # node ids are uint64 and do not fit int64
@@ -44,9 +43,49 @@ def test_who_comes_back_is_who_was_there():
     assert roster.population().sizes.tolist() == [10, 12]
 
 
-def test_two_nodes_of_one_name_are_refused_at_the_start():
-    with pytest.raises(InputError, match=r"stable names must be different; got 'x' of two nodes"):
-        Roster().meet({1: Profile("x"), 2: Profile("x")})
+def test_of_two_nodes_of_one_name_the_later_is_refused():
+    roster = Roster()
+    assert roster.meet({1: Profile("x"), 2: Profile("x")}) == {2: "claims the name 'x' of node 1, which is online"}
+    assert (roster.names, roster.node(0)) == (["x"], 1)
+
+
+def test_a_name_whose_node_is_online_is_refused():
+    roster = Roster(["sizes"])
+    roster.meet({1: sized("a"), 2: sized("b")})
+    assert "of node 2, which is online" in roster.meet({77: sized("b", 99)}, online=[1, 2, 77])[77]
+    assert roster.node(1) == 2
+    assert roster.population().sizes.tolist() == [10, 10]
+
+
+def test_the_first_shape_is_that_of_most():
+    roster = Roster(["label_counts"])
+    told = {n: Profile(f"c{n}", {"label_counts": np.ones(10)}) for n in range(2, 6)}
+    refused = roster.meet({1: Profile("!evil", {"label_counts": np.ones(1)}), **told})
+    assert refused == {1: "tells label_counts of shape (1,) in place of (10,)"}
+    assert roster.population().label_counts.shape == (4, 10)
+
+
+def test_whole_numbers_of_all_widths_stack():
+    roster = Roster(["groups", "sizes"])  # int64 beside uint64 would be floats, which groups cannot be
+    kinds = [np.int64, np.uint64, np.uint8]
+    told = {n: Profile(f"{n}", {"groups": kind(3), "sizes": kind(4)}) for n, kind in enumerate(kinds)}
+    refused = roster.meet({**told, 7: Profile("7", {"groups": np.uint64(2**63), "sizes": np.array(1)})})
+    assert list(refused) == [7]
+    assert roster.population().groups.tolist() == [3, 3, 3]
+
+
+def test_long_doubles_are_kept_as_floats():
+    roster = Roster(["sizes"])
+    roster.meet({1: Profile("a", {"sizes": np.array(3, np.longdouble)})})
+    assert roster.population().sizes.dtype == np.float64
+
+
+def test_a_name_that_owner_of_cannot_read_is_refused():
+    roster = Roster()
+    roster.owner_of = lambda name: name.split("-")[1]
+    refused = roster.meet({1: Profile("bank-a"), 2: Profile("nonsense")})
+    assert "must be one that owner_of knows" in refused[2]
+    assert roster.population().groups.tolist() == [0]
 
 
 def test_nodes_without_a_name_are_told_apart():

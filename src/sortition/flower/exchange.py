@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
+# errors of the way, not of the app: the node is silent
+LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 FIRST, LONGEST = 0.02, 0.5  # seconds between looks for replies: short at first, then longer
 
 
 @dataclass
 class Replies:
-    """What came back, by client: contents, the reasons of those who failed, and how many messages did not fit."""
+    """What came back, by client: contents, the reasons of those who failed, and how many messages did not fit.
+
+    ``lost`` are those of the failed whom the message, or whose answer, did not reach.
+    """
 
     contents: dict[int, RecordDict] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
     duplicate: int = 0
     stray: int = 0
 
@@ -29,6 +36,7 @@ class Replies:
             self.duplicate += 1
         elif message.has_error():
             self.failed[client] = message.error.reason
+            self.lost |= {client} if message.error.code in LOST else set()
         else:
             self.contents[client] = message.content
 
@@ -44,18 +52,21 @@ def match(sent: Mapping[int, Message], replies: list[Message]) -> Replies:
 
 def exchange(grid: Grid, sent: Mapping[int, Message], timeout: float) -> Replies:
     """Send one message a client and collect what comes back in ``timeout`` seconds."""
-    if not sent:
-        return Replies()
-    waiting = {found for found in grid.push_messages(list(sent.values())) if found}
+    return match(sent, collected(grid, sent.values(), timeout))
+
+
+def collected(grid: Grid, messages: Iterable[Message], timeout: float, target: int = 0) -> list[Message]:
+    """Send messages and wait for their replies, ``timeout`` seconds at most, or until ``target`` are no errors."""
+    sent, arrived = list(messages), list[Message]()
+    waiting = {found for found in grid.push_messages(sent) if found} if sent else set()
     deadline, pause = time.monotonic() + timeout, FIRST
-    arrived: list[Message] = []
     while waiting:
         new = list(grid.pull_messages(waiting))
         arrived += new
         waiting -= {message.metadata.reply_to_message_id for message in new}
         left = deadline - time.monotonic()
-        if not waiting or left <= 0:
+        if left <= 0 or not waiting or 0 < target <= sum(not message.has_error() for message in arrived):
             break
         time.sleep(min(pause, left))
         pause = min(pause * 1.5, LONGEST)
-    return match(sent, arrived)
+    return arrived

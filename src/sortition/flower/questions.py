@@ -91,6 +91,6 @@ class Interview:
         silent = [names[k] for k in asked if k not in replies.contents and k not in replies.failed]
         if silent:
             log(WARNING, "No answer to %s from %s in %g s", name, ", ".join(silent), self.timeout)
-        if asked and len(replies.failed) == len(asked) and name not in self._heard:
+        if asked and len(replies.failed.keys() - replies.lost) == len(asked) and name not in self._heard:
             reason = next(iter(replies.failed.values())).strip()
             raise InputError(f"None of the {len(asked)} clients asked can answer {name!r}: {reason}")

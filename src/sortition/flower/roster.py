@@ -1,7 +1,8 @@
 """Who is who: dense ids 0, 1, 2, … for nodes whose own ids are random and change when they restart.
 
-A client is its stable name. The first roster is sorted naturally by name ("2" before "10"), so that ids match those of
-a simulation of the same federation; who joins later gets the next free ids. Names never leave the server.
+A client is its stable name, and a name belongs to its node for as long as that is online. The first roster is sorted
+naturally by name ("2" before "10"), so that ids match those of a simulation of the same federation; who joins later
+gets the next free ids. Names never leave the server.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from flwr.common.logger import log
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
+from sortition.core.facts import check_row
 from sortition.core.rounds import Population
 
 
@@ -55,19 +57,32 @@ class Roster:
         """Nodes that have not told who they are."""
         return sorted(node for node in online if node not in self._client)
 
-    def meet(self, profiles: Mapping[int, Profile]) -> dict[int, str]:
+    def meet(self, profiles: Mapping[int, Profile], online: Collection[int] = ()) -> dict[int, str]:
         """Enter nodes, or find again clients that come back under a new node id; who is refused, and why."""
-        first, refused = not self.names, {}
+        held, refused = dict[int, dict[str, Array]](), dict[int, str]()
         named = {node: profile.name or f"node-{node}" for node, profile in profiles.items()}
-        for name, count in Counter(named.values()).items():
-            if first and count > 1:
-                raise bad("stable names", "different", f"{name!r} of two nodes", "Set name= in their --node-config.")
-        for node in sorted(profiles, key=lambda node: (natural(named[node]), node)):
-            if reason := self._unsound(profiles[node].facts):
-                refused[node] = reason
-                continue
-            self._enter(node, named[node], {fact: np.asarray(profiles[node].facts[fact]) for fact in self.reads})
+        for node, profile in profiles.items():
+            try:
+                self._owner(named[node])
+                held[node] = {fact: self._row(fact, profile.facts) for fact in self.reads}
+            except InputError as error:
+                refused[node] = str(error)
+        order = sorted(held, key=lambda node: (natural(named[node]), node))
+        usual = self._shapes([held[node] for node in order])
+        for node in order:
+            holder = self.holder(named[node])
+            odd = [fact for fact, row in held[node].items() if row.shape != usual[fact]]
+            if odd:
+                refused[node] = f"tells {odd[0]} of shape {held[node][odd[0]].shape} in place of {usual[odd[0]]}"
+            elif holder not in (None, node) and (holder in profiles or holder in online):
+                refused[node] = f"claims the name {named[node][:99]!r} of node {holder}, which is online"
+            else:
+                self._enter(node, named[node], held[node])
         return refused
+
+    def holder(self, name: str) -> int | None:
+        """The node that has this name now, if one had it since the server started."""
+        return self._node.get(self._id.get(name, -1))
 
     def _enter(self, node: int, name: str, facts: dict[str, Array]) -> None:
         if name not in self._id:
@@ -79,20 +94,35 @@ class Roster:
         before = self._node.get(client)
         self._node[client], self._client[node] = node, client
         if before is not None and before != node:
+            self._client.pop(before, None)  # should it come back, it is asked again
             log(WARNING, "Client %s came back as node %d (it was %d).", name, node, before)
 
-    def _unsound(self, facts: Mapping[str, Array]) -> str:
+    def _row(self, fact: str, facts: Mapping[str, Array]) -> Array:
+        """One client's row of a fact, as it is kept: in types that stack with those of all others."""
+        if fact not in facts:
+            raise InputError(f"its facts lack {fact}")
+        check_row(fact, facts[fact], "profile")
+        row = np.asarray(facts[fact])
+        if row.dtype.kind == "f":
+            return row.astype(np.float64) if row.dtype.itemsize > 8 else row
+        if fact == "groups" and int(row) > np.iinfo(np.int64).max:
+            raise bad("profile.groups", "below 2**63", int(row))
+        return row if fact == "features" else row.astype(np.int64)
+
+    def _shapes(self, rows: list[dict[str, Array]]) -> dict[str, tuple[int, ...]]:
+        """The shape of every fact: that of those who are known, at first that of most."""
+        rows = self.facts[:1] or rows
+        return {fact: Counter(row[fact].shape for row in rows).most_common(1)[0][0] for fact in self.reads if rows}
+
+    def _owner(self, name: str) -> Hashable:
+        if self.owner_of is None:
+            return None
         try:
-            for fact in self.reads:
-                if fact not in facts:
-                    return f"its facts lack {fact}"
-                row = np.asarray(facts[fact])
-                Population(**{fact: row[None]})  # type: ignore[arg-type]
-                if self.facts and row.shape != self.facts[0][fact].shape:
-                    return f"{fact} of shape {row.shape} in place of {self.facts[0][fact].shape}"
-        except InputError as error:
-            return str(error)
-        return ""
+            owner = self.owner_of(name)
+            hash(owner)
+        except Exception as error:  # the operator's function, on a name that a stranger made up
+            raise bad("name", "one that owner_of knows", name, f"{type(error).__name__}: {error}.") from None
+        return owner
 
     def present(self, online: Collection[int]) -> Ids:
         """The clients whose latest node is online, sorted."""
@@ -107,7 +137,7 @@ class Roster:
         """What the server knows of them."""
         facts: dict[str, Any] = {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}
         if self.owner_of is not None and "groups" not in facts:
-            owners = [self.owner_of(name) for name in self.names]
+            owners = [self._owner(name) for name in self.names]
             number = {owner: row for row, owner in enumerate(dict.fromkeys(owners))}
             facts["groups"] = np.array([number[owner] for owner in owners], np.int64)
         return Population(**facts, n_clients=len(self.names))
@@ -118,6 +148,11 @@ class Roster:
 
     def restore(self, facts: Mapping[str, Array], names: list[str]) -> None:
         """Take over what :meth:`export` gave."""
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise ValueError("names are not a list of texts")
+        if len(set(names)) < len(names):
+            raise ValueError("a name stands there twice")
+        Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
         self.names = list(names)
         self.facts = [{fact: facts[fact][row] for fact in self.reads} for row in range(len(names))]
         self._id = {name: row for row, name in enumerate(names)}

@@ -6,20 +6,21 @@ so FedAvgM's momentum and FedAdam's moments are applied to w + Σ a_k Δ_k.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from logging import WARNING
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.logger import FLOWER_LOGGER
+from flwr.common.logger import FLOWER_LOGGER, log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
-from sortition.flower import wire
+from sortition.flower import metrics, wire
 
 SINGLE = ("Bulyan", "FedMedian", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "Krum", "MultiKrum", "QFedAvg")
 
@@ -64,17 +65,41 @@ class Stock:
             raise bad("SelectorStrategy.strategy.aggregate_train", "a function that returns the model", None)
         return {name: value.astype(mean[name].dtype) for name, value in wire.tables(arrays).items()}
 
-    def metrics(self, contents: Sequence[RecordDict], weights: Sequence[float]) -> MetricRecord:
-        """The strategy's average of the metrics that all replies have; the cohort's weights where clients send none."""
-        given = [next(iter(content.metric_records.values()), MetricRecord()) for content in contents]
-        shared = set.intersection(*[set(record) for record in given]) if given else set()
-        if not shared or sum(weights) <= 0:
+    # -- metrics: strangers' words, none of which can stop the server --------------------------------------------------
+
+    def metrics(
+        self, contents: Sequence[RecordDict], weights: Sequence[float], names: Sequence[str] = ()
+    ) -> MetricRecord:
+        """The strategy's average of the metrics that all sound replies have, by the cohort's weights."""
+        kept, faults = metrics.sound(dict(enumerate(contents)), ignored=[self.weighted])
+        _tell(faults, names)
+        if not any(kept.values()) or sum(weights[row] for row in kept) <= 0:
             return MetricRecord()
         whole = [
-            RecordDict({"metrics": MetricRecord({self.weighted: weight, **{name: record[name] for name in shared}})})
-            for record, weight in zip(given, weights, strict=True)
+            RecordDict({"metrics": MetricRecord({**values, self.weighted: float(weights[row])})})
+            for row, values in kept.items()
         ]
-        return self.strategy.train_metrics_aggr_fn(whole, self.weighted)
+        return _averaged(lambda: self.strategy.train_metrics_aggr_fn(whole, self.weighted)) or MetricRecord()
+
+    def evaluated(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The strategy's average of evaluation metrics, by the examples that clients tell, as Flower does."""
+        messages = dict(enumerate(replies))
+        found = {row: message.content for row, message in messages.items() if not message.has_error()}
+        kept, faults = metrics.sound(found, weight=self.weighted)
+        _tell(faults, [f"node {message.metadata.src_node_id}" for message in messages.values()])
+        for row, values in kept.items():
+            rest = {name: record for name, record in found[row].items() if not isinstance(record, MetricRecord)}
+            messages[row].content = RecordDict({**rest, "metrics": MetricRecord(values)})
+        if kept and not sum(values[self.weighted] for values in kept.values()):
+            log(WARNING, "Evaluation is left out: nobody evaluated an example")
+            kept = {}
+        usable = [message for row, message in messages.items() if row in kept or row not in found]
+        return _averaged(lambda: self.strategy.aggregate_evaluate(server_round, usable))
+
+    def enough(self, online: int) -> bool:
+        """Whether so many nodes suffice for an evaluation: the strategy would wait for more without end."""
+        wanted = max(int(online * self.strategy.fraction_evaluate), self.strategy.min_evaluate_nodes)
+        return not self.strategy.fraction_evaluate or online >= max(self.strategy.min_available_nodes, wanted)
 
     # -- what it remembers from round to round: any attribute made of arrays -------------------------------------------
 
@@ -92,6 +117,9 @@ class Stock:
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
         """Take over what :meth:`export` gave."""
         for name, told in header.items():
+            now = getattr(self.strategy, name, None)
+            if now is not None and not isinstance(now, dict | list | ArrayRecord):
+                raise ValueError(f"{name} of {type(self.strategy).__name__} is no memory")
             held = {key: arrays[f"{name}.{row}"] for row, key in enumerate(told["keys"])}
             made: Any = {"list": lambda h: list(h.values()), "ArrayRecord": wire.record}.get(told["kind"], dict)(held)
             setattr(self.strategy, name, made)
@@ -105,6 +133,21 @@ def _held(value: object) -> dict[str, Array] | None:
     if isinstance(value, dict) and value and all(isinstance(item, np.ndarray | np.generic) for item in value.values()):
         return {str(name): np.asarray(item) for name, item in value.items()}  # counters become numpy scalars there
     return None
+
+
+def _tell(faults: Mapping[int, str], names: Sequence[str]) -> None:
+    for row, reason in faults.items():
+        log(WARNING, "Metrics of %s are left out: %s", names[row] if names else f"reply {row}", reason)
+
+
+def _averaged(average: Callable[[], MetricRecord | None]) -> MetricRecord | None:
+    """The average; an app's own function that cannot cope with what clients sent costs these metrics, not the run."""
+    try:
+        told = average()
+    except Exception as error:
+        log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
+        return None
+    return told if isinstance(told, MetricRecord) else None
 
 
 @contextmanager

@@ -1,0 +1,33 @@
+"""What is kept of a round: who was there, chosen, heard and left out, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sortition.core import Turn
+from sortition.core.arrays import Ids
+
+
+def record(
+    turn: Turn, done: Ids, faults: Mapping[int, str], n_clients: int, notes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One round, as JSON knows it; ``skipped`` says why nobody was to be chosen."""
+    ids, weights, told = [], [], dict[str, Any]()
+    if turn.cohort is not None:
+        ids, weights = turn.cohort.ids.tolist(), turn.cohort.weights.tolist()
+        told = {"skipped": turn.cohort.notes["skipped"]} if turn.skipped else {}
+    return {
+        "round": turn.index,
+        "available": [] if turn.round is None else turn.round.available.tolist(),
+        "cohort": ids,
+        "weights": weights,
+        "answered": done.tolist(),
+        "left_out": {str(client): reason for client, reason in faults.items()},
+        "silent": sorted(set(ids) - set(done.tolist()) - set(faults)),
+        "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
+        "clients": n_clients,
+        **told,
+        **({"guards": turn.guarded} if turn.guarded else {}),
+        **notes,
+    }

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
 
 from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Population, Registrar, Selector, State, method
 from sortition.core.errors import InputError, StorageError
@@ -61,11 +62,29 @@ class TestConfiguration:
             ({"explore": 1.01}, r"Guards.explore must be a share in \[0, 1\]"),
             ({"quota": 2.5}, "Guards.quota must be a whole number of places, or a share below 1"),
             ({"minimum": True}, "Guards.minimum must be a whole number"),
+            ({"explore": True}, "Guards.explore must be a number ≥ 0; got True"),
+            ({"quarantine": 2**63 - 1}, r"Guards.quarantine must be at most 2\*\*53; got 9223372036854775807"),
+            ({"size_limit": 10**400}, r"Guards.size_limit must be at most 2\*\*53"),
+            ({"norm": 10**400}, "Guards.norm must be finite"),
+            ({"winsorise": float("inf")}, "Guards.winsorise must be finite"),
         ],
     )
     def test_bad_guards_are_refused(self, wrong, told):
         with pytest.raises(InputError, match=told):
             Guards(**wrong)
+
+    @pytest.mark.parametrize(
+        ("wrong", "told"), [({"explore": True}, "valid number"), ({"strikes": True}, "valid integer")]
+    )
+    def test_a_table_of_a_study_does_not_take_true_for_a_number(self, wrong, told):
+        with pytest.raises(ValidationError, match=told):
+            TypeAdapter(Guards).validate_python(wrong)
+        assert TypeAdapter(Guards).validate_python({"explore": 1, "quota": 2}) == Guards(explore=1.0, quota=2)
+
+    def test_the_longest_quarantine_is_served(self):
+        registrar = Registrar(Believer(), population(6), guards=Guards(strikes=1, quarantine=2**53))
+        registrar.finish(turn_of(registrar, [np.nan, 1, 1, 1, 1, 1]))
+        assert registrar.begin(np.arange(6), 4).guarded == {"quarantined": 1}
 
     def test_what_differs_from_the_defaults_is_told_and_enough(self):
         guards = Guards(norm=0, quota=2, explore=0.1)

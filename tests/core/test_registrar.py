@@ -10,6 +10,7 @@ from sortition.core import (
     LOSS,
     UPDATE,
     Cohort,
+    Guards,
     InputError,
     Measure,
     Needs,
@@ -174,6 +175,27 @@ class TestFaults:
         assert registrar.index == 1
         assert registrar.state.turns[0] == 0  # select was not called
 
+    def test_places_that_nobody_can_fill_are_noted(self, registrar):
+        turn = registrar.begin([1, 2], budget=5)
+        turn.answer(losses(turn.question.ids))
+        assert turn.cohort.ids.tolist() == [2, 1]  # all are taken
+        assert turn.cohort.notes == {"shortfall": 3}
+        assert play_until_cohort(registrar).cohort.notes == {}
+        silent = registrar.begin(range(10), 3)
+        silent.answer(losses(np.array([1])))
+        assert silent.cohort.ids.tolist() == [1]  # fewer are chosen, but they were there
+        assert silent.cohort.notes == {}
+        assert registrar.begin([], 3).cohort.notes == {"skipped": "nobody available"}
+
+    def test_who_sits_out_leaves_places_empty_too(self):
+        registrar = Registrar(Worst(), Population(SIZES[:4]), guards=Guards(strikes=1, quarantine=2))
+        turn = registrar.begin(range(4), 3)
+        turn.answer({0: np.nan, 1: np.nan, 2: 0.2, 3: 0.3})
+        registrar.finish(turn)
+        turn = registrar.begin(range(4), 3)
+        turn.answer({2: 0.2, 3: 0.3})
+        assert turn.cohort.notes == {"guards": {"quarantined": 2}, "shortfall": 1}
+
     def test_nobody_answers(self, registrar):
         turn = registrar.begin([1, 2], 1)
         turn.answer({})
@@ -210,6 +232,15 @@ class TestMistakesOfTheCaller:
             (lambda r: r.finish(play_until_cohort(r), reports={"loss": [1.0]}), "one row per id, 3 in all"),
             (lambda r: r.finish(Registrar(Worst(), Population(SIZES)).begin([], 1)), "a turn of this registrar"),
             (lambda r: r.join(Population([1, 2])), "of at least 10 clients; got 2"),
+            (lambda r: r.begin([[1], [1, 2]], 1), "available must be an array, all its rows of one shape"),
+            (lambda r: r.finish(play_until_cohort(r), [[7], [8, 9]]), r"finish\(ids\) must be an array"),
+            (lambda r: r.finish(play_until_cohort(r), reports=[1.0, 2.0, 3.0]), r"finish\(reports\) must be a mapping"),
+            (
+                lambda r: r.finish(play_until_cohort(r), reports={"update": [[1.0], [1.0, 2.0], [3.0]]}),
+                "update reports must be an array, all its rows of one shape",
+            ),
+            (lambda r: r.finish(None), r"finish\(turn\) must be what begin\(\) gave; got None"),
+            (lambda r: Reading([0, 1], [[1.0], [1.0, 2.0]]), r"Reading\.values must be an array, all its rows"),
         ],
     )
     def test_a_sentence_and_an_untouched_state(self, registrar, act, sentence):
@@ -263,6 +294,72 @@ class TestLifetime:
         assert registrar.state.turns[0] == 1
         play(registrar)
         assert registrar.state.turns[0] == 2
+
+    def test_what_an_abandoned_turn_heard_is_forgotten(self, registrar):
+        """A lone liar's vector of length 1 in a turn given up must not make the honest ones' unsound."""
+        turn = play_until_cohort(registrar)
+        registrar.let_in(turn, UPDATE, {9: [1.0]}, turn.cohort.ids)
+        turn.answer({})  # late, in a turn that then is given up
+        turn = registrar.begin(range(10), 3)
+        turn.answer({**{k: 0.1 * k for k in range(9)}, 9: np.nan})
+        registrar.join(registrar.population)  # abandons it too
+        turn = play_until_cohort(registrar)
+        registrar.finish(turn, reports={"update": np.ones((3, 7))})
+        assert turn.rejected == {}
+        assert registrar.shapes["update"] == (7,)
+        assert registrar.counters == {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
+        assert not registrar.quarantined.any()
+
+    def test_a_save_amid_a_turn_and_a_replay_count_once(self, registrar, tmp_path):
+        """Answers are sifted, then the server stops: the replay's export equals that of a run never stopped."""
+
+        def heard(one):
+            turn = one.begin(range(10), 3)
+            turn.answer({**{k: 0.1 * k for k in range(8)}, 8: np.nan, 9: -1.0})
+            turn.answer({1: 0.5})  # comes late
+            return turn
+
+        heard(registrar)
+        registrar.save(tmp_path / "r.npz")
+        again = Registrar.load(tmp_path / "r.npz", Worst(), Population(SIZES))
+        for one in (again, straight := Registrar(Worst(), Population(SIZES), horizon=5, seed=1)):
+            one.finish(heard(one), reports={"update": np.ones((3, 2))})
+        assert again.counters == straight.counters == {"late": 1, "duplicate": 0, "stale": 0, "rejected": 2}
+        assert again.export()[1] == straight.export()[1]
+
+    def test_a_callers_mistake_in_the_reports_leaves_the_turn_as_it_was(self, registrar):
+        turn = play_until_cohort(registrar)
+        with pytest.raises(InputError, match="Unknown report"):
+            registrar.finish(turn, reports={"loss": [np.nan, 1.0, 2.0], "los": [1.0]})
+        assert turn.rejected == {}
+        registrar.finish(turn, reports={"loss": [np.nan, 1.0, 2.0]})
+        assert registrar.counters["rejected"] == 1
+
+    def test_a_bad_call_of_begin_does_not_end_the_open_turn(self, registrar):
+        turn = registrar.begin(range(10), 3)
+        with pytest.raises(InputError, match="budget"):
+            registrar.begin([1], 0)
+        turn.answer(losses(turn.question.ids))
+        assert registrar.finish(turn).size == 3
+
+    def test_a_restored_registrar_has_no_open_turn(self, registrar):
+        arrays, header = registrar.export()
+        turn = registrar.begin(range(10), 3)
+        registrar.restore(arrays, header)
+        turn.answer(losses(np.arange(10)))
+        assert turn.cohort is None
+        assert registrar.counters["late"] == 1
+
+    @pytest.mark.parametrize("until", [np.zeros((2, 5), int), np.array(3), np.full(10, np.nan), np.zeros(11, int)])
+    def test_sentences_of_another_form_are_refused(self, registrar, until):
+        arrays, header = registrar.export()
+        with pytest.raises(StorageError, match="Snapshot is incomplete"):
+            registrar.restore({**arrays, "until": until}, header)
+
+    def test_a_round_beyond_all_is_refused(self, registrar):
+        arrays, header = registrar.export()
+        with pytest.raises(StorageError, match="Snapshot is incomplete"):
+            registrar.restore(arrays, {**header, "index": 10**30})
 
     def test_saving_an_open_turn_stores_what_was_before(self, registrar, tmp_path):
         play(registrar)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from pydantic import TypeAdapter, ValidationError
 from tests.simulation.small import Scripted, world
 
 from sortition.core import signals
@@ -37,12 +38,39 @@ def test_liars_depend_on_the_seed_alone():
     [
         ({"kind": "los"}, "Unknown kind 'los'.*Did you mean 'loss'"),
         ({"share": 0.0}, r"Attacks.share must be a share in \(0, 1\); got 0.0"),
-        ({"strength": float("inf")}, "Attacks.strength must be finite and > 0"),
+        ({"strength": float("inf")}, r"Attacks.strength must be > 0 and at most 1e\+15; got inf"),
+        ({"strength": 1e300}, r"Attacks.strength must be > 0 and at most 1e\+15; got 1e\+300"),
+        ({"strength": 0.0}, "Attacks.strength must be > 0"),
+        ({"strength": True}, "Attacks.strength must be a number; got True"),
     ],
 )
 def test_bad_attacks_are_refused(wrong, message):
     with pytest.raises(InputError, match=message):
         Attacks(**wrong)
+
+
+def test_a_table_of_a_study_does_not_take_true_for_a_factor():
+    with pytest.raises(ValidationError, match=r"strength\n.*valid number"):
+        TypeAdapter(Attacks).validate_python({"kind": "loss", "strength": True})
+
+
+def test_sizes_that_no_population_holds_are_the_strengths_fault():
+    """A client here has at most 17 examples: 17 · 1e15 > 2**53 ≈ 9.007e15, as whole numbers and as fractions."""
+    with pytest.raises(InputError, match=r"Attacks\.strength must be smaller where sizes are told; got 1"):
+        lying("size", 1e15).population()
+    own = lying("size", 1e14).population()
+    assert own.sizes.min() > 0
+    assert own.sizes.max() <= 2**53
+
+
+@pytest.mark.parametrize("kind", ["update", "loss", "latency"])
+def test_the_strongest_lie_warns_of_nothing_and_leaves_the_model_finite(kind):
+    own = lying(kind, 1e15)
+    large = np.full((10, 3), 1e30, np.float32)  # times −1e15, beyond float32
+    sent = own.liars.updates(EVERYBODY, large)
+    assert np.isinf(sent[own.liars.ids]).all() == (kind == "update")
+    carry = run(Setup(own, load("power-of-choice"), 3, 3, evaluate_every=0))
+    assert np.isfinite(carry.params).all()
 
 
 @pytest.mark.parametrize("signal", [*SCALARS, signals.DURATION, *VECTORS], ids=lambda s: s.name)

@@ -57,8 +57,11 @@ def totals(rows: Array) -> Array:
 
 
 def _check_amount(whose: str, amount: Array, most: float, rows: slice | Ids, rule: str) -> None:
-    if amount.max() > most:
-        at = int(amount.argmax())
-        client = at if isinstance(rows, slice) else int(rows[at])
-        told = f"{float(amount[at]):g}" + (f" of client {client}" if amount.size > 1 else "")
-        raise bad(whose, rule, told, "Leave its facts out (Population(known=…)), or correct them.")
+    if amount.max() <= most:
+        return
+    at = int(amount.argmax())
+    if amount.size == 1:
+        raise bad(whose, rule, float(amount[at]))
+    client = at if isinstance(rows, slice) else int(rows[at])
+    hint = "Leave its facts out (Population(known=…)), or correct them."
+    raise bad(whose, rule, f"{float(amount[at]):g} of client {client}", hint)

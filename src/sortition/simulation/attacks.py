@@ -6,7 +6,6 @@ other numbers, or send other updates; what a round really costs and how long the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,12 +14,15 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
+from sortition.core.facts import LARGEST, totals
+from sortition.core.guards import Number
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, Signal
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
 
 KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
+STRONGEST = 1e15  # as long as the longest report that guards let in; what is stronger proves nothing more
 
 
 @dataclass(frozen=True)
@@ -34,20 +36,24 @@ class Attacks:
             each lie the data of the first. ``update``: updates, and what is told of them, are turned around and
             ``strength`` times as long. ``none``: the same clients are watched, and honest.
         share: of all clients; who they are depends on the seed alone.
-        strength: a factor.
+        strength: a factor, at most 1e15; of sizes, so that nobody claims more than 2**53 examples.
     """
 
     kind: str = "none"
-    share: float = 0.1
-    strength: float = 10.0
+    share: Number = 0.1
+    strength: Number = 10.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("kind", str(self.kind), KINDS, "Attacks")
+        for name in ("share", "strength"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+                raise bad(f"Attacks.{name}", "a number", value)
         if not 0 < self.share < 1:
             raise bad("Attacks.share", "a share in (0, 1)", self.share, "10 % is 0.1.")
-        if not (math.isfinite(self.strength) and self.strength > 0):
-            raise bad("Attacks.strength", "finite and > 0", self.strength)
+        if not 0 < self.strength <= STRONGEST:
+            raise bad("Attacks.strength", f"> 0 and at most {STRONGEST:g}", self.strength)
 
 
 class Liars:
@@ -79,8 +85,13 @@ class Liars:
         return told
 
     def _raised(self, counts: Array) -> Array:
-        raised = counts.copy()
-        raised[self.ids] = np.rint(counts[self.ids] * self.attacks.strength)
+        raised, told = counts.copy(), np.rint(counts[self.ids] * self.attacks.strength)
+        if (most := float(totals(told).max())) > LARGEST:
+            hint = (
+                f"The liars would claim up to {most:g} examples, and no population holds more than 2**53 of a client."
+            )
+            raise bad("Attacks.strength", "smaller where sizes are told", self.attacks.strength, hint)
+        raised[self.ids] = told
         return raised
 
     def _forged(self, counts: Array) -> Array:
@@ -113,5 +124,6 @@ class Liars:
         if not self.lying[ids].any():
             return rows
         scaled = rows.copy()
-        scaled[self.lying[ids]] *= factor
+        with np.errstate(over="ignore"):  # what overflows is sent as infinity
+            scaled[self.lying[ids]] *= factor
         return scaled

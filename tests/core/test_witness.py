@@ -134,6 +134,82 @@ def test_a_replay_finds_answers_that_were_forged_without_changing_the_choice():
     assert "Round 3: the answers to 'loss' of client" in difference
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("available", [1, 2], r"the available clients should be \[1, 2\]; the log has"),
+        ("budget", 9, "the budget should be 9; the log has 4"),
+        ("joined", {"clients": 50}, "the population should be"),
+        ("done", [0], r"the completed clients should be \[0\]; the log has None"),
+        ("blamed", {"0": "not finite"}, "the clients with refused updates should be"),
+    ],
+)
+def test_what_is_known_from_elsewhere_is_held_against_the_log(key, value, message):
+    selector = load("uniform")
+    lines, _ = logged(selector, faults=Faults())
+    own = [{key: entry.get(key)} for entry in entries(lines)]
+    assert recount(entries(lines), fresh(selector), again=lambda t: Heard(told=own[t])).rounds == ROUNDS
+    own[2][key] = value
+    result = recount(entries(lines), fresh(selector), again=lambda t: Heard(told=own[t]))
+    assert result.rounds == 2
+    with pytest.raises(AssertionError, match=f"Round 2: {message}"):
+        raise AssertionError(result.differences[0])
+
+
+def guarded():
+    """Five clients of one owner, and one that has sent nonsense: the log of that round and of the one after it."""
+    guards, lines = Guards(quarantine=2, strikes=1, quota=2), []
+    people = Population(np.ones(10), groups=np.array([0] * 5 + [1, 2, 3, 4, 5]))
+    registrar = Registrar(load("uniform"), people, seed=3, guards=guards)
+    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    turn = registrar.begin(np.arange(10), 4)
+    bad = int(turn.cohort.ids[0])
+    turn.blame({bad: "not finite"})
+    registrar.finish(turn)
+    turn = registrar.begin(np.arange(10), 4)
+    registrar.finish(turn)
+    log.flush()
+    return lines, bad, turn, lambda: Registrar(load("uniform"), people, seed=3, guards=guards)
+
+
+def test_whom_the_guards_kept_out_is_told():
+    lines, bad, turn, again = guarded()
+    told = entries(lines)[1]["kept_out"]
+    assert told["quarantined"] == [bad]
+    seen = set(turn.round.available.tolist())
+    assert set(told["quota"]) == set(range(10)) - seen - {bad}
+    assert len(told["quota"]) in (2, 3)  # of owner 0's five clients two have a place; one may be in quarantine
+    assert recount(entries(lines), again()).rounds == 2
+    forged = changed(lines, 1, lambda entry: entry["kept_out"].pop("quarantined"))
+    assert "kept out by the guards" in recount(forged, again()).differences[0]
+
+
+def test_logs_of_format_1_do_not_say_whom_and_are_read():
+    lines, _, _, again = guarded()
+    older = [{key: value for key, value in entry.items() if key != "kept_out"} for entry in entries(lines)]
+    assert recount(older, again(), form=1).rounds == 2
+    assert recount(older, again()).rounds == 0
+    assert recount(entries(lines), again(), form=1).rounds == 2  # begun by an older version, gone on with by this one
+
+
+@pytest.mark.parametrize("change", [{"0": "made up"}, None])
+def test_refusals_follow_from_what_arrived(change):
+    selector = load("power-of-choice", d=6)
+    lines, _ = logged(selector)
+    at = next(t for t, entry in enumerate(entries(lines)) if "rejected" in entry)
+    told = changed(lines, at, lambda e: e.pop("rejected") if change is None else e.update(rejected=change))
+    result = recount(told, fresh(selector))
+    assert result.rounds == at
+    assert result.differences[0].startswith(f"Round {at}: the refused numbers")
+
+
+def test_an_odd_row_of_any_announced_shape_takes_no_memory():
+    selector = load("power-of-choice", d=6)
+    lines, _ = logged(selector, faults=Faults())
+    told = changed(lines, 0, lambda e: e["asked"][0]["answers"].update(odd={"0": [10**6, 10**6]}))
+    assert recount(told, fresh(selector)).rounds == 0
+
+
 def test_a_vector_that_has_not_its_digest_is_found():
     selector = find("hics").load(**find("hics").examples()[0])
     lines, heard = logged(selector, faults=Faults())

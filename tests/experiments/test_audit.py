@@ -7,11 +7,14 @@ import pytest
 from tests.experiments.tables import small
 
 from sortition.core import StorageError, chain
-from sortition.experiments import records
+from sortition.core.audit import cohort_told, notes_told
+from sortition.experiments import federation, folder, records
 from sortition.experiments.audit import examine
+from sortition.experiments.config import RunConfig, checked
 from sortition.experiments.plan import plan
 from sortition.experiments.play import Play
 from sortition.experiments.runner import place
+from sortition.simulation import start
 
 
 def played(out, method, stop=None, **changes):
@@ -66,6 +69,21 @@ def forged(run, t, change):
     edit(run, records.SUMMARY, lambda told: told["audit"].update(final=last))
 
 
+def recorded(run, change):
+    """Forge rounds.jsonl."""
+    told = [json.loads(line) for line in (run.path / records.ROUNDS).read_text().splitlines()]
+    change(told)
+    (run.path / records.ROUNDS).write_text("".join(json.dumps(one) + "\n" for one in told))
+
+
+def cut(run, rounds):
+    """Keep so many rounds of the log and of the records, and no word of an end."""
+    for name, more in ((records.AUDIT, 1), (records.ROUNDS, 0)):
+        path = run.path / name
+        path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[: rounds + more]))
+    (run.path / records.SUMMARY).unlink()
+
+
 def faults(run, **options):
     found = examine(records.Run(run.path), **options)
     assert found.faults
@@ -106,22 +124,84 @@ def test_deleted_inserted_reordered_and_cut(run):
         assert told in faults(run)[0]
 
 
-def test_a_torn_last_line_is_told(run):
+def test_a_torn_last_line_of_a_finished_run_is_told(run):
     path = run.path / records.AUDIT
     path.write_bytes(path.read_bytes()[:-40])
     assert "Line 7 was altered" in faults(run)[0]
+
+
+def test_what_a_kill_leaves_is_no_tampering(run):
+    """A torn line, and a log ahead of the records, are common to all that stops; the verdict is never a pass."""
+    path = run.path / records.AUDIT
+    (run.path / records.SUMMARY).unlink()
+    path.write_bytes(path.read_bytes()[:-40])
+    found = examine(records.Run(run.path))
+    assert (found.faults, found.verdict, found.recounted) == ([], "unfinished: 5 of 6 rounds", 5)
+    recorded(run, lambda told: told.__delitem__(slice(2, None)))
+    found = examine(records.Run(run.path), replay=True)
+    assert (found.faults, found.verdict, found.recounted) == ([], "unfinished: 2 of 6 rounds", 2)
+    path.write_bytes(b"")
+    (run.path / records.ROUNDS).unlink()
+    assert examine(records.Run(run.path)).verdict == "unfinished: 0 of 6 rounds"
+
+
+def test_a_run_that_is_being_played_is_in_progress(run):
+    cut(run, 3)
+    with folder.locked(run.path):
+        assert examine(records.Run(run.path)).verdict == "in progress: 3 of 6 rounds"
+    assert examine(records.Run(run.path)).verdict == "unfinished: 3 of 6 rounds"
+
+
+def test_a_run_cut_short_is_unfinished_whatever_its_summary_says(run):
+    summary = json.loads((run.path / records.SUMMARY).read_text())
+    cut(run, 3)
+    found = examine(records.Run(run.path))
+    assert (found.verdict, found.faults) == ("unfinished: 3 of 6 rounds", [])
+    end = json.loads(lines(run)[-1])["hash"]
+    told = {**summary, "rounds": 3, "figures": {}, "audit": {"entries": 4, "final": end}}
+    (run.path / records.SUMMARY).write_text(json.dumps(told))
+    assert faults(run) == ["The run ends after 3 of 6 rounds, and no target was reached by then."]
+
+
+def test_a_run_that_stopped_at_its_target_holds(tmp_path):
+    target = {"accuracy": 0.2, "smooth": 1}
+    run = played(tmp_path, {"name": "uniform"}, rounds=12, target=target, stop_at_target=True)
+    assert len(run.records) < 12
+    assert examine(run).verdict == "holds"
+
+
+def test_a_run_that_was_given_more_rounds_holds_when_played_again(tmp_path):
+    """Its old last round was evaluated, which the longer run would not have done."""
+    for rounds in (3, 5):
+        run = played(tmp_path, {"name": "uniform"}, rounds=rounds, evaluate_every=4)
+    assert [t for t, one in enumerate(run.records) if "test" in one] == [2, 3, 4]
+    assert examine(run, replay=True).verdict == "holds"
+
+
+def test_a_removed_log_is_a_fault_and_the_run_does_not_go_on_without(run, tmp_path):
+    (run.path / records.AUDIT).unlink()
+    assert faults(run) == ["The audit log is missing, though the run was made with one."]
+    run = played(tmp_path / "stopped", {"name": "uniform"}, stop=2)
+    (run.path / records.AUDIT).unlink()
+    with pytest.raises(
+        StorageError, match=r"audit.jsonl is missing, though 2 rounds were played with it\. Bring it back"
+    ):
+        played(tmp_path / "stopped", {"name": "uniform"})
+    assert "audit" in records.Run(run.path).manifest
+
+
+def test_a_manifest_of_a_later_version_is_a_finding(run):
+    edit(run, records.MANIFEST, lambda told: told.update(format=99))
+    assert "has format 99; this version reads up to" in faults(run)[0]
 
 
 def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
     absent = next(k for k in range(12) if k not in json.loads(lines(run)[3])["cohort"])
     forged(run, 2, lambda e: e.update(cohort=[absent, *e["cohort"][1:]]))
     assert faults(run)[0].startswith("Round 2: cohort: the log has")
-    told = [json.loads(line) for line in (run.path / records.ROUNDS).read_text().splitlines()]
-    told[2]["cohort"][0] = absent
-    (run.path / records.ROUNDS).write_text("".join(json.dumps(one) + "\n" for one in told))
-    run = records.Run(run.path)
-    found = examine(run)
-    assert found.faults[0].startswith("Round 2: the cohort should be")
+    recorded(run, lambda told: told[2]["cohort"].__setitem__(0, absent))
+    found = examine(records.Run(run.path))
+    assert found.faults[-1].startswith("Round 2: the cohort should be")
     assert (found.recounted, found.left) == (2, "an earlier round differs")
 
 
@@ -137,6 +217,76 @@ def test_forged_availability_is_found(run):
     found = examine(run)
     assert found.faults  # other candidates than the seed gives
     assert found.faults[0].startswith("Round 1")
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_availability_forged_with_all_that_follows_from_it_is_found(tmp_path, replay):
+    """The forger recomputes every choice, re-chains the log, and rewrites records and summary; the seed stays."""
+    run = played(tmp_path, {"name": "uniform"})
+    config = checked(RunConfig, run.config, "config")
+    registrar = start(federation.setup(config)[1]).registrar
+    entries, told = [json.loads(line) for line in lines(run)], run.records
+    for entry, record in zip(entries[1:], told, strict=True):
+        if entry["round"] == 2:
+            absent = next(k for k in range(12) if k not in entry["available"])
+            entry["available"] = sorted([absent, *[k for k in entry["available"] if k != entry["cohort"][0]]])
+        turn = registrar.begin(entry["available"], entry["budget"])
+        entry |= {**cohort_told(turn.cohort), "notes": notes_told(turn.cohort.notes)}
+        record |= {"cohort": turn.cohort.ids.tolist(), "weights": turn.cohort.weights.tolist()}
+        registrar.finish(turn)
+    made, last = rehashed(entries)
+    write(run, made)
+    recorded(run, lambda kept: kept.__setitem__(slice(None), told))
+    edit(run, records.SUMMARY, lambda told: told.update(audit={"final": last}, figures={}))
+    assert faults(run, replay=replay)[0].startswith("Round 2: ")
+
+
+def test_a_forged_budget_is_found(tmp_path):
+    run = played(tmp_path, {"name": "full"}, rounds=3)  # takes everybody, whatever the budget
+    forged(run, 1, lambda entry: entry.update(budget=2))
+    assert faults(run) == ["Round 1: the budget should be 3; the log has 2."]
+
+
+def test_completions_and_refusals_forged_in_log_and_records_are_found(run):
+    silent = json.loads(lines(run)[6])["cohort"][0]
+
+    def without(entry):
+        entry.update(done=entry["cohort"][1:], blamed={str(silent): "made up"})
+
+    forged(run, 5, without)
+
+    def record(told):
+        told[5].update(answered=told[5]["cohort"][1:])
+        told[5]["notes"]["unsound_updates"] = [silent]
+
+    recorded(run, record)
+    edit(run, records.SUMMARY, lambda told: told.update(figures={}))
+    assert faults(run, replay=True)[0].startswith("Round 5: ")
+
+
+def test_made_up_refusals_are_found_without_a_replay(run):
+    client = json.loads(lines(run)[6])["cohort"][0]
+    forged(run, 5, lambda entry: entry.update(rejected={str(client): "loss: not finite"}))
+    assert faults(run)[0].startswith("Round 5: refused numbers: the log has")
+    recorded(run, lambda told: told[5].update(rejected={str(client): "loss: not finite"}))
+    assert faults(run) == [
+        f"Round 5: the refused numbers should be None; the log has {{'{client}': 'loss: not finite'}}."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("test", {"accuracy": 0.99, "loss": 0.01}), ("clock", 5.0), ("steps", 1), ("extra", 1)]
+)
+def test_a_replay_compares_every_figure_of_the_records(run, key, value):
+    recorded(run, lambda told: told[3].update({key: value}))
+    edit(run, records.SUMMARY, lambda told: told.update(figures={}))
+    assert examine(records.Run(run.path)).verdict == "holds"  # as docs/reliability.md says: these are believed
+    assert faults(run, replay=True)[0].startswith(f"Round 3: {key} in rounds.jsonl should be ")
+
+
+def test_figures_must_follow_from_the_records(run):
+    edit(run, records.SUMMARY, lambda told: told["figures"].update({"best-accuracy": 0.99}))
+    assert faults(run)[0].startswith("The summary's best-accuracy is 0.99; by the records 0.")
 
 
 def test_forged_answers_are_found_by_a_replay(run):
@@ -181,8 +331,9 @@ def test_a_run_without_a_log_says_so(tmp_path):
     run = played(tmp_path, {"name": "uniform"}, audit=False, rounds=2)
     assert not (run.path / records.AUDIT).exists()
     assert run.done
-    with pytest.raises(StorageError, match="has no audit log"):
-        examine(run)
+    found = examine(run)
+    assert (found.verdict, found.faults) == ("no log", [])
+    assert found.left == "there is no audit log: it was made with audit = false"
 
 
 def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
@@ -197,6 +348,7 @@ def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
 def test_a_run_that_was_begun_without_a_log_goes_on_without(tmp_path):
     run = played(tmp_path, {"name": "uniform"}, stop=2)
     (run.path / records.AUDIT).unlink()
+    edit(run, records.MANIFEST, lambda told: told.pop("audit"))  # as before there were any
     run = played(tmp_path, {"name": "uniform"})
     assert run.done
     assert not (run.path / records.AUDIT).exists()
@@ -213,3 +365,10 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     finding = examine(run)
     assert finding.faults == []
     assert (finding.recounted, finding.left) == (12, "")
+    assert finding.replayed or examine(run, replay=True).faults == []
+    entries = [json.loads(line) for line in lines(run)]
+    assert any("joined" in entry for entry in entries)
+    made, last = rehashed([{key: value for key, value in entry.items() if key != "joined"} for entry in entries])
+    write(run, made)
+    edit(run, records.SUMMARY, lambda told: told["audit"].update(final=last))
+    assert "the population should be" in examine(records.Run(run.path)).faults[0]

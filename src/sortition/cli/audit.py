@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich import box
@@ -14,6 +14,9 @@ from rich.table import Table
 from sortition.cli.run import Allow, allowing, console
 from sortition.core.errors import InputError
 
+if TYPE_CHECKING:
+    from sortition.experiments.finding import Finding
+
 Folders = Annotated[
     list[Path],
     typer.Argument(help="run folders, folders that hold some, or audit logs of federations", show_default=False),
@@ -22,13 +25,16 @@ Folders = Annotated[
 
 def audit(
     folders: Folders,
-    replay: Annotated[bool, typer.Option("--replay", help="compute clients' scalar answers again, too")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="play runs again, and compare all that they tell")] = False,
     allow: Allow = None,
 ) -> None:
     """Check audit logs: the chain of hashes, the seed that was committed to, the records, and every choice, made again.
 
-    Choices are recomputed from the availability and the answers in the log. Vectors stand there as digests: for
-    methods that use some the run is played again and its vectors compared with them. Exit code 1 if anything differs.
+    Choices are recomputed from the availability and budget of the configuration and from the answers in the log. With
+    --replay (always where a method uses vectors, of which the log has digests) the run is played again: answers,
+    completions and every figure of rounds.jsonl are compared, too.
+
+    Exit code 1 if anything differs; 3 if nothing does, but a run is unfinished or not all of it could be checked.
 
     Example: sortition audit runs/first
     """
@@ -39,43 +45,57 @@ def audit(
     if not runs and not logs:
         raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
     table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
-    faults, found = [], []
     looks = [partial(audit.examine, run, replay=replay) for run in runs] + [partial(audit.examine_log, p) for p in logs]
+    found: list[Finding] = []
+    said: list[str] = []
     for look in looks:
         with allowing(allow):
             one = look()
         name = "/".join(one.run.parts[-3:])
-        verdict = "holds" if not one.faults and one.recounted == one.rounds else "DIFFERS" if one.faults else "partly"
         answers = "played again" if one.replayed else "as logged"
-        table.add_row(escape(name), str(one.rounds), str(one.recounted), answers, verdict)
-        faults += [f"{name}: {fault}" for fault in one.faults]
-        if one.recounted < one.rounds:
-            found.append(f"{name}: rounds {one.recounted} to {one.rounds - 1} were not recomputed: {one.left}.")
+        table.add_row(escape(name), str(one.rounds), str(one.recounted), answers, one.verdict)
+        said += [f"{name}: {text}" for text in (*one.faults, *one.remarks)]
+        found.append(one)
     screen = console()
     screen.print(table)
-    for line in (*faults, *found):
+    for line in (*said, *_reach(found)):
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
-    if faults or found:
-        raise typer.Exit(1)
-    total = len(runs) + len(logs)
-    many = "log holds" if total == 1 else "logs hold"
-    screen.print(f"{total} {many}: chains, seeds, records and choices agree.", highlight=False)
+    if any(one.verdict != "holds" for one in found):
+        raise typer.Exit(1 if any(one.faults for one in found) else 3)
+    many = "log holds" if len(found) == 1 else "logs hold"
+    screen.print(f"{len(found)} {many}: chains, seeds, records and choices agree.", highlight=False)
+
+
+def _reach(found: list[Finding]) -> list[str]:
+    """What was believed, not compared."""
+    said = []
+    if any(one.recounted and not one.replayed and not one.federated for one in found):
+        said.append(
+            "Believed where answers are as logged: what clients answered and reported, who completed, whose updates "
+            "were refused, test figures and costs. --replay plays the runs again and compares them."
+        )
+    if any(one.recounted and one.federated for one in found):
+        said.append(
+            "Believed of federations, since only the log tells of it: who was available, the budget, what clients "
+            "answered and reported, who completed, whose updates were refused."
+        )
+    return said
 
 
 def why(
-    run: Annotated[Path, typer.Argument(help="one run's folder", show_default=False)],
+    run: Annotated[Path, typer.Argument(help="one run's folder, or a federation's audit log", show_default=False)],
     round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in rounds.jsonl")],
     client: Annotated[int | None, typer.Option("--client", help="a client's id [default: the whole cohort]")] = None,
 ) -> None:
-    """Tell in sentences why a client was chosen in a round, or was not: availability, answers, weight, notes, history.
+    """Tell in sentences why a client was chosen in a round, or was not: availability, guards, answers, weight, history.
 
     Example: sortition why runs/first/main/fedgs/seed-0 --round 42 --client 17
     """
     from sortition.experiments import records, why
 
-    log = why.Log(records.Run(run))
+    log = why.Log(run if run.is_file() else records.Run(run))
     said = why.cohort(log, round_) if client is None else why.client(log, round_, client)
-    for line in said:
+    for line in (*log.warnings, *said):
         typer.echo(line)
 
 

@@ -29,7 +29,8 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.core.witness import Reports
 
-FORMAT = 1
+FORMAT = 2  # 2: whom the guards kept out
+READ = (1, 2)  # formats of logs that can be audited
 NOTES = 4096  # bytes of notes that an entry holds; of longer ones only the digest
 LIBRARIES = ("numpy", "scipy", "scikit-learn")
 
@@ -107,6 +108,7 @@ class AuditLog:
         self._pending: dict[str, Any] | None = None
         self._asked: list[dict[str, Any]] = []
         self._begun: tuple[Ids, int] = (np.empty(0, np.int64), 0)
+        self._kept: dict[str, Any] = {}
         if not entries:
             self._add(header(registrar, salt))
 
@@ -119,7 +121,7 @@ class AuditLog:
         """Forget a turn that was abandoned, or that is played again."""
         if self._pending is not None and self._pending["round"] < turn.index:
             self.flush()
-        self._begun, self._asked = (available, budget), []
+        self._begun, self._asked, self._kept = (available, budget), [], kept_out(turn, available)
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
         """Note the question and what arrived."""
@@ -143,6 +145,7 @@ class AuditLog:
             "budget": self._begun[1],
             "available": ids_told(self._begun[0]),
             **self._joined,
+            **({"kept_out": self._kept} if self._kept else {}),
             **({"asked": self._asked} if self._asked else {}),
             **cohort_told(cohort),
             "notes": notes_told(cohort.notes),
@@ -162,7 +165,25 @@ class AuditLog:
 
     def joined(self, population: Population) -> None:
         """The next round is chosen from a population of this size and digest."""
-        self._joined = {"joined": {"clients": population.n_clients, "population": digest_of(population)}}
+        self._joined = {"joined": joined_told(population)}
+
+
+def joined_told(population: Population) -> dict[str, Any]:
+    """Who is known once clients have joined, as JSON."""
+    return {"clients": population.n_clients, "population": digest_of(population)}
+
+
+def kept_out(turn: Turn, available: Ids) -> dict[str, Any]:
+    """Whom the guards kept out of a turn that has just begun, as JSON: by quarantine, and by the quota of an owner.
+
+    Of a round that is skipped for want of eligible clients the quota's lot is not told: nobody can be chosen.
+    """
+    gate = turn._registrar.gate
+    out = gate.until[available] > turn.index if gate.guards.quarantine else np.zeros(available.size, bool)
+    left = available[~out]
+    thinned = left[:0] if turn.round is None else np.setdiff1d(left, turn.round.available, assume_unique=True)
+    told = {"quarantined": available[out], "quota": thinned}
+    return {why: ids_told(ids) for why, ids in told.items() if ids.size}
 
 
 def cohort_told(cohort: Cohort) -> dict[str, Any]:

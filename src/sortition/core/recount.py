@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.audit import answers_told, cohort_told, digest_of, notes_told
-from sortition.core.compact import ids_read, ids_told, numbers_read
+from sortition.core.audit import FORMAT, answers_told, cohort_told, digest_of, kept_out, notes_told
+from sortition.core.compact import ids_read, ids_told, numbers_read, plain
 from sortition.core.errors import SortitionError, shown
 from sortition.core.intake import Answers
 from sortition.core.questions import Reading
@@ -23,13 +23,22 @@ from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another make
+NAMES = {
+    "available": "available clients",
+    "joined": "population",
+    "done": "completed clients",
+    "blamed": "clients with refused updates",
+}
+
 
 @dataclass
 class Heard:
-    """What clients sent in one round that was played again: answers in order, reports by name."""
+    """What is known of one round from elsewhere than the log: the set-up, or the run played again."""
 
-    asked: list[Answers] = field(default_factory=list)
-    reports: dict[str, Answers] = field(default_factory=dict)
+    asked: list[Answers] = field(default_factory=list)  # what clients answered, in order
+    reports: dict[str, Answers] = field(default_factory=dict)  # what they reported, by name
+    told: dict[str, Any] = field(default_factory=dict)  # keys that the entry must hold so; None: must not hold
 
 
 @dataclass
@@ -55,20 +64,22 @@ def recount(
     *,
     again: Callable[[int], Heard] | None = None,
     population: Callable[[int], Population | None] = lambda clients: None,
+    form: int = FORMAT,
 ) -> Recount:
     """Recompute the rounds of a log, in order, until one differs or lacks what is needed.
 
     Args:
         entries: those of the rounds, without the header.
         registrar: a fresh one of the same selection.
-        again: what clients send in a round when the run is played again, where it can be.
+        again: what is known of a round from elsewhere: held against the log, and vectors are taken from it.
         population: the first so many clients, for logs of federations that clients joined.
+        form: the log's format; older ones do not say whom the guards kept out.
     """
     result = Recount()
     for entry in entries:
         where = f"Round {entry.get('round')}"
         try:
-            _round(entry, registrar, again, population)
+            _round(entry, registrar, again, population, form)
         except Differs as difference:
             result.differences.append(f"{where}: {difference}")
             result.left = "an earlier round differs"
@@ -80,7 +91,7 @@ def recount(
             result.differences.append(f"{where} cannot be recomputed: {error}")
             result.left = "an earlier round differs"
             break
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+        except UNREADABLE as error:
             result.differences.append(f"{where} cannot be read: {error!r}.")
             result.left = "an earlier round cannot be read"
             break
@@ -88,12 +99,17 @@ def recount(
     return result
 
 
-def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, population: Any) -> None:
+def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, population: Any, form: int) -> None:
     if entry["round"] != registrar.index:
         raise Differs(f"the log should tell of round {registrar.index} here.")
     heard = again(registrar.index) if again is not None else None
+    for key, expected in ({} if heard is None else heard.told).items():
+        _same(NAMES.get(key, key), expected, entry.get(key))
     _join(entry.get("joined"), registrar, population)
-    turn = registrar.begin(ids_read(entry["available"]), entry["budget"])
+    available = ids_read(entry["available"])
+    turn = registrar.begin(available, entry["budget"])
+    if form > 1 or "kept_out" in entry:
+        _same("clients kept out by the guards", kept_out(turn, available) or None, entry.get("kept_out"))
     for at, asked in enumerate(entry.get("asked", [])):
         _answer(turn, at, asked, entry, heard)
     if turn.question is not None:
@@ -116,6 +132,7 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
     }
     turn.blame({int(client): reason for client, reason in entry.get("blamed", {}).items()})
     registrar.finish(turn, done, reports)
+    _same("refused numbers", plain(turn.rejected) or None, entry.get("rejected"))
 
 
 def _join(told: Mapping[str, Any] | None, registrar: Registrar, population: Any) -> None:
@@ -153,7 +170,9 @@ def _rows(signal: Signal, told: Mapping[str, Any], asked: Ids, sent: Answers | N
     if not told.get("odd"):
         return Reading(ids, values)
     rows: dict[int, Any] = dict(zip(ids.tolist(), values, strict=True))
-    return rows | {int(k): "no number" if shape is None else np.zeros(shape) for k, shape in told["odd"].items()}
+    return rows | {
+        int(k): "no number" if shape is None else np.broadcast_to(0.0, shape) for k, shape in told["odd"].items()
+    }
 
 
 def _same(what: str, expected: Any, logged: Any) -> None:

@@ -62,8 +62,20 @@ class Journals:
 
 
 def audited(path: Path, wanted: bool | None, played: int) -> bool:
-    """Whether a run keeps an audit log: unless it is not wanted, or was begun without one."""
-    return wanted is not False and (played == 0 or (path / records.AUDIT).exists())
+    """Whether a run keeps an audit log: unless it is not wanted, or was begun without one. A lost one is refused."""
+    if wanted is False or played == 0 or (path / records.AUDIT).exists():
+        return wanted is not False
+    if tells_of_a_log(records.Run(path)):
+        raise StorageError(
+            f"{path / records.AUDIT} is missing, though {played} rounds were played with it. "
+            "Bring it back, or remove the run's folder to begin anew."
+        )
+    return False
+
+
+def tells_of_a_log(run: records.Run) -> bool:
+    """Whether manifest or summary speak of an audit log."""
+    return "audit" in run.manifest or "audit" in run.summary
 
 
 def _hash(journal: Journal) -> str:

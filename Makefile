@@ -25,7 +25,7 @@ test: setup  ## all tests
 
 test-flower: setup  ## install Flower and Ray, and check the adapter against the real thing, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
-	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower
+	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower tests/campaign/test_fuzz.py
 
 test-ray: setup  ## install Ray, and play a study on a cluster of two nodes of which one is killed, in some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,ray]'

@@ -25,7 +25,7 @@ def _arguments() -> argparse.Namespace:
     kills.add_argument("--seed", type=int, default=0)
     fuzz = parts.add_parser("fuzz", help="damaged and odd inputs to everything that reads")
     fuzz.add_argument("--targets", nargs="*", help="default: all that can be imported")
-    fuzz.add_argument("--seconds", type=float, default=60, help="for each target")
+    fuzz.add_argument("--seconds", type=float, default=600, help="for all targets together")
     fuzz.add_argument("--inputs", type=int, default=1 << 60, help="for each target")
     fuzz.add_argument("--seed", type=int, default=0)
     fuzz.add_argument("--state", default="", help="a JSON file of tallies, to go on from")

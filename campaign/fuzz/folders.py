@@ -113,5 +113,5 @@ def play_lines(rng: random.Random) -> int:
     return 50
 
 
-TARGET = Target("folders", play)
-LINES = Target("records", play_lines)
+TARGET = Target("folders", play, sound)
+LINES = Target("records", play_lines, sound, share=0.25)

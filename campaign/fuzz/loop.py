@@ -30,10 +30,14 @@ class Target:
     Attributes:
         name: in reports.
         play: makes one input from the random source and hands it over; how many inputs that were.
+        prepare: makes the sound inputs that are damaged later, outside any limit.
+        share: of the time, in those of the others; less for what tries thousands a second.
     """
 
     name: str
     play: Callable[[random.Random], int]
+    prepare: Callable[[], object] = lambda: None
+    share: float = 1.0
 
 
 @dataclass
@@ -61,6 +65,7 @@ def guarded(target: Target, source: random.Random) -> tuple[int, bool]:
 
 def loop(target: Target, *, seed: int = 0, first: int = 0, seconds: float = 60.0, inputs: int = 1 << 60) -> Tally:
     """Play inputs number ``first``, … of a seed until the time or the number is up; any of them can be had again."""
+    target.prepare()
     tally, begun, at = Tally(target.name), time.monotonic(), first
     with watched():
         while tally.inputs < inputs and time.monotonic() - begun < seconds:

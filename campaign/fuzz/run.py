@@ -1,4 +1,4 @@
-"""All targets one after the other, by time or by number; tallies are kept in a file and gone on from."""
+"""All targets one after the other, each for its share of the time; tallies are kept in a file and gone on from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from campaign.fuzz.loop import Target, loop
 TARGETS = {
     "studies": "studies.TARGET", "records": "folders.LINES", "folders": "folders.TARGET", "rows": "readings.ROWS",
     "readings": "readings.TARGET", "snapshots": "snapshots.TARGET", "traces": "traces.TARGET",
-    "messages": "messages.TARGET",
+    "audits": "audits.TARGET", "checkpoints": "checkpoints.TARGET", "messages": "messages.TARGET",
+    "servers": "servers.TARGET", "metrics": "servers.METRICS",
 }  # fmt: skip
 
 
@@ -34,7 +35,7 @@ def chosen(names: list[str] | None) -> list[Target]:
         except ModuleNotFoundError as error:
             if names or error.name != "flwr":
                 raise
-            print("messages are left out: flwr is not installed", flush=True)
+            print(f"{name} are left out: flwr is not installed", flush=True)
     return found
 
 
@@ -42,10 +43,11 @@ def run(given: argparse.Namespace) -> int:
     """Fuzz; 0 if only errors of ours came out."""
     state = Path(given.state) if given.state else None
     held: dict[str, Any] = json.loads(state.read_text()) if state and state.exists() else {}
-    found = False
-    for one in chosen(given.targets):
+    found, targets = False, chosen(given.targets)
+    for one in targets:
+        seconds = given.seconds * one.share / sum(target.share for target in targets)
         before = held.get(one.name, {"next": 0, "inputs": 0, "seconds": 0.0, "accepted": 0, "refused": 0})
-        tally = loop(one, seed=given.seed, first=before["next"], seconds=given.seconds, inputs=given.inputs)
+        tally = loop(one, seed=given.seed, first=before["next"], seconds=seconds, inputs=given.inputs)
         told = asdict(tally)
         calls = tally.accepted + tally.refused + len(tally.found)
         held[one.name] = {key: before[key] + told[key] for key in ("inputs", "seconds", "accepted", "refused")}

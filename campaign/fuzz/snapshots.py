@@ -57,4 +57,10 @@ def play(rng: random.Random) -> int:
     return 1
 
 
-TARGET = Target("snapshots", play)
+def prepare() -> None:
+    """One of every example."""
+    for at in range(len(methods())):
+        sound(at)
+
+
+TARGET = Target("snapshots", play, prepare)

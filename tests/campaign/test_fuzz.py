@@ -1,22 +1,24 @@
 """A cut of the fuzzing: hypothesis draws what the campaign draws by seed, and shrinks what it finds."""
 
 import random
+from argparse import Namespace
 from contextlib import suppress
 
 import pytest
 from campaign.fuzz.guided import Bytes
-from campaign.fuzz.loop import Hang, Target, loop
-from campaign.fuzz.run import TARGETS, target
+from campaign.fuzz.loop import Hang, Tally, Target, loop
+from campaign.fuzz.run import TARGETS, run, target
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sortition.core.errors import InputError, SortitionError
 
-QUICK = [name for name in TARGETS if name not in ("messages", "studies")]
+FLOWER = ("messages", "servers", "metrics")
+QUICK = [name for name in TARGETS if name not in ("studies", *FLOWER)]
 
 
 @pytest.mark.filterwarnings("ignore")  # of numpy about spoiled numbers
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.flower) for name in FLOWER)])
 def test_only_errors_of_ours_come_out(name):
     found = target(name)
 
@@ -32,6 +34,19 @@ def test_only_errors_of_ours_come_out(name):
 @pytest.mark.filterwarnings("ignore")
 def test_studies_by_seed():
     assert not loop(target("studies"), seed=1, inputs=120, seconds=20).found
+
+
+def test_time_is_shared_out(monkeypatch, capsys):
+    given = {}
+
+    def fake(target, *, seconds, **_):
+        given[target.name] = seconds
+        return Tally(target.name)
+
+    monkeypatch.setattr("campaign.fuzz.run.loop", fake)
+    run(Namespace(targets=QUICK, seconds=100.0, seed=0, inputs=1, state=""))
+    assert sum(given.values()) == pytest.approx(100)
+    assert given["rows"] * 4 == given["audits"] == given["checkpoints"]
 
 
 class TestTheLoop:

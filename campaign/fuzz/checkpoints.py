@@ -1,0 +1,73 @@
+"""Runs that were stopped in the middle and are resumed from a folder in which something is damaged."""
+
+from __future__ import annotations
+
+import functools
+import random
+from pathlib import Path
+from typing import Any
+
+from campaign.fuzz import mutations, snapshots
+from campaign.fuzz.folders import damaged
+from campaign.fuzz.loop import Target
+from campaign.fuzz.scratch import scratch
+from campaign.fuzz.studied import small
+from campaign.kills import METHODS
+from sortition.experiments import federation, records
+from sortition.experiments.plan import plan
+from sortition.experiments.play import Play
+from sortition.simulation import checkpoint
+
+STOP, ROUNDS = 3, 5
+KEPT = (records.CHECKPOINT, records.ROUNDS, records.TIMINGS, records.AUDIT, records.MANIFEST)
+
+
+@functools.cache
+def sound(at: int) -> tuple[Play, dict[str, bytes]]:
+    """A run that was stopped after some rounds, and the bytes of what it goes on from."""
+    table = small(rounds=ROUNDS, method=[dict(METHODS[at])], server={"name": "momentum"})
+    run = plan(table).runs[0]
+    task = Play(run, scratch() / f"stopped-{at}")
+    task(lambda *_: None, _stopping(STOP))
+    return task, {name: (task.path / name).read_bytes() for name in KEPT}
+
+
+def _stopping(after: int) -> Any:
+    asked = iter([False] * after)
+    return lambda: next(asked, True)
+
+
+def play(rng: random.Random) -> int:
+    """One damaged folder, resumed; a checkpoint whose selection was made up is only loaded."""
+    task, files = sound(rng.randrange(len(METHODS)))
+    name = records.CHECKPOINT if rng.random() < 0.7 else rng.choice(KEPT)
+    path, made_up = task.path / name, False
+    if name != records.CHECKPOINT:
+        path.write_bytes(damaged(rng, name, files[name]))
+    elif made_up := rng.random() < 0.7:
+        path.write_bytes(snapshots.damaged(rng, files[name]))
+    else:
+        path.write_bytes(mutations.raw(rng, files[name], rng.randrange(1, 5)))
+    try:
+        if made_up:
+            checkpoint.load(path, federation.setup(task.config)[1])
+        else:
+            task(lambda *_: None, _stopping(1))
+    finally:
+        _restore(task.path, files)
+    return 1
+
+
+def _restore(home: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        (home / name).write_bytes(data)
+    (home / records.SUMMARY).unlink(missing_ok=True)
+
+
+def prepare() -> None:
+    """One run of every method."""
+    for at in range(len(METHODS)):
+        sound(at)
+
+
+TARGET = Target("checkpoints", play, prepare)

@@ -1,0 +1,120 @@
+"""Flower servers: damaged checkpoints that they go on from, and metrics as foreign clients might send them."""
+
+from __future__ import annotations
+
+import functools
+import random
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.common.logger import FLOWER_LOGGER
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedYogi
+
+from campaign.fuzz import mutations, snapshots
+from campaign.fuzz.loop import Target
+from campaign.fuzz.messages import MODEL
+from campaign.fuzz.scratch import scratch
+from sortition.core import Registrar
+from sortition.core.errors import SortitionError
+from sortition.flower import checkpoint, wire
+from sortition.flower.roster import Profile, Roster
+from sortition.flower.stock import Stock
+from sortition.selectors import find, load
+
+STOCK = (FedAvg, lambda: FedAvgM(server_momentum=0.9), FedAdam, FedYogi)
+SELECTORS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("uniform", {}),
+    ("power-of-choice", {"variant": "rpow-d"}),
+    ("fedgs", {}),
+    ("fedcor", find("fedcor").examples()[0]),
+)
+CLIENTS, OPTIONS = 6, {"cohort": 3, "overselect": 1.0}
+FLOAT = {name: value for name, value in MODEL.items() if value.dtype.kind == "f"}
+
+with suppress(ImportError):  # Flower's messages ask the process who it is
+    from flwr.supercore.task_identity import TaskIdentity
+
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+
+
+def fresh(at: int) -> tuple[Registrar, Roster, Stock]:
+    """A server that has met its clients."""
+    name, options = SELECTORS[at % len(SELECTORS)]
+    selector = load(name, **options)
+    roster = Roster(selector.needs.reads)
+    facts = {"sizes": np.array(9), "label_counts": np.array([4, 5])}
+    roster.meet({node: Profile(f"client-{node}", facts) for node in range(1, CLIENTS + 1)})
+    return Registrar(selector, roster.population(), horizon=5), roster, Stock(STOCK[at % len(STOCK)]())
+
+
+@functools.cache
+def sound(at: int) -> bytes:
+    """A checkpoint after two steps of the server."""
+    registrar, roster, stock = fresh(at)
+    model = dict(FLOAT)
+    stock.content(1, wire.record(model), ConfigRecord())
+    for step in (1, 2):
+        model = stock.step(step, {name: value + 1 for name, value in model.items()})
+    path = scratch() / "flower.npz"
+    checkpoint.save(path, model, registrar, roster, stock, [{"round": 0}], "00" * 16, OPTIONS)
+    return path.read_bytes()
+
+
+def play(rng: random.Random) -> int:
+    """One damaged checkpoint, restored as a server does; after one whose bytes are damaged, one more step is made."""
+    at = rng.randrange(len(SELECTORS) * len(STOCK))
+    registrar, roster, stock = fresh(at)
+    data, path = sound(at), scratch() / "flower.npz"
+    made_up = rng.random() < 0.7
+    path.write_bytes(snapshots.damaged(rng, data) if made_up else mutations.raw(rng, data, rng.randrange(1, 5)))
+    model, arrays, told = checkpoint.load(path, roster, stock, OPTIONS)
+    if fault := wire.fault(model, FLOAT):
+        raise checkpoint.StorageError(fault)
+    Registrar(registrar.selector, roster.population(), horizon=5).restore(arrays, told["registrar"])
+    if not made_up:  # a server's memory of the right kind and of other shapes fails in its first step
+        stock.content(3, wire.record(model), ConfigRecord())
+        stock.step(3, model)
+    return 1
+
+
+def _metrics(rng: random.Random) -> RecordDict:
+    """A reply's records: none, one or two of metrics, with names and values that hardly anybody expects."""
+    content = RecordDict()
+    for place in rng.choice((("metrics",), ("metrics",), ("metrics", "more"), ())):
+        values: dict[str, Any] = {"loss": 0.5, "accuracy": [0.1, 0.2], "num-examples": 7}
+        for _ in range(rng.randrange(3)):
+            name = rng.choice((*values, *mutations.TEXTS))
+            odd = rng.choice((*mutations.NUMBERS, [], [1.0], [float("nan")], [1, 2, 3], [2**62] * 3, 1e308))
+            values[name] = odd if rng.random() < 0.8 else values.get(name, 1)
+            if rng.random() < 0.2:
+                values.pop(name)
+        with suppress(TypeError, ValueError, OverflowError):  # what Flower itself cannot send
+            content[place] = MetricRecord(values)
+    return content
+
+
+def play_metrics(rng: random.Random) -> int:
+    """Metrics of some replies to train and to evaluate messages, averaged by each strategy."""
+    stock, quiet = Stock(rng.choice(STOCK)()), FLOWER_LOGGER.disabled
+    FLOWER_LOGGER.disabled = True
+    try:
+        for _ in range(10):
+            with suppress(SortitionError):
+                contents = [_metrics(rng) for _ in range(3)]
+                stock.metrics(contents, [rng.choice((0.0, 0.2, 1.0)) for _ in contents])
+                stock.evaluated(1, [_reply(rng, content) for content in contents])
+    finally:
+        FLOWER_LOGGER.disabled = quiet
+    return 20
+
+
+def _reply(rng: random.Random, content: RecordDict) -> Message:
+    if rng.random() < 0.8:
+        return Message(content, 1, MessageType.EVALUATE)
+    return Message(Error(1, "odd"), reply_to=Message(RecordDict(), 1, MessageType.EVALUATE))
+
+
+TARGET = Target("servers", play)
+METRICS = Target("metrics", play_metrics)

@@ -57,7 +57,8 @@ def quiet() -> FedAvg:
 
 def strategy(selector: Any, **options: Any) -> SelectorStrategy:
     """A strategy without evaluation."""
-    options = {"cohort": federation.COHORT, "seed": federation.SEED, **options}
+    # on a busy machine Ray's workers take long to come up: nobody's first answer is to be late for that
+    options = {"cohort": federation.COHORT, "seed": federation.SEED, "answer_timeout": 300.0, **options}
     stock = options.pop("strategy", None) or quiet()
     return SelectorStrategy(selector, strategy=stock, **options)
 

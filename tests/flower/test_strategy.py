@@ -6,6 +6,8 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from tests.flower.loopback import Loopback, fails, node
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
@@ -33,6 +35,9 @@ def test_products_between_clients_are_refused_with_a_sentence():
         ({"cohort": 0}, "SelectorStrategy.cohort must be a whole number ≥ 1; got 0"),
         ({"cohort": 2, "wait_for": 1.5}, "wait_for must be a whole number"),
         ({"cohort": 2, "answer_timeout": 0}, "answer_timeout must be seconds > 0"),
+        ({"cohort": 2, "patience": -1}, "patience must be seconds ≥ 0"),
+        ({"cohort": 2, "patience": float("nan")}, "patience must be seconds ≥ 0"),
+        ({"cohort": 2, "overselect": 0.9}, "overselect must be finite and ≥ 1"),
     ],
 )
 def test_bad_options_are_refused(options, told):
@@ -68,3 +73,28 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash():
     assert faults == {0: "no model", 1: "no model", 2: "no model"}
     assert wire.received(contents[3], wire.ROWS) == {}
     assert read(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}
+
+
+def test_an_overselected_round_closes_when_the_cohort_has_answered():
+    clients = {n: node(f"c{n}", w=(1.0, 2.0), trains=n != 1) for n in range(3)}
+    made = SelectorStrategy(
+        load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=FedAvg(fraction_evaluate=0.0)
+    )
+    grid = Loopback(clients)
+    result = made.start(grid, wire.record({"w": np.zeros(2, np.float32)}), 2, timeout=60)  # nobody waits for client 1
+    for record in made.history:
+        assert sorted(record["cohort"]) == [0, 1, 2]  # ⌈2 · 1.5⌉
+        assert (sorted(record["answered"]), record["silent"]) == ([0, 2], [1])
+    assert wire.tables(result.arrays)["w"].tolist() == [1.0, 2.0]
+
+
+def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the_deadline():
+    def broken(message):
+        return node("c0")(message) if message.metadata.message_type == wire.PROFILE else fails(message)
+
+    grid = Loopback({0: broken, 1: node("c1"), 2: node("c2", trains=False)})
+    quiet = FedAvg(fraction_evaluate=0.0)
+    made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=quiet)
+    made.start(grid, wire.record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
+    (record,) = made.history
+    assert (record["answered"], list(record["left_out"]), record["silent"]) == ([1], ["0"], [2])

@@ -6,10 +6,12 @@ up to date, the selector's questions go out as ``query.<signal>`` messages, and 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import closing, nullcontext
 from logging import INFO, WARNING
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -25,8 +27,10 @@ from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
 from sortition.flower import aggregation, checkpoint, wire
 from sortition.flower.exchange import Replies, match
+from sortition.flower.grids import Closing, Seen
 from sortition.flower.muster import Muster
 from sortition.flower.questions import Interview
+from sortition.flower.record import record as recorded
 from sortition.flower.stock import Stock
 
 
@@ -36,6 +40,7 @@ class SelectorStrategy(Strategy):
     Args:
         selector: the method, such as ``sortition.selectors.load("fedgs")``.
         cohort: clients per round.
+        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at the time limit.
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted; default: no honest client notices.
@@ -43,9 +48,10 @@ class SelectorStrategy(Strategy):
         strategy: a stock strategy of the FedAvg family, for its server step, its train config and evaluation.
         answer_timeout: seconds that clients have for a question.
         wait_for: nodes that must be online before the first round.
-        checkpoint: file that model, selection and roster are written to.
+        patience: seconds without anybody after which a round is skipped; before the first client came, none is.
+        checkpoint: file that model, selection and roster are written to; an old one is never overwritten unasked.
         checkpoint_every: rounds between two checkpoints.
-        resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
+        resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
         on_round: called with the record of each round.
     """
@@ -55,6 +61,7 @@ class SelectorStrategy(Strategy):
         selector: Selector[Any],
         *,
         cohort: int,
+        overselect: float = 1.0,
         horizon: int | None = None,
         seed: int = 0,
         guards: Guards | None = None,
@@ -62,9 +69,10 @@ class SelectorStrategy(Strategy):
         strategy: FedAvg | None = None,
         answer_timeout: float = 60.0,
         wait_for: int = 1,
+        patience: float = 600.0,
         checkpoint: str | Path | None = None,
         checkpoint_every: int = 1,
-        resume: str | Path | None = None,
+        resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
@@ -76,6 +84,12 @@ class SelectorStrategy(Strategy):
                 raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", value)
         if not answer_timeout > 0:
             raise bad("SelectorStrategy.answer_timeout", "seconds > 0", answer_timeout)
+        if not patience >= 0:
+            raise bad("SelectorStrategy.patience", "seconds ≥ 0", patience, "math.inf waits without end.")
+        if not (math.isfinite(overselect) and overselect >= 1):
+            raise bad("SelectorStrategy.overselect", "finite and ≥ 1", overselect)
+        if resume is True and checkpoint is None:
+            raise bad("SelectorStrategy.resume", "a path where no checkpoint is given", resume)
         for signal in (*selector.needs.asks, *selector.needs.reports):
             if signal.of == "pairs":
                 raise InputError(
@@ -88,12 +102,13 @@ class SelectorStrategy(Strategy):
         if self.guards.quota and owner_of is None and "groups" not in selector.needs.reads:
             raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give owner_of=….")
         self.selector, self.cohort, self.horizon, self.seed = selector, cohort, horizon, seed
+        self.overselect = float(overselect)
         self.stock = Stock(FedAvg() if strategy is None else strategy)
         self.checkpoint = None if checkpoint is None else Path(checkpoint)
         self.checkpoint_every, self.on_round = checkpoint_every, on_round
-        self.resume = None if resume is None else Path(resume)
+        self.resume = self.checkpoint if resume is True else Path(resume) if resume else None
         self.history: list[dict[str, Any]] = []
-        self.muster = Muster(selector.needs, type(selector).__name__, answer_timeout, wait_for)
+        self.muster = Muster(selector.needs, type(selector).__name__, answer_timeout, wait_for, patience)
         self.muster.roster.owner_of = owner_of
         self.registrar: Registrar | None = None
         self._interview = Interview(answer_timeout, self.guards)
@@ -101,7 +116,7 @@ class SelectorStrategy(Strategy):
         self._turn: Turn | None = None
         self._sent: dict[int, Message] = {}
         self._model: dict[str, Array] = {}
-        self._done, self._timeout = 0, 3600.0
+        self._done, self._timeout, self._target = 0, 3600.0, 0
         self.logbook = None if audit is None else Logbook(audit)
 
     def summary(self) -> None:
@@ -125,30 +140,49 @@ class SelectorStrategy(Strategy):
     ) -> Result:
         """Run, or go on from ``resume``; rounds are numbered as if the server had never died."""
         self.horizon, self._timeout = self.horizon or num_rounds, timeout
-        if self.resume is not None and self.resume.exists():
-            initial_arrays = self._restore(self.resume, initial_arrays)
-            log(INFO, "Going on after round %d of %s", self._done, self.resume)
+        if self.overselect > 1:
+            grid = cast(Grid, Closing(grid, lambda: self._target))
         shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + self._done, arrays)
-        left = max(num_rounds - self._done, 0)
-        result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, shifted)
-        if self.logbook is not None:
-            self.logbook.reveal()
+        with checkpoint.held(self.checkpoint, self.resume), closing(self.logbook) if self.logbook else nullcontext():
+            if self.resume is not None and self.resume.exists():
+                initial_arrays = self._restore(self.resume, initial_arrays)
+                log(INFO, "Going on after round %d of %s", self._done, self.resume)
+            self._check_log()
+            left = max(num_rounds - self._done, 0)
+            result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, shifted)
+            if self.logbook is not None:
+                self.logbook.reveal()
         if not result.arrays:
             result.arrays = initial_arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
             setattr(result, name, {r + self._done: value for r, value in getattr(result, name).items()})
         return result
 
+    @property
+    def options(self) -> dict[str, Any]:
+        """What must be the same when a federation goes on, beside the registrar's own parameters."""
+        return {"cohort": self.cohort, "overselect": self.overselect, "strategy": type(self.stock.strategy).__name__}
+
     def _restore(self, path: Path, initial: ArrayRecord) -> ArrayRecord:
-        model, arrays, header = checkpoint.load(path, self.muster.roster, self.stock)
-        shapes = {name: value.shape for name, value in wire.tables(initial).items()}
-        if shapes != {name: value.shape for name, value in model.items()}:
-            raise StorageError(f"{path} holds another model than the one that is to be trained.")
+        model, arrays, header = checkpoint.load(path, self.muster.roster, self.stock, self.options)
+        if fault := wire.fault(model, wire.tables(initial)):
+            raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
         self._restored, self.history = (arrays, header["registrar"]), header["history"]
-        self._done = int(header["registrar"]["index"])
+        self._done = header["index"]
         if self.logbook is not None and header["salt"]:
-            self.logbook.salt = bytes.fromhex(header["salt"])
+            self.logbook.salt = header["salt"]
         return wire.record(model)
+
+    def _check_log(self) -> None:
+        """Refuse to begin where the log of an earlier run is."""
+        if self.logbook is None or self._done:
+            return
+        path = self.logbook.path
+        if path.exists() and path.stat().st_size:
+            raise StorageError(
+                f"{path} is the audit log of an earlier run. Go on from its checkpoint with resume=, or choose another "
+                "audit=."
+            )
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -160,12 +194,14 @@ class SelectorStrategy(Strategy):
         registrar = self._up_to_date()
         content = self.stock.content(server_round + self._done, arrays, config)
         self._model = wire.tables(arrays)
-        turn = self._turn = registrar.begin(available, self.cohort)
+        turn = self._turn = registrar.begin(available, math.ceil(self.cohort * self.overselect))
         send = self._interview.about(content, self.muster.roster, turn.index, self.stock)
         while turn.question is not None:
             turn.answer(self._interview.ask(grid, send, turn.question, self._model))
         chosen = turn.cohort.ids if turn.cohort is not None else np.empty(0, np.int64)
         reports = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
+        early = self.overselect > 1 and turn.cohort is not None and not turn.cohort.full
+        self._target = self.cohort if early else 0
         self._sent = {int(k): send.message("train", int(k), self._timeout, reports=reports) for k in chosen}
         log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
         return list(self._sent.values())
@@ -206,7 +242,8 @@ class SelectorStrategy(Strategy):
             self._model = self.stock.step(server_round + self._done, mean)
             arrays = wire.record(self._model)
         self._remember(turn, done, found.failed | faults, notes)
-        metrics = self.stock.metrics([found.contents[k] for k in done.tolist()], weights.tolist())
+        names = [f"client {self.muster.roster.names[k]}" for k in done.tolist()]
+        metrics = self.stock.metrics([found.contents[k] for k in done.tolist()], weights.tolist(), names)
         metrics["cohort"], metrics["answered"] = turn.cohort.ids.tolist(), done.tolist()
         return arrays, metrics
 
@@ -222,27 +259,16 @@ class SelectorStrategy(Strategy):
         return out
 
     def _remember(self, turn: Turn, done: Array, faults: dict[int, str], notes: dict[str, Any]) -> None:
-        cohort, registrar = turn.cohort, self.registrar
-        if cohort is None or registrar is None:
+        registrar, names = self.registrar, self.muster.roster.names
+        if registrar is None:
             return
-        silent = sorted(set(cohort.ids.tolist()) - set(done.tolist()) - set(faults))
+        record = recorded(turn, done, faults, registrar.population.n_clients, notes)
         for client, reason in faults.items():
-            log(WARNING, "Client %s is left out: %s", self.muster.roster.names[client], reason)
-        if silent:
-            log(WARNING, "No answer from %s", ", ".join(self.muster.roster.names[k] for k in silent))
-        record = {
-            "round": turn.index,
-            "available": [] if turn.round is None else turn.round.available.tolist(),
-            "cohort": cohort.ids.tolist(),
-            "weights": cohort.weights.tolist(),
-            "answered": done.tolist(),
-            "left_out": {str(client): reason for client, reason in faults.items()},
-            "silent": silent,
-            "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
-            "clients": registrar.population.n_clients,
-            **({"guards": turn.guarded} if turn.guarded else {}),
-            **notes,
-        }
+            log(WARNING, "Client %s is left out: %s", names[client], reason)
+        if silent := record["silent"]:
+            log(WARNING, "No answer in time from %s", ", ".join(names[k] for k in silent))
+        if turn.skipped:
+            log(WARNING, "Round %d is skipped: %s", turn.index + 1, record["skipped"])
         self.history.append(record)
         if self.logbook is not None:
             self.logbook.sync()
@@ -250,16 +276,22 @@ class SelectorStrategy(Strategy):
             self.on_round(record)
         if self.checkpoint is not None and (turn.index + 1) % self.checkpoint_every == 0:
             salt = "" if self.logbook is None else self.logbook.salt.hex()
-            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, self.history, salt)
+            about = self.history, salt, self.options
+            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, *about)
 
     # -- evaluation is the stock strategy's ----------------------------------------------------------------------------
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the stock strategy does."""
-        return self.stock.strategy.configure_evaluate(server_round + self._done, arrays, config, grid)
+        """As the stock strategy does; with fewer nodes online than it wants, nobody evaluates."""
+        online, self._target = list(grid.get_node_ids()), 0
+        if not self.stock.enough(len(online)):
+            log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round + self._done, len(online))
+            return []
+        seen = cast(Grid, Seen(grid, online))
+        return self.stock.strategy.configure_evaluate(server_round + self._done, arrays, config, seen)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the stock strategy does."""
-        return self.stock.strategy.aggregate_evaluate(server_round + self._done, replies)
+        """As the stock strategy does, of the replies that can be averaged."""
+        return self.stock.evaluated(server_round + self._done, replies)

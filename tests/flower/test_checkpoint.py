@@ -1,0 +1,147 @@
+"""A checkpoint belongs to one server and one federation, and a damaged one is a sentence."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
+from flwr.serverapp.strategy import FedAdam, FedAvg
+from tests.flower.loopback import MODEL, Loopback, node
+
+from sortition.core import InputError, Registrar, StorageError, snapshot
+from sortition.flower import SelectorStrategy, checkpoint, wire
+from sortition.flower.roster import Profile, Roster
+from sortition.flower.stock import Stock
+from sortition.selectors import load
+
+
+def federation():
+    return Loopback({n: node(f"c{n}", w=(n, 1.0)) for n in range(5)})
+
+
+def played(path, rounds=2, grid=None, **options):
+    stock = options.pop("strategy", None) or FedAvg(fraction_evaluate=0.0)
+    options = {"cohort": 2, "checkpoint": path, **options}
+    made = SelectorStrategy(load("uniform", weights="uniform"), strategy=stock, **options)
+    made.start(grid or federation(), wire.record(MODEL), rounds)
+    return made
+
+
+def test_a_fresh_run_does_not_destroy_an_old_one(tmp_path):
+    path, log = tmp_path / "c.npz", tmp_path / "audit.jsonl"
+    played(path, audit=log)
+    before = path.read_bytes(), log.read_bytes()
+    with pytest.raises(StorageError, match=r"is the checkpoint of an earlier run. Go on with resume=True, or choose"):
+        played(path, audit=log)
+    with pytest.raises(StorageError, match=r"audit.jsonl is the audit log of an earlier run"):
+        played(tmp_path / "other.npz", audit=log)
+    assert before == (path.read_bytes(), log.read_bytes())
+    assert len(played(path, 4, resume=True, audit=log).history) == 4
+    assert len(played(path, 5, resume=path, audit=log).history) == 5
+
+
+def test_resume_needs_to_know_the_file():
+    with pytest.raises(InputError, match="resume must be a path where no checkpoint is given"):
+        played(None, resume=True)
+
+
+def test_a_second_server_is_refused(tmp_path):
+    path, seen = tmp_path / "c.npz", []
+
+    def second(record):
+        with pytest.raises(StorageError, match=r"c.npz is in use by another server"):
+            played(path, resume=True)
+        seen.append(record)
+
+    played(path, on_round=second)
+    assert len(seen) == 2
+
+
+def test_the_lock_dies_with_its_holder(tmp_path):
+    path = tmp_path / "c.npz"
+    code = (
+        "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-I", "-c", code, tmp_path / ".c.npz.lock"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StorageError, match="is in use"), checkpoint.held(path, None):
+            pass
+        holder.kill()
+    with checkpoint.held(path, None):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"cohort": 3}, "cohort was 2, is 3"),
+        ({"overselect": 1.5}, r"overselect was 1.0, is 1.5"),
+        ({"strategy": FedAdam(fraction_evaluate=0.0)}, "strategy was 'FedAvg', is 'FedAdam'"),
+    ],
+)
+def test_another_configuration_is_refused_with_the_difference(options, told, tmp_path):
+    played(tmp_path / "c.npz")
+    with pytest.raises(StorageError, match=told):
+        played(tmp_path / "c.npz", resume=True, **options)
+
+
+def test_checkpoints_without_options_are_read(tmp_path):
+    path = tmp_path / "c.npz"
+    played(path)
+    arrays, header = snapshot.load(path)
+    del header["flower"]["options"]
+    snapshot.save(path, arrays, header)
+    assert len(played(path, 3, resume=True).history) == 3
+
+
+TAMPERED = {
+    "flower": lambda a, h: h.update(flower=5),
+    "names": lambda a, h: h["flower"].update(names=5),
+    "more names": lambda a, h: h["flower"].update(names=list("abcdefghi")),
+    "names twice": lambda a, h: h["flower"].update(names=["a"] * 5),
+    "names of tables": lambda a, h: h["flower"].update(names=[{}] * 5),
+    "salt": lambda a, h: h["flower"].update(salt="zz"),
+    "salt of another kind": lambda a, h: h["flower"].update(salt=5),
+    "registrar": lambda a, h: h.update(registrar=5),
+    "index": lambda a, h: h["registrar"].update(index="x"),
+    "negative index": lambda a, h: h["registrar"].update(index=-3),
+    "no index": lambda a, h: h["registrar"].pop("index"),
+    "history": lambda a, h: h.update(history=5),
+    "model": lambda a, h: h["flower"].update(model=5),
+    "facts": lambda a, h: a.update({"facts.sizes": np.array(3)}),
+    "fewer facts": lambda a, h: a.update({"facts.sizes": np.ones(3)}),
+    "facts of nan": lambda a, h: a.update({"facts.sizes": np.full(5, np.nan)}),
+    "server": lambda a, h: h["flower"].update(server=5),
+    "another attribute": lambda a, h: h["flower"].update(server={"fraction_train": {"kind": "dict", "keys": []}}),
+    "a method": lambda a, h: h["flower"].update(server={"configure_train": {"kind": "dict", "keys": []}}),
+    "options": lambda a, h: h["flower"].update(options=5),
+}
+
+
+@pytest.mark.parametrize("edit", TAMPERED.values(), ids=TAMPERED)
+def test_a_damaged_checkpoint_is_a_sentence(edit, tmp_path):
+    path, roster = tmp_path / "c.npz", Roster(["sizes"])
+    roster.meet({n: Profile(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
+    registrar = Registrar(load("by-size"), roster.population())
+    checkpoint.save(path, MODEL, registrar, roster, Stock(FedAvg()), [], "ab", {"cohort": 2})
+    checkpoint.load(path, Roster(["sizes"]), Stock(FedAvg()), {"cohort": 2})
+    arrays, header = snapshot.load(path)
+    edit(arrays, header)
+    snapshot.save(path, arrays, header)
+    with pytest.raises(StorageError, match="is not a Flower checkpoint of this selection"):
+        checkpoint.load(path, Roster(["sizes"]), Stock(FedAvg()), {"cohort": 2})
+
+
+@pytest.mark.parametrize("spoilt", [np.full(2, np.nan, np.float32), np.zeros(3, np.float32)])
+def test_a_model_that_cannot_be_trained_on_is_refused(spoilt, tmp_path):
+    path = tmp_path / "c.npz"
+    played(path)
+    arrays, header = snapshot.load(path)
+    snapshot.save(path, {**arrays, "model.0": spoilt}, header)
+    with pytest.raises(StorageError, match="holds another model than the one that is to be trained: w "):
+        played(path, 3, resume=True)

@@ -81,3 +81,10 @@ def test_added_at_the_end(lines):
 def test_what_is_no_entry_is_altered(lines, line):
     lines[2] = line
     assert told(lines)[0].startswith("Line 3 was altered")
+
+
+@pytest.mark.parametrize("odd", [{}, [], 5, 1.5, True])
+def test_hashes_of_another_kind_are_sentences(lines, odd):
+    assert "the end was cut off" in told(lines, odd)[0]
+    lines[2] = chain.forged(2, odd, {"round": 2})[0].rstrip(b"\n")
+    assert "does not follow from the line before it" in told(lines)[0]

@@ -194,7 +194,7 @@ def test_a_log_that_was_cut_short_is_found_without_its_last_hash(tmp_path):
     beside = federation(path, "uniform")[1].reveal()
     told = json.loads(beside.read_text())
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-    beside.write_text(json.dumps({key: value for key, value in told.items() if key != "final"}))
+    beside.write_text(json.dumps({**told, "final": None}))
     assert examine_log(path).faults == [
         "What was revealed lacks 'final'.",
         "5 entries were announced at the end; the log has 4.",

@@ -62,7 +62,7 @@ def links(lines: Iterable[bytes]) -> list[Link]:
     return [link(raw, at) for at, raw in enumerate(lines, 1)]
 
 
-def breaks(chain: Sequence[Link], final: str | None = None) -> list[str]:
+def breaks(chain: Sequence[Link], final: Any = None) -> list[str]:
     """Where a chain is broken, and how, in sentences; empty if it holds. ``final`` is the hash that should end it."""
     found: list[str] = []
     hashes = {one.hash: one.line for one in chain}
@@ -78,7 +78,7 @@ def breaks(chain: Sequence[Link], final: str | None = None) -> list[str]:
     if not chain:
         found.append("The log is empty.")
     elif final is not None and chain[-1].hash != final:
-        end = hashes.get(final)
+        end = hashes.get(str(final))
         told = "the end was cut off" if end is None else f"{len(chain) - end} lines were added after line {end}"
         found.append(f"The log does not end with the hash that the run gave at its end: {told}, or it was rewritten.")
     return found
@@ -87,7 +87,7 @@ def breaks(chain: Sequence[Link], final: str | None = None) -> list[str]:
 def _misplaced(one: Link, expected: int, hashes: Mapping[str, int]) -> str:
     """Why a line that is sound in itself does not follow from the one before it."""
     where = f"Line {one.line} (entry {one.number}) does not follow from the line before it"
-    if one.previous in hashes:
+    if isinstance(one.previous, str) and one.previous in hashes:
         return f"{where}: it follows line {hashes[one.previous]}, so lines were inserted or reordered here."
     if isinstance(one.number, int) and one.number > expected:
         many = "an entry was" if one.number == expected + 1 else f"{one.number - expected} entries were"

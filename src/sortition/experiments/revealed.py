@@ -44,8 +44,8 @@ def _examine(path: Path, finding: Finding) -> None:
     finding.faults += chain.breaks(links, told.get("final"))
     finding.faults += readable(links[0].entry) if links and not finding.faults else []
     if told:
-        finding.faults += [f"What was revealed lacks {key!r}." for key in ("entries", "final") if key not in told]
-        if told.get("entries", len(links)) != len(links):
+        finding.faults += [f"What was revealed lacks {key!r}." for key in ("entries", "final") if told.get(key) is None]
+        if told.get("entries") not in (None, len(links)):
             finding.faults.append(f"{told['entries']} entries were announced at the end; the log has {len(links)}.")
     else:
         finding.left = "seed and salt are not revealed yet"

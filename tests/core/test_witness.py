@@ -192,6 +192,20 @@ def test_logs_of_format_1_do_not_say_whom_and_are_read():
     assert recount(entries(lines), again(), form=1).rounds == 2  # begun by an older version, gone on with by this one
 
 
+def test_a_shortfall_stands_in_the_log_and_logs_of_format_1_may_lack_it():
+    lines, registrar = [], fresh(load("uniform"))
+    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.finish(registrar.begin([1, 2], 5))
+    registrar.finish(registrar.begin(range(6), 5))
+    log.flush()
+    assert [entry["notes"] for entry in entries(lines)] == [{"shortfall": 3}, {}]
+    older = changed(lines, 0, lambda entry: entry.update(notes={}))
+    for told, form, rounds in ((entries(lines), 2, 2), (older, 1, 2), (entries(lines), 1, 2), (older, 2, 0)):
+        assert recount(told, fresh(load("uniform")), form=form).rounds == rounds
+    forged = changed(lines, 0, lambda entry: entry.update(notes={"shortfall": 2}))
+    assert recount(forged, fresh(load("uniform")), form=1).rounds == 0
+
+
 @pytest.mark.parametrize("change", [{"0": "made up"}, None])
 def test_refusals_follow_from_what_arrived(change):
     selector = load("power-of-choice", d=6)

@@ -118,6 +118,15 @@ def test_that_no_app_answers_is_a_sentence_at_the_start():
         mustered().call(Loopback({1: fails}))
 
 
+def test_places_that_nobody_can_fill_are_recorded():
+    made = strategy(cohort=3)
+    made.start(Loopback({1: node("a"), 2: node("b")}), wire.record(MODEL), 1)
+    assert made.history[0]["shortfall"] == 1
+    made = strategy(cohort=2)
+    made.start(Loopback({1: node("a"), 2: node("b")}), wire.record(MODEL), 1)
+    assert "shortfall" not in made.history[0]
+
+
 def test_a_round_in_which_nobody_is_there_is_skipped_and_recorded(tmp_path):
     grid = Loopback({1: node("a"), 2: node("b")})
 

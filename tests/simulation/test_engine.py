@@ -236,3 +236,18 @@ def test_devices_and_rule_are_the_worlds():
     slow, fast = (world(RULE, devices=Devices(speed=s)) for s in (10.0, 1000.0))
     a, b = (played(Setup(w, Scripted(), 3, 1))[1][0]["clock"] for w in (slow, fast))
     assert a == pytest.approx(100 * b)
+
+
+class Few:
+    """Two of ten clients in the first round, then everybody."""
+
+    def at(self, t):
+        return (np.arange(10) < 2) if t == 0 else np.ones(10, bool)
+
+
+def test_places_that_nobody_can_fill_are_recorded():
+    records = played(Setup(world(), load("uniform"), 3, 2, availability=Few()))[1]
+    assert [record["notes"] for record in records] == [{"shortfall": 1}, {}]
+    assert len(records[0]["cohort"]) == 2
+    full = played(Setup(world(), load("full"), 3, 1, availability=Few()))[1][0]
+    assert full["notes"] == {}  # everybody takes part: there are no places

@@ -29,7 +29,7 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.core.witness import Reports
 
-FORMAT = 2  # 2: whom the guards kept out
+FORMAT = 2  # 2: whom the guards kept out, and a shortfall of clients
 READ = (1, 2)  # formats of logs that can be audited
 NOTES = 4096  # bytes of notes that an entry holds; of longer ones only the digest
 LIBRARIES = ("numpy", "scipy", "scikit-learn")

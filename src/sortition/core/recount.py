@@ -73,7 +73,7 @@ def recount(
         registrar: a fresh one of the same selection.
         again: what is known of a round from elsewhere: held against the log, and vectors are taken from it.
         population: the first so many clients, for logs of federations that clients joined.
-        form: the log's format; older ones do not say whom the guards kept out.
+        form: the log's format; older ones do not say whom the guards kept out, nor how many places stayed empty.
     """
     result = Recount()
     for entry in entries:
@@ -120,7 +120,10 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
         cohort_told(cohort),
         {key: entry[key] for key in ("cohort", "weights", "groups", "full") if key in entry},
     )
-    _same("notes", notes_told(cohort.notes), entry["notes"])
+    noted = dict(cohort.notes)
+    if form == 1 and notes_told(noted) != entry["notes"]:
+        noted.pop("shortfall", None)  # older versions did not note it
+    _same("notes", notes_told(noted), entry["notes"])
     done = ids_read(entry["done"]) if "done" in entry else cohort.ids
     signals = {signal.name: signal for signal in registrar.needs.reports}
     told = entry.get("reports", {})

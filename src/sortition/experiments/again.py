@@ -69,6 +69,8 @@ class Again(Known):
             record = {**record, "test": world.score(params)}
         if "clients" in logged and "clients" not in record:
             record = {**record, "clients": of_clients(world.client_accuracies(params))}
+        if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs are held to it
+            record = {**record, "notes": {name: note for name, note in record["notes"].items() if name != "shortfall"}}
         return dict(json.loads(json.dumps(plain(record))))
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:

@@ -135,8 +135,8 @@ def _notes(entry: Entry) -> list[str]:
     notes = entry.notes
     if set(notes) == {"sha256"}:
         return ["The notes of this round are long; they stand in rounds.jsonl."]
-    guards = notes.pop("guards", {})
-    return [
+    guards, empty = notes.pop("guards", {}), notes.pop("shortfall", 0)
+    return ([f"{empty} places stayed empty: fewer clients could be chosen."] if empty else []) + [
         f"{whose} noted: " + "; ".join(f"{key.replace('_', ' ')} = {value}" for key, value in told.items()) + "."
         for whose, told in (("The method", notes), ("The guards", guards))
         if told

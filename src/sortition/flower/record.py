@@ -12,11 +12,11 @@ from sortition.core.arrays import Ids
 def record(
     turn: Turn, done: Ids, faults: Mapping[int, str], n_clients: int, notes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One round, as JSON knows it; ``skipped`` says why nobody was to be chosen."""
+    """One round, as JSON knows it; ``skipped`` says why nobody was to be chosen, ``shortfall`` how many lacked."""
     ids, weights, told = [], [], dict[str, Any]()
     if turn.cohort is not None:
         ids, weights = turn.cohort.ids.tolist(), turn.cohort.weights.tolist()
-        told = {"skipped": turn.cohort.notes["skipped"]} if turn.skipped else {}
+        told = {name: turn.cohort.notes[name] for name in ("skipped", "shortfall") if name in turn.cohort.notes}
     return {
         "round": turn.index,
         "available": [] if turn.round is None else turn.round.available.tolist(),

@@ -289,6 +289,11 @@ def test_figures_must_follow_from_the_records(run):
     assert faults(run)[0].startswith("The summary's best-accuracy is 0.99; by the records 0.")
 
 
+def test_records_that_give_no_figures_are_a_finding(run):
+    recorded(run, lambda told: told[3].update(bytes={"model_down": {"odd": 1.0}}))
+    assert "cannot be computed from the records" in faults(run)[0]
+
+
 def test_forged_answers_are_found_by_a_replay(run):
     forged(run, 1, lambda e: e["asked"][0]["answers"]["values"].__setitem__(0, 1e-3))
     assert any("Round 1" in fault for fault in faults(run, replay=True))

@@ -90,7 +90,10 @@ def against_end(run: records.Run, config: RunConfig) -> list[str]:
     target = config.target if config.stop_at_target else None
     if played < config.rounds and not Goal(target, run.records).reached:
         found.append(f"The run ends after {played} of {config.rounds} rounds, and no target was reached by then.")
-    now, told = metrics.summarise(run), run.summary.get("figures", {})
+    try:
+        now, told = metrics.summarise(run), run.summary.get("figures", {})
+    except UNREADABLE as error:
+        return [*found, f"The summary's figures cannot be computed from the records: {error!r}."]
     other = [name for name in now if name in told and not _close(now[name], told[name])]
     if other:
         more = f" {len(other) - 1} more figures differ." if other[1:] else ""

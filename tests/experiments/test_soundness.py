@@ -29,6 +29,8 @@ def fresh(run):
         ({"cohort": ["a"]}, "cohort.0"),
         ({"cohort": [2**70]}, "cohort.0"),
         ({"bytes": 3}, "bytes"),
+        ({"bytes": {"model_up": {"a": 1}}}, "bytes.model_up"),
+        ({"passes": {"training": {}}}, "passes.training"),
         ({"questions": [{"signal": 1, "asked": 2}]}, "questions.0"),
         ({"notes": "none"}, "notes"),
     ],
@@ -86,3 +88,10 @@ def test_a_torn_archive(run):
     path.write_bytes(path.read_bytes()[:-40])
     with pytest.raises(StorageError, match="cannot be read"):
         fresh(run).clients()
+
+
+def test_tables_within_each_other_without_end(run):
+    path = run.path / records.SUMMARY
+    path.write_text('{"status": "done", "a": ' + '{"b":' * 40 + "1" + "}" * 41)
+    with pytest.raises(StorageError, match="more than 32 tables within each other"):
+        _ = fresh(run).summary

@@ -15,7 +15,7 @@ from sortition.core.errors import StorageError
 Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
 Table = dict[str, Any]
-Tally = dict[str, float | dict[str, float]]
+Tally = dict[str, float]
 DEEPEST = 32
 
 

@@ -8,7 +8,7 @@ from tests.experiments.tables import small
 
 from sortition.core import StorageError, chain
 from sortition.core.audit import cohort_told, notes_told
-from sortition.experiments import federation, folder, records
+from sortition.experiments import federation, folder, metrics, records
 from sortition.experiments.audit import examine
 from sortition.experiments.config import RunConfig, checked
 from sortition.experiments.plan import plan
@@ -289,9 +289,9 @@ def test_figures_must_follow_from_the_records(run):
     assert faults(run)[0].startswith("The summary's best-accuracy is 0.99; by the records 0.")
 
 
-def test_records_that_give_no_figures_are_a_finding(run):
-    recorded(run, lambda told: told[3].update(bytes={"model_down": {"odd": 1.0}}))
-    assert "cannot be computed from the records" in faults(run)[0]
+def test_records_that_give_no_figures_are_a_finding(run, monkeypatch):
+    monkeypatch.setattr(metrics, "summarise", lambda run: run["odd"])
+    assert "The summary's figures cannot be computed from the records: TypeError" in faults(run)[0]
 
 
 def test_forged_answers_are_found_by_a_replay(run):

@@ -52,7 +52,9 @@ def test_documents_that_are_no_tables(run, name, text):
         _ = fresh(run).manifest, fresh(run).summary
 
 
-@pytest.mark.parametrize("text", ["seed = {}", "seed = inf", 'method = "x"', "target = 1.5", "seed = " + "1" * 5000])
+@pytest.mark.parametrize(
+    "text", ["seed = {}", "seed = inf", 'method = "x"', "target = 1.5", "target = {x = 1.0}", "seed = " + "1" * 5000]
+)
 def test_configurations_of_wrong_kind(run, text):
     (run.path / records.CONFIG).write_text(text)
     with pytest.raises(StorageError, match=records.CONFIG):

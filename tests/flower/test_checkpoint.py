@@ -145,3 +145,13 @@ def test_a_model_that_cannot_be_trained_on_is_refused(spoilt, tmp_path):
     snapshot.save(path, {**arrays, "model.0": spoilt}, header)
     with pytest.raises(StorageError, match="holds another model than the one that is to be trained: w "):
         played(path, 3, resume=True)
+
+
+def test_a_model_whose_names_are_no_texts_is_refused(tmp_path):
+    path = tmp_path / "c.npz"
+    played(path)
+    arrays, header = snapshot.load(path)
+    header["flower"]["model"][0] = 7
+    snapshot.save(path, arrays, header)
+    with pytest.raises(StorageError, match="holds another model than the one that is to be trained"):
+        played(path, 3, resume=True)

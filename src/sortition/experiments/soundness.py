@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
@@ -16,6 +16,15 @@ Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
 Table = dict[str, Any]
 Tally = dict[str, float]
+
+
+def _goal(target: dict[str, float]) -> dict[str, float]:
+    if target and not ("accuracy" in target or "loss" in target):
+        raise ValueError("it has neither accuracy nor loss")
+    return target
+
+
+Goal = Annotated[dict[str, float], AfterValidator(_goal)]
 DEEPEST = 32
 
 
@@ -65,7 +74,7 @@ class Config(Checked):
     seed: Whole = 0
     rounds: Whole = 0
     method: Chosen = Chosen()
-    target: dict[str, float] = {}
+    target: Goal = {}
     data: Table = {}
     model: Table = {}
     local: Table = {}

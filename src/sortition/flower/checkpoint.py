@@ -52,7 +52,7 @@ def load(
         now = {name: value for name, value in (options or {}).items() if name in before}
         if changed := snapshot.difference(before, now) if options is not None else "":
             raise StorageError(f"{path} is of another federation: {changed}.")
-        model = {name: arrays[f"model.{row}"] for row, name in enumerate(told["model"])}
+        model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(told["model"])}
         index, salt = about["index"], bytes.fromhex(told.get("salt", ""))
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
             raise ValueError(f"round {index!r}")

@@ -206,6 +206,18 @@ def test_a_shortfall_stands_in_the_log_and_logs_of_format_1_may_lack_it():
     assert recount(forged, fresh(load("uniform")), form=1).rounds == 0
 
 
+def test_logs_of_format_1_do_not_note_places_that_stay_empty():
+    lines = []
+    registrar = fresh(load("uniform"))
+    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.finish(registrar.begin([1, 2], 4))
+    log.flush()
+    assert entries(lines)[0]["notes"] == {"shortfall": 2}
+    older = changed(lines, 0, lambda entry: entry.update(notes={}))
+    assert recount(older, fresh(load("uniform")), form=1).rounds == 1
+    assert recount(older, fresh(load("uniform"))).rounds == 0
+
+
 @pytest.mark.parametrize("change", [{"0": "made up"}, None])
 def test_refusals_follow_from_what_arrived(change):
     selector = load("power-of-choice", d=6)

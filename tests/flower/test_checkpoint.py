@@ -43,6 +43,15 @@ def test_a_fresh_run_does_not_destroy_an_old_one(tmp_path):
     assert len(played(path, 5, resume=path, audit=log).history) == 5
 
 
+def test_a_resumed_federation_is_the_one_that_never_stopped(tmp_path):
+    adam = {"eta": 0.05, "fraction_evaluate": 0.0}
+    whole = played(tmp_path / "whole.npz", 5, strategy=FedAdam(**adam))
+    played(tmp_path / "c.npz", 2, strategy=FedAdam(**adam), horizon=5)
+    again = played(tmp_path / "c.npz", 5, strategy=FedAdam(**adam), resume=True)
+    assert again.history == whole.history
+    np.testing.assert_array_equal(again._model["w"], whole._model["w"])
+
+
 def test_resume_needs_to_know_the_file():
     with pytest.raises(InputError, match="resume must be a path where no checkpoint is given"):
         played(None, resume=True)

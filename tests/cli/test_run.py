@@ -1,0 +1,21 @@
+"""What is told of runs that failed."""
+
+from pathlib import Path
+
+import pytest
+import typer
+
+from sortition.cli.run import finish
+from sortition.experiments.runner import Outcome
+
+
+def test_a_log_is_named_only_where_there_is_one(tmp_path, capsys):
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "with" / "failure.log").write_text("why")
+    failed = {str(tmp_path / name): "Disk full." for name in ("with", "without")}
+    with pytest.raises(typer.Exit):
+        finish(Outcome(Path(tmp_path), failed), "")
+    told = capsys.readouterr().err
+    assert f"with: Disk full. (log: {tmp_path}/with/failure.log)" in told
+    assert "without: Disk full.\n" in told

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from tests.reference import longfed_literal
 
 from sortition.core import InputError, Population, Reading, Registrar
-from sortition.core.signals import fold
 from sortition.selectors import load
+from sortition.selectors._parts.crowd import shortened
 from sortition.selectors._parts.distances import pairwise
 from sortition.testing import QuadraticWorld, play
 from sortition.testing.play import play_turn
@@ -272,7 +272,7 @@ def test_client_side_sketches_choose_as_whole_updates_do_where_clusters_are_plai
 def test_the_error_of_distances_between_sketches_of_64():
     # a count sketch keeps ‖x‖² in the mean with a relative variance of 2/64, so distances up to about √(2/64)/2 = 9 %
     rows = np.random.default_rng(0).normal(size=(60, 5000))
-    true, got = pairwise(rows), pairwise(fold(rows, 64))
+    true, got = pairwise(rows), pairwise(shortened(rows, 64))
     error = (got / np.where(true > 0, true, 1))[np.triu_indices(60, 1)] - 1
     assert 0.06 < np.sqrt(np.mean(error**2)) < 0.12
 

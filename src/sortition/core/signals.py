@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array
 from sortition.core.client import LocalClient
@@ -99,17 +98,16 @@ class Signal:
 
 
 @lru_cache(maxsize=8)
-def _folding(length: int, dim: int, seed: int) -> csr_array:
-    """(dim, length), one ±1 in every column."""
+def buckets_and_signs(length: int, dim: int, seed: int) -> tuple[Array, Array]:
+    """Where :func:`fold` adds each coordinate, and with what sign."""
     rng = stream(seed, "sketch", length, dim)
-    buckets, signs = rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
-    return csr_array((signs, (buckets, np.arange(length))), shape=(dim, length))
+    return rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
 
 
-def fold(vectors: Array, dim: int, seed: int = 0) -> Array:
-    """Count sketch of a vector, or of each row: coordinates are added, with a random sign, to a random bucket."""
-    folded = _folding(vectors.shape[-1], dim, seed) @ np.asarray(vectors, np.float64).T
-    return np.asarray(folded.T)
+def fold(vector: Array, dim: int, seed: int = 0) -> Array:
+    """Count sketch of a vector of any length: each coordinate is added, with a random sign, to a random bucket."""
+    buckets, signs = buckets_and_signs(vector.size, dim, seed)
+    return np.bincount(buckets, weights=vector * signs, minlength=dim)
 
 
 def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:

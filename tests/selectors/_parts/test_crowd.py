@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sortition.core.signals import fold
 from sortition.selectors._parts.crowd import choose, shortened, stored
 from sortition.selectors._parts.distances import between, pairwise
 from sortition.selectors._parts.facility import greedy
@@ -56,3 +57,8 @@ def test_short_rows_are_kept_as_they_are_and_the_first_fix_the_width():
     rows = stored(np.empty((4, 0)), np.array([2]), np.array([[1.0, 2.0]]), 64)
     assert rows.tolist() == [[0, 0], [0, 0], [1, 2], [0, 0]]
     assert stored(rows, np.array([], np.int64), np.empty((0, 2)), 64) is rows
+
+
+def test_many_rows_are_folded_as_each_alone():
+    rows = np.random.default_rng(0).normal(size=(3, 500))
+    np.testing.assert_array_equal(shortened(rows, 64), [fold(row, 64) for row in rows])

@@ -7,10 +7,13 @@ twice. The passes are what makes this better than solving a subsample: medoids c
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
+from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.signals import fold
+from sortition.core.signals import buckets_and_signs
 from sortition.selectors._parts.distances import between
 from sortition.selectors._parts.facility import greedy
 
@@ -21,7 +24,16 @@ BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
 def shortened(vectors: Array, width: int) -> Array:
     """Rows of at most ``width`` numbers: longer ones are sketched, which keeps distances up to about √(2/width)."""
     flat = vectors.reshape(len(vectors), -1)
-    return flat if flat.shape[1] <= width else fold(flat, width)
+    if flat.shape[1] <= width:
+        return flat
+    return np.asarray((folding(flat.shape[1], width) @ np.asarray(flat, np.float64).T).T)
+
+
+@lru_cache(maxsize=4)
+def folding(length: int, width: int) -> csr_array:
+    """(width, length), one ±1 in every column: ``core.signals.fold`` of many rows at once."""
+    buckets, signs = buckets_and_signs(length, width, 0)
+    return csr_array((signs, (buckets, np.arange(length))), shape=(width, length))
 
 
 def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:

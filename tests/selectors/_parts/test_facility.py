@@ -109,3 +109,8 @@ def test_sums_that_overflow_end_all_the_same():
     with np.errstate(all="ignore"):
         assert np.unique(greedy(far, 4)).size == 4
         assert np.unique(greedy(np.full((6, 6), np.nan), 4)).size == 4
+
+
+def test_many_that_are_all_alike_tie():
+    assert greedy(np.zeros((1000, 1000)), 3).tolist() == [0, 1, 2]
+    assert greedy(np.ones((1000, 50)), 3, price=np.zeros(1000)).tolist() == [0, 1, 2]

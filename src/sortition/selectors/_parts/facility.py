@@ -34,7 +34,7 @@ def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Float
         fresh = np.full(len(table), step == 0)
         while not fresh[best := int(np.argmin(bound))] and np.isfinite(bound[best]):
             stale = np.argpartition(bound, BATCH)[:BATCH] if bound.size > BATCH else np.arange(bound.size)
-            stale = stale[np.isfinite(bound[stale])]
+            stale = np.append(stale[np.isfinite(bound[stale])], best)  # of many that tie it may not be among those
             bound[stale] = np.rint((marginal(table[stale], served) + price[stale]) / grain)
             fresh[stale] = True
         chosen[step], bound[best] = best, np.inf

@@ -89,7 +89,7 @@ class LongFed(Selector[Memory]):
     Attributes:
         epsilon: how near two clients are similar: a quantile of the distances at first, or a distance.
         delta: how far the selection frequencies of similar clients may differ.
-        trade_off: λ, the weight of fairness: in mean first distances, or absolute.
+        trade_off: λ, the weight of fairness: in mean distances, or absolute.
         units: "relative" (ours) or "absolute" (the paper's), of epsilon and trade_off.
         gradient: "per-step" (update / (−lr · steps)), "sum" (the update), "unit" (its direction).
         weights: the "data" of the clients that each stands for, or their "count" (the paper's; the same if sizes are).

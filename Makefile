@@ -29,7 +29,7 @@ test-flower: setup  ## install Flower and Ray, and check the adapter against the
 
 test-ray: setup  ## install Ray, and play a study on a cluster of two nodes of which one is killed, in some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,ray]'
-	$(BIN)/python -m pytest -m ray tests/experiments/test_on_ray.py
+	$(BIN)/python -m pytest -m ray tests/studies/workers/test_ray_cluster.py
 
 check: setup  ## lint, format and types
 	$(BIN)/ruff check .

@@ -18,10 +18,10 @@ from sortition.core import Measure, Population, Reading, Registrar, Round, strea
 from sortition.selectors import load
 from sortition.selectors._parts import graph
 from sortition.selectors._parts.allocation import apportion
-from sortition.selectors._parts.crowd import choose
 from sortition.selectors._parts.dispersion import disperse
 from sortition.selectors._parts.distances import between
 from sortition.selectors._parts.facility import greedy
+from sortition.selectors._parts.facility_sampled import choose
 from sortition.selectors._parts.linkage import cut_to_count, grouped
 from sortition.selectors._parts.strata import label_shares, stratify
 from sortition.selectors.clustered import Clustered

@@ -12,10 +12,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from sortition.experiments.config import RunConfig
-from sortition.experiments.plan import plan, read
-from sortition.experiments.play import Play
-from sortition.experiments.preset import FOLDER
+from sortition.reproduction.preset import FOLDER
+from sortition.studies.config import RunConfig
+from sortition.studies.plan import plan, read
+from sortition.studies.runs.one_run import Play
 
 
 def seconds(run: RunConfig) -> float:

@@ -20,8 +20,8 @@ from torch import nn
 from sortition.data import load
 from sortition.learning import build
 from sortition.learning.batches import plans
-from sortition.learning.grid import grid
-from sortition.learning.passes import CHUNK
+from sortition.learning.evaluation import CHUNK
+from sortition.learning.padding import grid
 from sortition.learning.stacked import Descent, Stack
 from sortition.selectors import load as selector
 from sortition.simulation import Setup, World, play_round, start

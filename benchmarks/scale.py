@@ -37,9 +37,9 @@ def synthetic(path: Path, clients: int) -> None:
 
 def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, float]:
     """One run in this process: the same code as ``sortition run``."""
-    from sortition.experiments import federation
-    from sortition.experiments.plan import plan
-    from sortition.experiments.play import Play
+    from sortition.studies import federation
+    from sortition.studies.plan import plan
+    from sortition.studies.runs.one_run import Play
 
     with tempfile.TemporaryDirectory() as folder:
         name = data

@@ -20,8 +20,9 @@ import torch
 
 from campaign.fuzz.studied import played, small
 from sortition.core.errors import SortitionError
-from sortition.experiments import play, records
-from sortition.experiments.audit import examine
+from sortition.results import run_folder
+from sortition.studies.audit.run import examine
+from sortition.studies.runs import one_run
 
 METHODS: tuple[dict[str, Any], ...] = (
     {"name": "fedcor", "warmup": 4},
@@ -39,7 +40,7 @@ METHODS: tuple[dict[str, Any], ...] = (
     {"name": "full"},
 )
 FAULTS = {"after": 0.1, "lost": 0.1, "damaged": 0.1, "newcomers": 0.3, "joining": 0.2, "leaving": 0.1, "crash": 0.1}
-SAME = (records.ROUNDS, records.CLIENTS, records.FEDERATION, records.SUMMARY, records.CONFIG)
+SAME = (run_folder.ROUNDS, run_folder.CLIENTS, run_folder.FEDERATION, run_folder.SUMMARY, run_folder.CONFIG)
 OFTEN = 0.02  # seconds between checkpoints
 
 
@@ -56,7 +57,7 @@ def start(out: Path, table: dict[str, Any]) -> int:
         return child
     status = 1
     try:
-        play.CHECKPOINT_SECONDS = OFTEN
+        one_run.CHECKPOINT_SECONDS = OFTEN
         warnings.simplefilter("ignore")
         status = 1 if played(out, table, resume=True).failed else 0
     except SortitionError as error:
@@ -94,10 +95,10 @@ def disturbed(out: Path, table: dict[str, Any], within: float, rng: random.Rando
 
 def differences(one: Path, other: Path) -> list[str]:
     """Files of two runs that are not the same, byte by byte; and an audit log that does not hold."""
-    runs = [next(folder.rglob(records.CONFIG)).parent for folder in (one, other)]
+    runs = [next(folder.rglob(run_folder.CONFIG)).parent for folder in (one, other)]
     wrong = [name for name in SAME if (runs[0] / name).read_bytes() != (runs[1] / name).read_bytes()]
-    if (runs[1] / records.AUDIT).exists() and examine(records.Run(runs[1])).faults:
-        wrong.append(records.AUDIT)
+    if (runs[1] / run_folder.AUDIT).exists() and examine(run_folder.Run(runs[1])).faults:
+        wrong.append(run_folder.AUDIT)
     return wrong
 
 

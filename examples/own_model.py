@@ -8,7 +8,7 @@ import polars as pl
 import torch
 from torch import nn
 
-from sortition.experiments import study
+from sortition.studies import study
 
 
 class Net(nn.Module):

@@ -11,7 +11,7 @@ import numpy as np
 from sortition.core import Cohort, Feedback, Needs, Round, Selector, State, method, per_client
 from sortition.core.arrays import Floats
 from sortition.core.sampling import top
-from sortition.experiments import study
+from sortition.studies import study
 from sortition.testing import check_selector
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sortition.experiments import study
+from sortition.studies import study
 
 CLIENTS, DAYS, HOUR = 45, 3, 3600
 

@@ -10,18 +10,8 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 SCIENCE = {"numpy", "scipy", "sklearn", "pydantic"}
-ALL = {
-    "core",
-    "selectors",
-    "data",
-    "availability",
-    "learning",
-    "simulation",
-    "flower",
-    "experiments",
-    "report",
-    "testing",
-}
+BELOW_STUDIES = {"core", "audit", "selectors", "data", "availability", "learning", "simulation", "results"}
+ALL = BELOW_STUDIES | {"studies", "reproduction", "flower", "report", "testing"}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
@@ -30,11 +20,17 @@ MAY = {
     "data": ({"core"}, SCIENCE),
     "availability": ({"core"}, SCIENCE),
     "learning": ({"core"}, SCIENCE | {"torch"}),
-    "simulation": ({"core", "data", "availability", "learning"}, SCIENCE | {"torch"}),
-    "flower": ({"core"}, SCIENCE | {"flwr"}),
+    "simulation": ({"core", "audit", "data", "availability", "learning"}, SCIENCE | {"torch"}),
+    "flower": ({"core", "audit"}, SCIENCE | {"flwr"}),
     "testing": ({"core"}, {"numpy"}),
-    "experiments": (ALL - {"flower", "report"}, SCIENCE | {"torch", "polars", "rich", "tomli_w", "altair"}),
-    "report": ({"core", "experiments"}, SCIENCE | {"polars", "altair", "vl_convert"}),
+    "audit": ({"core"}, {"numpy", "pydantic"}),
+    "results": ({"core"}, SCIENCE | {"polars", "rich"}),
+    "studies": (BELOW_STUDIES, SCIENCE | {"torch", "polars", "rich", "tomli_w"}),
+    "reproduction": (
+        BELOW_STUDIES | {"studies", "testing"},
+        SCIENCE | {"torch", "polars", "rich", "tomli_w", "altair"},
+    ),
+    "report": ({"core", "results"}, SCIENCE | {"polars", "altair", "vl_convert"}),
     "cli": (ALL - {"flower"}, SCIENCE | {"typer", "rich", "polars"}),
 }
 INSIDE_FUNCTIONS = {
@@ -42,7 +38,8 @@ INSIDE_FUNCTIONS = {
     "data": (set(), {"torch", "PIL", "polars", "altair", "rich"}),
     "availability": ({"data"}, {"polars", "altair"}),
     "flower": ({"learning"}, {"torch"}),
-    "experiments": ({"flower", "report"}, {"ray", "typer"}),
+    "studies": ({"flower"}, {"ray", "typer"}),
+    "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),
 }
 STANDARD = set(__import__("sys").stdlib_module_names)

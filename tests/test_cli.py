@@ -6,8 +6,8 @@ from typer.testing import CliRunner
 
 from sortition.cli import app, main
 from sortition.core.errors import InputError
-from sortition.experiments import records
-from tests.experiments.tables import small
+from sortition.results import run_folder
+from tests.studies.tables import small
 
 MINE = '''
 from sortition.core import Cohort, Selector, State, method
@@ -61,7 +61,7 @@ def test_run_ends_with_a_table_and_resumes(file, tmp_path):
         call("run", file, "-o", out, "-j", 1, "--set", "method.power-of-choice.d=4")
     again = call("run", file, "-o", out, "-j", 1, "--set", "method.power-of-choice.d=4", "--resume", "--quiet")
     assert again == ""
-    assert records.find(out)[1].config["method"]["d"] == 4
+    assert run_folder.find(out)[1].config["method"]["d"] == 4
 
 
 def test_dry_run_runs_nothing(file, tmp_path):

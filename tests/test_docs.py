@@ -9,8 +9,8 @@ import tomllib
 import types
 from pathlib import Path
 
-from sortition.experiments.plan import plan
-from sortition.experiments.runner import check
+from sortition.studies.plan import plan
+from sortition.studies.runs.runner import check
 from sortition.testing import check_selector
 
 ROOT = Path(__file__).parents[1]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sortition.experiments import study
+from sortition.studies import study
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -14,11 +14,13 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.readings import BUDGET, WORLD
 from campaign.fuzz.scratch import scratch
 from campaign.fuzz.studied import played, small
+from sortition.audit.hash_chain import START, forged
+from sortition.audit.log_file import Logbook
 from sortition.core import Guards, Registrar
-from sortition.core.chain import START, forged
-from sortition.core.logbook import Logbook
-from sortition.experiments import audit, records, why
+from sortition.results import run_folder
 from sortition.selectors import load
+from sortition.studies.audit import explain
+from sortition.studies.audit import run as audit
 from sortition.testing.play import play_turn, some
 
 METHODS: tuple[dict[str, Any], ...] = ({"name": "uniform"}, {"name": "power-of-choice", "d": 6}, {"name": "cs-ucb-q"})
@@ -26,7 +28,7 @@ FEDERATED = ("uniform", "active", "by-size", "divfl")
 WORDS = ("round", "available", "budget", "cohort", "weights", "done", "asked", "answers", "ids", "values", "dtype",
          "odd", "after", "reports", "notes", "rejected", "blamed", "kept_out", "joined", "clients", "population",
          "format", "selector", "parameters", "guards", "commitment", "horizon", "seed", "salt", "facts")  # fmt: skip
-TOLD = (records.AUDIT, records.ROUNDS, records.SUMMARY, records.MANIFEST, records.CONFIG)
+TOLD = (run_folder.AUDIT, run_folder.ROUNDS, run_folder.SUMMARY, run_folder.MANIFEST, run_folder.CONFIG)
 
 
 @functools.cache
@@ -34,7 +36,7 @@ def runs() -> tuple[tuple[Path, dict[str, bytes]], ...]:
     """Folders of finished runs, and the bytes of what an audit reads in them."""
     out = scratch() / "audits"
     played(out, small(rounds=3, method=[dict(method) for method in METHODS], guards={"quarantine": 2}))
-    homes = [path.parent for path in sorted(out.rglob(records.CONFIG))]
+    homes = [path.parent for path in sorted(out.rglob(run_folder.CONFIG))]
     return tuple((home, {name: (home / name).read_bytes() for name in TOLD}) for home in homes)
 
 
@@ -44,12 +46,12 @@ def federation(name: str) -> tuple[Path, dict[str, bytes]]:
     home = scratch() / f"federation-{name}"
     home.mkdir()
     registrar = Registrar(load(name), WORLD.population, horizon=4, guards=Guards(quarantine=2))
-    book = Logbook(home / records.AUDIT)
+    book = Logbook(home / run_folder.AUDIT)
     book.watch(registrar)
     for t in range(4):
         play_turn(registrar, WORLD, some(WORLD, 0.6)(t), BUDGET)
     book.reveal()
-    names = (records.AUDIT, f"{records.AUDIT}.reveal.json")
+    names = (run_folder.AUDIT, f"{run_folder.AUDIT}.reveal.json")
     return home, {name: (home / name).read_bytes() for name in names}
 
 
@@ -76,9 +78,9 @@ def forgery(rng: random.Random, data: bytes) -> tuple[bytes, str]:
 def changed(rng: random.Random, files: dict[str, bytes]) -> dict[str, bytes]:
     """Other contents of one file, or a forged log with an end that fits it."""
     if rng.random() < 0.5:
-        log, last = forgery(rng, files[records.AUDIT])
-        out = {records.AUDIT: log}
-        for name, holder in ((records.SUMMARY, "audit"), (f"{records.AUDIT}.reveal.json", "")):
+        log, last = forgery(rng, files[run_folder.AUDIT])
+        out = {run_folder.AUDIT: log}
+        for name, holder in ((run_folder.SUMMARY, "audit"), (f"{run_folder.AUDIT}.reveal.json", "")):
             if name in files:
                 told = json.loads(files[name])
                 (told[holder] if holder else told)["final"] = last
@@ -96,13 +98,13 @@ def play(rng: random.Random) -> int:
         (home / name).write_bytes(data)
     try:
         if rng.random() < 0.5:
-            log = why.Log(records.Run(home) if ours else home / records.AUDIT)
+            log = explain.Log(run_folder.Run(home) if ours else home / run_folder.AUDIT)
             t = rng.randrange(-1, 5)
-            why.cohort(log, t) if rng.random() < 0.3 else why.client(log, t, rng.randrange(-1, 15))
+            explain.cohort(log, t) if rng.random() < 0.3 else explain.client(log, t, rng.randrange(-1, 15))
         elif ours:
-            audit.examine(records.Run(home), replay=rng.random() < 0.2)
+            audit.examine(run_folder.Run(home), replay=rng.random() < 0.2)
         else:
-            audit.examine_log(home / records.AUDIT)
+            audit.examine_log(home / run_folder.AUDIT)
     finally:
         for name, data in files.items():
             (home / name).write_bytes(data)

@@ -13,13 +13,14 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.scratch import scratch
 from campaign.fuzz.studied import small
 from campaign.kills import METHODS
-from sortition.experiments import federation, records
-from sortition.experiments.plan import plan
-from sortition.experiments.play import Play
+from sortition.results import run_folder
 from sortition.simulation import checkpoint
+from sortition.studies import federation
+from sortition.studies.plan import plan
+from sortition.studies.runs.one_run import Play
 
 STOP, ROUNDS = 3, 5
-KEPT = (records.CHECKPOINT, records.ROUNDS, records.TIMINGS, records.AUDIT, records.MANIFEST)
+KEPT = (run_folder.CHECKPOINT, run_folder.ROUNDS, run_folder.TIMINGS, run_folder.AUDIT, run_folder.MANIFEST)
 
 
 @functools.cache
@@ -40,9 +41,9 @@ def _stopping(after: int) -> Any:
 def play(rng: random.Random) -> int:
     """One damaged folder, resumed; a checkpoint whose selection was made up is only loaded."""
     task, files = sound(rng.randrange(len(METHODS)))
-    name = records.CHECKPOINT if rng.random() < 0.7 else rng.choice(KEPT)
+    name = run_folder.CHECKPOINT if rng.random() < 0.7 else rng.choice(KEPT)
     path, made_up = task.path / name, False
-    if name != records.CHECKPOINT:
+    if name != run_folder.CHECKPOINT:
         path.write_bytes(damaged(rng, name, files[name]))
     elif made_up := rng.random() < 0.7:
         path.write_bytes(snapshots.damaged(rng, files[name]))
@@ -61,7 +62,7 @@ def play(rng: random.Random) -> int:
 def _restore(home: Path, files: dict[str, bytes]) -> None:
     for name, data in files.items():
         (home / name).write_bytes(data)
-    (home / records.SUMMARY).unlink(missing_ok=True)
+    (home / run_folder.SUMMARY).unlink(missing_ok=True)
 
 
 def prepare() -> None:

@@ -19,8 +19,8 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.scratch import scratch
 from campaign.fuzz.studied import played, small
 from sortition.core.errors import SortitionError
-from sortition.experiments import records, soundness, summary
 from sortition.report.gather import gather
+from sortition.results import run_folder, schema, summary
 
 WORDS = ("round", "cohort", "test", "accuracy", "loss", "bytes", "weights", "notes", "method", "target", "status")
 
@@ -30,7 +30,7 @@ def sound() -> tuple[Path, dict[str, bytes]]:
     """A finished run's folder, and the bytes of its files."""
     out = scratch() / "folders"
     played(out, small())
-    home = next(out.rglob(records.CONFIG)).parent
+    home = next(out.rglob(run_folder.CONFIG)).parent
     return home, {path.name: path.read_bytes() for path in home.iterdir() if path.name != ".lock"}
 
 
@@ -83,15 +83,15 @@ def _plain(value: Any) -> Any:
 
 READERS = (
     lambda home: gather([home]),
-    lambda home: records.curves(home),
-    lambda home: summary.sheets(records.find(home)),
+    lambda home: run_folder.curves(home),
+    lambda home: summary.sheets(run_folder.find(home)),
 )
 
 
 def play(rng: random.Random) -> int:
     """One damaged folder, read by the report, the curves or the tables."""
     home, files = sound()
-    name = rng.choice([name for name in files if name != records.CHECKPOINT])
+    name = rng.choice([name for name in files if name != run_folder.CHECKPOINT])
     (home / name).write_bytes(damaged(rng, name, files[name]))
     try:
         rng.choice(READERS)(home)
@@ -103,13 +103,13 @@ def play(rng: random.Random) -> int:
 def play_lines(rng: random.Random) -> int:
     """Some damaged lines and documents, each as a reader checks it."""
     _, files = sound()
-    texts = {"record": files[records.ROUNDS].splitlines()[0], "timing": files[records.TIMINGS].splitlines()[0]}
-    texts |= {"summary": files[records.SUMMARY], "manifest": files[records.MANIFEST]}
+    texts = {"record": files[run_folder.ROUNDS].splitlines()[0], "timing": files[run_folder.TIMINGS].splitlines()[0]}
+    texts |= {"summary": files[run_folder.SUMMARY], "manifest": files[run_folder.MANIFEST]}
     for _ in range(50):
         kind = rng.choice(list(texts))
         value = mutations.tree(rng, json.loads(texts[kind]), rng.randrange(1, 4), WORDS, own=True)
         with suppress(SortitionError):
-            soundness.checked(kind, value, Path(kind), 1)
+            schema.checked(kind, value, Path(kind), 1)
     return 50
 
 

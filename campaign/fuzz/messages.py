@@ -14,7 +14,7 @@ from campaign.fuzz.loop import Target
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
 from sortition.flower import aggregation, wire
-from sortition.flower.muster import read
+from sortition.flower.enrolment import read
 from sortition.flower.roster import Roster
 
 MODEL = {"w": np.ones((2, 3), np.float32), "seen": np.array(4), "b": np.ones(2, np.float32)}

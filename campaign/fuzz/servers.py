@@ -19,8 +19,8 @@ from campaign.fuzz.scratch import scratch
 from sortition.core import Registrar
 from sortition.core.errors import SortitionError
 from sortition.flower import checkpoint, wire
+from sortition.flower.base_strategy import Stock
 from sortition.flower.roster import Profile, Roster
-from sortition.flower.stock import Stock
 from sortition.selectors import find, load
 
 STOCK = (FedAvg, lambda: FedAvgM(server_momentum=0.9), FedAdam, FedYogi)

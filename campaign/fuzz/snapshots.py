@@ -15,7 +15,7 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.readings import BUDGET, ROUNDS, WORLD, methods
 from campaign.fuzz.scratch import scratch
 from sortition.core import Registrar, Selector
-from sortition.core.snapshot import load
+from sortition.core.storage.snapshot import load
 from sortition.testing.play import play_turn, some
 
 WORDS = ("selector", "parameters", "seed", "horizon", "index", "counters", "shapes", "format")

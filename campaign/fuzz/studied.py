@@ -6,8 +6,8 @@ import copy
 from pathlib import Path
 from typing import Any
 
-from sortition.experiments.plan import plan
-from sortition.experiments.runner import Outcome, execute
+from sortition.studies.plan import plan
+from sortition.studies.runs.runner import Outcome, execute
 
 SMALL: dict[str, Any] = {
     "rounds": 5,

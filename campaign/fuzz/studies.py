@@ -12,21 +12,22 @@ import tomli_w
 
 from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
-from sortition import availability, experiments
+from sortition import availability, reproduction, studies
 from sortition.core.errors import InputError
 from sortition.data import partitions
-from sortition.experiments import plan
-from sortition.experiments.config import Study
 from sortition.selectors import discover, find
+from sortition.studies import plan
+from sortition.studies.config import Study
 
-HOME = Path(experiments.__file__).parent
+DEMO = Path(studies.__file__).parent / "demo.toml"
+PRESETS = Path(reproduction.__file__).parent / "presets"
 TOP = tuple(Study.model_fields)
 
 
 @functools.cache
 def seeds() -> tuple[dict[str, Any], ...]:
     """The demo and the presets, with few seeds so that a plan is short."""
-    files = [HOME / "demo.toml", *sorted((HOME / "presets").glob("*.toml"))]
+    files = [DEMO, *sorted(PRESETS.glob("*.toml"))]
     tables = [tomllib.loads(path.read_text(encoding="utf-8")) for path in files]
     return tuple(_short(table) for table in tables if "rounds" in table and "method" in table)
 

@@ -4,14 +4,16 @@ import shutil
 import numpy as np
 import pytest
 import tomli_w
-from tests.experiments.tables import small
+from tests.studies.tables import small
 from tests.test_cli import call
 
-from sortition.core import Guards, Population, Registrar, chain
+from sortition.audit import hash_chain
+from sortition.audit.log_file import Logbook
+from sortition.core import Guards, Population, Registrar
 from sortition.core.errors import InputError, StorageError
-from sortition.core.logbook import Logbook
-from sortition.experiments import records, why
+from sortition.results import run_folder
 from sortition.selectors import load
+from sortition.studies.audit import explain
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def test_audit_says_that_all_is_well(out):
 
 def test_audit_leaves_with_code_1_and_says_where(out, tmp_path):
     shutil.copytree(out, tmp_path / "runs")
-    path = records.find(tmp_path / "runs")[0].path / records.AUDIT
+    path = run_folder.find(tmp_path / "runs")[0].path / run_folder.AUDIT
     path.write_bytes(path.read_bytes().replace(b'"budget":3', b'"budget":2', 1))
     output = call("audit", tmp_path / "runs", code=1)
     assert "main/uniform/seed-0: Line 2 was altered" in output
@@ -42,12 +44,12 @@ def test_audit_leaves_with_code_1_and_says_where(out, tmp_path):
 
 def test_one_run_that_fails_leaves_the_table_of_the_others(out, tmp_path):
     shutil.copytree(out, tmp_path / "runs")
-    gone, damaged = (run.path for run in records.find(tmp_path / "runs"))
-    (gone / records.AUDIT).unlink()
+    gone, damaged = (run.path for run in run_folder.find(tmp_path / "runs"))
+    (gone / run_folder.AUDIT).unlink()
     output = call("audit", tmp_path / "runs", code=1)
     assert output.count("holds") == 1
     assert "main/uniform/seed-0: The audit log is missing, though the run was made with one." in output
-    (damaged / records.MANIFEST).write_text('{"format": 99}')
+    (damaged / run_folder.MANIFEST).write_text('{"format": 99}')
     output = call("audit", tmp_path / "runs", code=1)
     assert output.count("DIFFERS") == 2
     assert "manifest.json has format 99" in output
@@ -55,7 +57,7 @@ def test_one_run_that_fails_leaves_the_table_of_the_others(out, tmp_path):
 
 def test_an_unfinished_run_leaves_with_code_3(out, tmp_path):
     shutil.copytree(out, tmp_path / "runs")
-    (records.find(tmp_path / "runs")[0].path / records.SUMMARY).unlink()
+    (run_folder.find(tmp_path / "runs")[0].path / run_folder.SUMMARY).unlink()
     output = call("audit", tmp_path / "runs", code=3)
     assert "unfinished: 6 of 6 rounds: how it ends cannot be checked yet." in output
     assert output.count("holds") == 1
@@ -63,14 +65,14 @@ def test_an_unfinished_run_leaves_with_code_3(out, tmp_path):
 
 def test_a_reason_is_always_given(out, tmp_path):
     shutil.copytree(out, tmp_path / "runs")
-    path = records.find(tmp_path / "runs")[0].path / records.CONFIG
+    path = run_folder.find(tmp_path / "runs")[0].path / run_folder.CONFIG
     path.write_text(path.read_text().replace('name = "digits"', 'name = "nowhere"'))
     output = call("audit", tmp_path / "runs", code=1)
     assert "rounds 0 to 5 were not recomputed: the run cannot be played again." in output
 
 
 def test_why_one_client(out):
-    run = records.find(out)[1]
+    run = run_folder.find(out)[1]
     entry = next(one for one in run.records if one["answered"] is not None)
     chosen, lost = entry["cohort"], set(entry["cohort"]) - set(entry["answered"])
     for client in chosen:
@@ -83,7 +85,7 @@ def test_why_one_client(out):
 
 
 def test_why_those_who_were_not_chosen(out):
-    run = records.find(out)[1]
+    run = run_folder.find(out)[1]
     there = run.federation()["availability"][2]
     absent = next(k for k in range(12) if not there[k])
     assert f"Client {absent} was not available in round 2" in call("why", run.path, "--round", 2, "--client", absent)
@@ -92,7 +94,7 @@ def test_why_those_who_were_not_chosen(out):
 
 
 def test_why_a_whole_round(out):
-    run = records.find(out)[0]
+    run = run_folder.find(out)[0]
     said = call("why", run.path, "--round", 0)
     assert said.startswith(
         f"Round 0: {run.records[0]['available']} of 12 clients were available; Uniform could take 3."
@@ -101,7 +103,7 @@ def test_why_a_whole_round(out):
 
 
 def test_unknown_rounds_clients_and_runs_are_sentences(out, tmp_path):
-    run = records.find(out)[0]
+    run = run_folder.find(out)[0]
     with pytest.raises(InputError, match="--round must be 0 to 5, as this log has them; got 99"):
         call("why", run.path, "--round", 99)
     with pytest.raises(InputError, match="--client must be 0 to 11"):
@@ -113,17 +115,17 @@ def test_unknown_rounds_clients_and_runs_are_sentences(out, tmp_path):
 @pytest.fixture
 def copied(out, tmp_path):
     """The run of power-of-choice, to tamper with."""
-    shutil.copytree(records.find(out)[1].path, tmp_path / "run")
+    shutil.copytree(run_folder.find(out)[1].path, tmp_path / "run")
     return tmp_path / "run"
 
 
 def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
-    path = copied / records.AUDIT
+    path = copied / run_folder.AUDIT
     kept = path.read_bytes()
     path.write_bytes(kept.replace(b'"budget":3', b'"budget":9', 1))
     said = call("why", copied, "--round", 0)
     assert said.startswith("The log is broken, so what follows may be made up: Line 2 was altered")
-    path.write_bytes(chain.forged(0, chain.START, {"format": 99, "selector": "a:B", "clients": 12})[0])
+    path.write_bytes(hash_chain.forged(0, hash_chain.START, {"format": 99, "selector": "a:B", "clients": 12})[0])
     with pytest.raises(StorageError, match="The log has format 99; this version reads up to 2"):
         call("why", copied, "--round", 0)
     path.write_bytes(b"")
@@ -133,7 +135,7 @@ def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
     with pytest.raises(StorageError, match="it is missing, though the run was made with one"):
         call("why", copied, "--round", 0)
     path.write_bytes(kept)
-    (copied / records.MANIFEST).write_text('{"format": 99}')
+    (copied / run_folder.MANIFEST).write_text('{"format": 99}')
     with pytest.raises(StorageError, match=r"manifest\.json has format 99"):
         call("why", copied, "--round", 0)
 
@@ -159,15 +161,15 @@ def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
     ],
 )
 def test_why_of_a_log_of_another_make_is_a_sentence(copied, change):
-    path = copied / records.AUDIT
-    last, made = chain.START, []
+    path = copied / run_folder.AUDIT
+    last, made = hash_chain.START, []
     for number, line in enumerate(path.read_bytes().splitlines()):
         entry = {key: value for key, value in json.loads(line).items() if key not in ("entry", "previous", "hash")}
-        text, last = chain.forged(number, last, {**entry, **change} if number == 1 else entry)
+        text, last = hash_chain.forged(number, last, {**entry, **change} if number == 1 else entry)
         made.append(text)
     path.write_bytes(b"".join(made))
-    log, told = why.Log(path), []
-    for ask in (lambda: why.cohort(log, 0), lambda: why.client(log, 0, 3), lambda: why.client(log, 1, 3)):
+    log, told = explain.Log(path), []
+    for ask in (lambda: explain.cohort(log, 0), lambda: explain.client(log, 0, 3), lambda: explain.client(log, 1, 3)):
         try:
             ask()
         except StorageError as error:  # and nothing else

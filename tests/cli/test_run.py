@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from sortition.cli.run import finish
-from sortition.experiments.runner import Outcome
+from sortition.studies.runs.runner import Outcome
 
 
 def test_a_log_is_named_only_where_there_is_one(tmp_path, capsys):

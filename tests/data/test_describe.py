@@ -8,9 +8,9 @@ import pytest
 from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.data import load
+from sortition.data.charts import partition_chart, write
 from sortition.data.describe import describe
 from sortition.data.partitions import Partition, split
-from sortition.data.pictures import partition_chart, write
 
 LABELS = np.array([0, 0, 1, 1])
 

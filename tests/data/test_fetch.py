@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.data.test_files import put_idx
+from tests.data.test_image_files import put_idx
 
 from sortition.core.errors import DataError, InputError
 from sortition.data import fetch, load

@@ -11,10 +11,11 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 from flwr.serverapp.strategy import FedAdam, FedAvg
 from tests.flower.loopback import MODEL, Loopback, node
 
-from sortition.core import InputError, Registrar, StorageError, snapshot
+from sortition.core import InputError, Registrar, StorageError
+from sortition.core.storage import snapshot
 from sortition.flower import SelectorStrategy, checkpoint, wire
+from sortition.flower.base_strategy import Stock
 from sortition.flower.roster import Profile, Roster
-from sortition.flower.stock import Stock
 from sortition.selectors import load
 
 

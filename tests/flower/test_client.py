@@ -14,7 +14,7 @@ from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, STEP_GRADIEN
 from sortition.core.errors import InputError
 from sortition.flower import answer, pytorch, wire
 from sortition.simulation.client import SimClient
-from sortition.simulation.moment import Moment
+from sortition.simulation.round_cache import Moment
 
 ME, T = 4, 2
 

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.flower import SelectorStrategy, metrics, wire
-from sortition.flower.stock import Stock
+from sortition.flower.base_strategy import Stock
 from sortition.selectors import load
 
 N = "num-examples"

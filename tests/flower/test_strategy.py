@@ -12,7 +12,7 @@ from tests.flower.loopback import Loopback, fails, node
 from sortition.core import Cohort
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, aggregation, wire
-from sortition.flower.muster import read
+from sortition.flower.enrolment import read
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}

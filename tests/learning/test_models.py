@@ -5,7 +5,7 @@ from torch import nn
 
 from sortition.core.errors import InputError
 from sortition.learning import build
-from sortition.learning.nets import PRESETS
+from sortition.learning.cnns import PRESETS
 from sortition.learning.vector import Layout, flatten, load
 
 

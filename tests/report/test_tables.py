@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.report.conftest import write_run
 
-from sortition.experiments.records import Run
 from sortition.report import tables
 from sortition.report.digest import condense
 from sortition.report.gather import gather
+from sortition.results.run_folder import Run
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from tests.reference import hics_literal
 
 from sortition.core import UPDATE, InputError, Population, Registrar, Round
 from sortition.selectors import clustered, load
-from sortition.selectors._parts import bins as bins_part
+from sortition.selectors._parts import bins
 from sortition.testing import ScriptedWorld, play
 from sortition.testing.play import some, turns
 
@@ -62,7 +62,7 @@ def test_the_released_algorithm_2_is_biased_where_a_client_exceeds_a_bin_and_our
     released = literal.algorithm_2_as_released(n, m, [(0, 1)])
     assert released == [[0, 1], [1, 0]]  # so both train every round with weight ½, though p = (.9, .1)
     assert [sum(column) / m for column in zip(*released, strict=True)] == [0.5, 0.5]
-    ours = bins_part.by_groups(np.array(n), m, np.array([0, 1]), RNG(0)).table(2)
+    ours = bins.by_groups(np.array(n), m, np.array([0, 1]), RNG(0)).table(2)
     np.testing.assert_allclose(ours.mean(axis=0), [0.9, 0.1])
 
 

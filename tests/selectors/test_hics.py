@@ -14,10 +14,10 @@ from tests.reference import clustered_literal
 from tests.reference import hics_literal as literal
 
 from sortition.core import BIAS_UPDATE, InputError, Population, Registrar, Round, stream
-from sortition.experiments import federation
-from sortition.experiments.plan import plan
 from sortition.selectors import hics, load
 from sortition.selectors.hics import HiCS, entropy_estimate, odds
+from sortition.studies import federation
+from sortition.studies.plan import plan
 from sortition.testing import ScriptedWorld, play
 from sortition.testing.play import everybody, some, turns
 

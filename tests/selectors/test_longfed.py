@@ -8,8 +8,8 @@ from tests.reference import longfed_literal
 
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import load
-from sortition.selectors._parts.crowd import shortened
 from sortition.selectors._parts.distances import pairwise
+from sortition.selectors._parts.facility_sampled import shortened
 from sortition.testing import QuadraticWorld, play
 from sortition.testing.play import play_turn
 

@@ -7,7 +7,7 @@ from tests.simulation.small import Scripted, world
 
 from sortition.core import signals
 from sortition.core.errors import InputError
-from sortition.core.guards import Guards
+from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
 from sortition.selectors import load
 from sortition.simulation import Attacks, Setup, run

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from tests.simulation.small import Scripted, world
 
-from sortition.core import signals, snapshot
+from sortition.core import signals
 from sortition.core.errors import StorageError
+from sortition.core.storage import snapshot
 from sortition.learning import ServerRule
 from sortition.selectors import load
 from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, run

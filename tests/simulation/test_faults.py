@@ -13,7 +13,7 @@ from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.selectors import load
 from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, play_round, run, start
-from sortition.simulation.damage import DAMAGES, damaged, damaged_updates
+from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 from sortition.simulation.faults import FATES, POINTS
 
 METHODS = ("uniform", "power-of-choice", "active", "divfl", "fedgs", "fedcor", "longfed", "hics", "cs-ucb-q", "fedss")

@@ -109,8 +109,8 @@ def test_losses_on_the_hold_out_where_asked():
 
 def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
     whole = ask(world(), PROBE, ALL).values
-    monkeypatch.setattr("sortition.simulation.moment.BLOCK_BYTES", 3 * 4 * world().initial.size)
-    monkeypatch.setattr("sortition.simulation.moment.KEPT_BYTES", 0)
+    monkeypatch.setattr("sortition.simulation.round_cache.BLOCK_BYTES", 3 * 4 * world().initial.size)
+    monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
     np.testing.assert_allclose(ask(world(), PROBE, ALL).values, whole, rtol=1e-5, atol=1e-6)
 
 
@@ -125,8 +125,8 @@ def test_asking_twice_trains_once(monkeypatch):
 
 
 def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
-    monkeypatch.setattr("sortition.simulation.moment.BLOCK_BYTES", 1)
-    monkeypatch.setattr("sortition.simulation.moment.KEPT_BYTES", 0)
+    monkeypatch.setattr("sortition.simulation.round_cache.BLOCK_BYTES", 1)
+    monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
     own, calls = world(), []
     train = own.learner.train
     monkeypatch.setattr(own.learner, "train", lambda *a, **k: calls.append(len(a[2])) or train(*a, **k))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sortition.availability._mode import Facts, Mask, Mode
 from sortition.core.arrays import Floats
 from sortition.core.errors import bad
-from sortition.core.family import Family
+from sortition.core.registry import Family
 from sortition.core.streams import sequence
 
 __all__ = ["ALIASES", "FAMILY", "Availability", "Mode", "discover", "make", "mode"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError
-from sortition.core.family import Rule
+from sortition.core.registry import Rule
 from sortition.core.streams import stream
 
 Mask = npt.NDArray[np.bool_]

@@ -11,8 +11,8 @@ from sortition.availability._events import Events, from_intervals, from_transiti
 from sortition.availability._mode import Mask
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import DataError, InputError, bad
-from sortition.core.npz import read_npy, read_npz
-from sortition.core.snapshot import FOREIGN
+from sortition.core.storage.npz import read_npy, read_npz
+from sortition.core.storage.snapshot import FOREIGN
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,7 @@ from sortition.cli.run import Allow, allowing, console
 from sortition.core.errors import InputError
 
 if TYPE_CHECKING:
-    from sortition.experiments.finding import Finding
+    from sortition.studies.audit.finding import Finding
 
 Folders = Annotated[
     list[Path],
@@ -38,10 +38,11 @@ def audit(
 
     Example: sortition audit runs/first
     """
-    from sortition.experiments import audit, records
+    from sortition.results import run_folder
+    from sortition.studies.audit import run as audit
 
     logs = [path for path in folders if path.is_file()]
-    runs = records.find(*(path for path in folders if path not in logs))
+    runs = run_folder.find(*(path for path in folders if path not in logs))
     if not runs and not logs:
         raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
     table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
@@ -91,10 +92,11 @@ def why(
 
     Example: sortition why runs/first/main/fedgs/seed-0 --round 42 --client 17
     """
-    from sortition.experiments import records, why
+    from sortition.results import run_folder
+    from sortition.studies.audit import explain
 
-    log = why.Log(run if run.is_file() else records.Run(run))
-    said = why.cohort(log, round_) if client is None else why.client(log, round_, client)
+    log = explain.Log(run if run.is_file() else run_folder.Run(run))
+    said = explain.cohort(log, round_) if client is None else explain.client(log, round_, client)
     for line in (*log.warnings, *said):
         typer.echo(line)
 

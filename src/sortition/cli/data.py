@@ -12,12 +12,12 @@ from rich.table import Table
 
 from sortition import availability, data
 from sortition.core.errors import bad
-from sortition.core.family import Family
+from sortition.core.registry import Family
 from sortition.core.streams import stream
 from sortition.data import fetch, partitions
 from sortition.data.catalogue import ENTRIES
 from sortition.data.sources import Tell
-from sortition.experiments.overlay import assign
+from sortition.studies.overlay import assign
 
 Parameters = dict[str, Any]
 app = typer.Typer(help="Data sets, partitions and availability.", no_args_is_help=True)
@@ -88,8 +88,8 @@ def describe(
     save: Annotated[Path | None, typer.Option(help="keep the partition as a .npz file")] = None,
 ) -> None:
     """Split a data set and tell how skewed the split is; draw it, keep it."""
+    from sortition.data.charts import partition_chart, write
     from sortition.data.describe import describe as described
-    from sortition.data.pictures import partition_chart, write
 
     loaded = data.load(name)
     made = _split(loaded, partition, clients, seed, _parameters(set_))
@@ -115,7 +115,7 @@ def availability_(
 ) -> None:
     """Tell how many clients are reachable under a mode; draw it."""
     from sortition.availability._pictures import availability_chart
-    from sortition.data.pictures import write
+    from sortition.data.charts import write
 
     if rounds < 1:
         raise bad("--rounds", "≥ 1", rounds)
@@ -141,7 +141,7 @@ def gallery(
     import altair as alt
 
     from sortition.availability._pictures import availability_chart
-    from sortition.data.pictures import partition_gallery, write
+    from sortition.data.charts import partition_gallery, write
 
     loaded = data.load(name)
     typer.echo(str(write(partition_gallery(loaded, seed=seed), folder / "partitions.png")))

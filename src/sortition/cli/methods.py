@@ -62,8 +62,8 @@ def show(
     rounds: Annotated[int, typer.Option(min=1, help="rounds over which the traffic is averaged")] = 30,
 ) -> None:
     """What a method is: description, parameters, what it needs to know, bytes a round for a model, how to cite it."""
-    from sortition.experiments.estimate import price
-    from sortition.experiments.overlay import assign
+    from sortition.studies.estimate import price
+    from sortition.studies.overlay import assign
 
     cls, screen = _find(name), console()
     given: dict[str, Any] = {}
@@ -126,7 +126,7 @@ def _needs(selector: Selector[Any]) -> Table:
 
 
 def _find(name: str) -> type[Selector[Any]]:
-    from sortition.experiments.methods import find
+    from sortition.studies.methods import find
 
     sys.path.insert(0, str(Path.cwd()))
     return find(name)
@@ -138,8 +138,8 @@ def cite(
 ) -> None:
     """BibTeX of a method, or of all methods in a study's file."""
     if what.endswith(".toml"):
-        from sortition.experiments.methods import find
-        from sortition.experiments.plan import read
+        from sortition.studies.methods import find
+        from sortition.studies.plan import read
 
         with allowing(allow):
             given = read(what).get("method", [])

@@ -11,7 +11,7 @@ from sortition.cli.run import Allow, Jobs, On, Quiet, allowing, console, finish
 
 
 def _names(incomplete: str) -> list[str]:
-    from sortition.experiments.preset import names
+    from sortition.reproduction.preset import names
 
     return [name for name in names() if name.startswith(incomplete)]
 
@@ -36,8 +36,8 @@ def reproduce(
 
     Example: sortition reproduce availability
     """
-    from sortition.experiments import preset
-    from sortition.experiments.reproduce import Cuts
+    from sortition.reproduction import preset
+    from sortition.reproduction.reproduce import Cuts
 
     screen = console()
     if not names:
@@ -52,10 +52,10 @@ def reproduce(
 
 def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any, on: Any, quiet: bool) -> Any:
     """Play and write one preset after the other; what became of their runs."""
-    from sortition.experiments import runner
-    from sortition.experiments.page import write
-    from sortition.experiments.progress import showing
-    from sortition.experiments.reproduce import cut, reproduce
+    from sortition.reproduction.page import write
+    from sortition.reproduction.reproduce import cut, reproduce
+    from sortition.studies.runs import runner
+    from sortition.studies.runs.progress import showing
 
     screen, pages, total = console(), [], runner.Outcome(out)
     for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is told before the first one is played

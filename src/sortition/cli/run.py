@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from sortition.core import trust
+from sortition.core import import_policy
 from sortition.core.errors import SortitionError
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
@@ -57,8 +57,8 @@ def run(
 
     Many machines: sortition run examples/first.toml --on ray://head:10001
     """
-    from sortition.experiments.plan import plan, read
-    from sortition.experiments.preset import OURS, wanted
+    from sortition.reproduction.preset import OURS, wanted
+    from sortition.studies.plan import plan, read
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
@@ -75,14 +75,14 @@ def allowing(modules: list[str] | None) -> Iterator[None]:
     """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
     if modules:
         sys.path.insert(0, str(Path.cwd()))
-    with trust.only(modules or ()):
+    with import_policy.only(modules or ()):
         yield
 
 
 def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
     """Run a plan, print its table, tell what failed; the exit code says how it went."""
-    from sortition.experiments import runner
-    from sortition.experiments.progress import showing
+    from sortition.studies.runs import runner
+    from sortition.studies.runs.progress import showing
 
     screen = console()
     outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
@@ -93,9 +93,9 @@ def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool, o
 
 def table(out: Path, screen: Console) -> None:
     """Print the summary of the runs in a folder."""
-    from sortition.experiments import records, summary
+    from sortition.results import run_folder, summary
 
-    for sheet in summary.sheets(records.find(out)):
+    for sheet in summary.sheets(run_folder.find(out)):
         screen.print(sheet.rich())
     screen.print(f"runs: {out}", soft_wrap=True)
 
@@ -114,9 +114,9 @@ def finish(outcome: Any, hint: str) -> None:
 
 
 def _estimate(plan: Any, jobs: int | None) -> None:
-    from sortition.experiments.estimate import estimates
-    from sortition.experiments.pool import cores
-    from sortition.experiments.sheet import Sheet
+    from sortition.results.table import Sheet
+    from sortition.studies.estimate import estimates
+    from sortition.studies.workers.local import cores
 
     found, side = estimates(plan.runs), jobs or cores()
     sheet = Sheet(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
@@ -130,7 +130,7 @@ def _estimate(plan: Any, jobs: int | None) -> None:
 
 def schema() -> None:
     """Print the JSON schema of a study's file, for completion and checks in an editor."""
-    from sortition.experiments.config import Study
+    from sortition.studies.config import Study
 
     typer.echo(json.dumps(Study.model_json_schema(), indent=1))
 
@@ -144,12 +144,11 @@ def demo(
 ) -> None:
     """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""
     from sortition import selectors
-    from sortition.experiments import runner
-    from sortition.experiments.plan import plan, read
-    from sortition.experiments.preset import FOLDER
-    from sortition.experiments.progress import showing
+    from sortition.studies.plan import DEMO, plan, read
+    from sortition.studies.runs import runner
+    from sortition.studies.runs.progress import showing
 
-    study = read(FOLDER.parent / "demo.toml")
+    study = read(DEMO)
     known = selectors.discover()
     study["method"] = [one for one in study["method"] if one["name"] in known]
     screen = console()

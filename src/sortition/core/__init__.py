@@ -8,7 +8,7 @@ from sortition.core.errors import (
     StorageError,
     UndeclaredError,
 )
-from sortition.core.guards import Guards
+from sortition.core.guards.settings import Guards
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population, Round

@@ -14,21 +14,21 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core import snapshot
 from sortition.core.arrays import Array, Ids, as_array, as_ids, strangers
 from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
 from sortition.core.facts import LARGEST
-from sortition.core.gate import Gate
-from sortition.core.guards import Guards
-from sortition.core.intake import Answers, sift, winsorised
+from sortition.core.guards.eligibility import Gate
+from sortition.core.guards.screening import Answers, sift, winsorised
+from sortition.core.guards.settings import Guards
+from sortition.core.observer import Witness
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Population, Round, check_cohort
 from sortition.core.selector import Selector
 from sortition.core.signals import Signal
 from sortition.core.state import State
+from sortition.core.storage import snapshot
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
-from sortition.core.witness import Witness
 
 Sifted = tuple[Reading, dict[int, str]]  # sound rows, and who sent an unsound one
 

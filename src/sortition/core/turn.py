@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sortition.core.errors import InputError
-from sortition.core.exploration import explored
-from sortition.core.intake import Answers
+from sortition.core.guards.exploration import explored
+from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
 from sortition.core.selector import Asking

@@ -13,11 +13,11 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad, unknown
-from sortition.core.npz import read_npz
-from sortition.core.snapshot import FOREIGN
+from sortition.core.storage.npz import read_npz
+from sortition.core.storage.snapshot import FOREIGN
 from sortition.data.catalogue import ENTRIES, Entry
 from sortition.data.dataset import Dataset
-from sortition.data.files import Splits, decode
+from sortition.data.image_files import Splits, decode
 from sortition.data.sources import Tell, sources
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")

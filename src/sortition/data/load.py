@@ -13,8 +13,8 @@ from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
 from sortition.data.fetch import read
-from sortition.data.own import from_file, from_pairs
 from sortition.data.synthetic import synthetic
+from sortition.data.user_data import from_file, from_pairs
 
 MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthetic}
 

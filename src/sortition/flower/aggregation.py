@@ -9,8 +9,8 @@ import numpy as np
 from flwr.app import RecordDict
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.guards import Guards
-from sortition.core.intake import norms
+from sortition.core.guards.screening import norms
+from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Cohort
 from sortition.flower import wire
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sortition.core import Registrar, lock, snapshot
+from sortition.core import Registrar
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
+from sortition.core.storage import lock, snapshot
+from sortition.flower.base_strategy import Stock
 from sortition.flower.roster import Roster
-from sortition.flower.stock import Stock
 
 
 def save(

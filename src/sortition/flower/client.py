@@ -22,7 +22,7 @@ from sortition.core.client import LocalClient
 from sortition.core.errors import InputError, bad
 from sortition.core.signals import Signal
 from sortition.flower import wire
-from sortition.flower.own import OwnTraining
+from sortition.flower.app_training import OwnTraining
 
 SIGNALS = (
     core.LOSS,

@@ -13,12 +13,12 @@ from flwr.serverapp import Grid
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
-from sortition.core.guards import Guards
+from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
 from sortition.flower import aggregation, wire
+from sortition.flower.base_strategy import Stock
 from sortition.flower.exchange import Replies, exchange
 from sortition.flower.roster import Roster
-from sortition.flower.stock import Stock
 
 
 @dataclass(frozen=True)

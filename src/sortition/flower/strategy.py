@@ -19,19 +19,19 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
+from sortition.audit.log_file import Logbook
 from sortition.core import Guards, Registrar, Turn
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError, bad
-from sortition.core.logbook import Logbook
 from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
 from sortition.flower import aggregation, checkpoint, wire
+from sortition.flower.base_strategy import Stock
+from sortition.flower.enrolment import Muster
 from sortition.flower.exchange import Replies, match
-from sortition.flower.grids import Closing, Seen
-from sortition.flower.muster import Muster
+from sortition.flower.grid_views import Closing, Seen
 from sortition.flower.questions import Interview
 from sortition.flower.record import record as recorded
-from sortition.flower.stock import Stock
 
 
 class SelectorStrategy(Strategy):

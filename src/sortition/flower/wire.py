@@ -17,7 +17,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from sortition.core import arrays
 from sortition.core.errors import bad
 from sortition.core.signals import Signal
-from sortition.core.snapshot import FOREIGN
+from sortition.core.storage.snapshot import FOREIGN
 
 PROFILE, REHEARSE = "query.profile", "query.rehearse"
 TASK, PAYLOAD, ROWS, FACTS, SELF = (

@@ -15,7 +15,7 @@ from sortition.core.errors import bad, unknown
 from sortition.core.streams import sequence
 from sortition.learning import dropout, stacked, vector
 from sortition.learning.batches import Plan, plans
-from sortition.learning.passes import Passes
+from sortition.learning.evaluation import Passes
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import Examples, Worker
 from sortition.learning.vector import Layout, Vector

@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from sortition.core.errors import bad, unknown
+from sortition.core.import_policy import imported
 from sortition.core.streams import sequence
-from sortition.core.trust import imported
-from sortition.learning.nets import PRESETS
+from sortition.learning.cnns import PRESETS
 
 Shape = tuple[int, ...]
 MOST = 1_000_000_000  # weights of a model by name
@@ -51,7 +51,7 @@ def mlp(inputs: Shape, classes: int, hidden: Sequence[int] = (64, 30), dropout: 
 
 
 def cnn(inputs: Shape, classes: int, preset: str = "fedcor") -> nn.Module:
-    """A convolutional net of a paper; see :mod:`sortition.learning.nets`."""
+    """A convolutional net of a paper; see :mod:`sortition.learning.cnns`."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS, "cnn")
     if len(inputs) != 3:

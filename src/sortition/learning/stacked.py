@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from sortition.learning import dropout
 from sortition.learning.batches import Plan
-from sortition.learning.grid import grid, words_of
+from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
 
 _BACKWARD = {

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from sortition.core.snapshot import write_atomically
+from sortition.core.storage.snapshot import write_atomically
 from sortition.report.gather import gather
 from sortition.report.page import Page
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.experiments import fairness, metrics
-from sortition.experiments.records import Run
-from sortition.experiments.toll import toll
-from sortition.report.guarded import actions
+from sortition.report.guard_section import actions
+from sortition.results import fairness, metrics
+from sortition.results.attrition import toll
+from sortition.results.run_folder import Run
 
 # notes that are pictures of what a method saw; see docs/report.md
 PICTURES = ("embedding", "graph", "coverage", "grouping")

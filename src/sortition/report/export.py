@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from sortition.core.snapshot import write_atomically
+from sortition.core.storage.snapshot import write_atomically
 from sortition.report import tables
 from sortition.report.page import Page
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import InputError, SortitionError
-from sortition.experiments.metrics import HIGHER
-from sortition.experiments.records import Run, find
-from sortition.experiments.summary import BASELINE, metric_of
 from sortition.report.digest import Digest, condense
+from sortition.results.metrics import HIGHER
+from sortition.results.run_folder import Run, find
+from sortition.results.summary import BASELINE, metric_of
 
 
 @dataclass

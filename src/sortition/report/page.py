@@ -10,12 +10,12 @@ from importlib.resources import files
 from typing import Any
 
 from sortition import __version__
-from sortition.report import guarded, lost, privacy, tables
-from sortition.report.charts import Figure, cost, federation, learning, saw, selection
+from sortition.report import guard_section, losses_section, privacy, tables
+from sortition.report.charts import Figure, cost, federation, learning, method_notes, selection
 from sortition.report.checklist import checklist
 from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
-from sortition.report.words import answer, sentence
+from sortition.report.verdicts import answer, sentence
 
 SECTIONS = {
     "overview": "Overview",
@@ -84,15 +84,15 @@ class Page:
 
     def selected(self) -> str:
         """Counts, timelines, mixtures, and where guards acted."""
-        return self._each(lambda setting: selection.figures(setting, self.palette)) + guarded.table(self.gathered)
+        return self._each(lambda setting: selection.figures(setting, self.palette)) + guard_section.table(self.gathered)
 
     def saw(self) -> str:
         """Pictures from the notes."""
-        return self._each(saw.figures)
+        return self._each(method_notes.figures)
 
     def lost(self) -> str:
         """Dropouts, faults and what liars captured; nothing where nothing went wrong."""
-        return lost.tables(self.gathered)
+        return losses_section.tables(self.gathered)
 
     def cost(self) -> str:
         """Traffic and the privacy label of each method."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from sortition.experiments.sheet import Sheet, told
-from sortition.experiments.statistics import Paired, centre, holm, paired, verdict
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
+from sortition.results.statistics import Paired, centre, holm, paired, verdict
+from sortition.results.table import Sheet, told
 
 OTHER = {"last 10": "last", "best": "best", "final": "final"}
 WORDS = {"better": "good", "worse": "bad", "no difference shown": "even", "too few seeds to tell": "open"}

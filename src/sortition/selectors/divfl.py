@@ -42,9 +42,9 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.crowd import choose, shortened, stored
 from sortition.selectors._parts.distances import between, grown
 from sortition.selectors._parts.facility import greedy, represented, stochastic_greedy
+from sortition.selectors._parts.facility_sampled import choose, shortened, stored
 
 SHORT = 64  # numbers kept of a gradient beyond exact_up_to clients
 MEMBERS = 10  # clients drawn for each place of a cohort, at least

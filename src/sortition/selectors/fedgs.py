@@ -48,13 +48,13 @@ from sortition.core import (
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
-from sortition.selectors._parts import pictures
-from sortition.selectors._parts.atlas import Atlas
+from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.dispersion import disperse
+from sortition.selectors._parts.distinct_rows import kinds
 from sortition.selectors._parts.graph import Edges, cosines
-from sortition.selectors._parts.kinds import kinds
+from sortition.selectors._parts.graph_sampled import Atlas
 from sortition.selectors._parts.landmarks import shortlist
-from sortition.selectors._parts.pairs import pair_up, unpaired
+from sortition.selectors._parts.pair_products import pair_up, unpaired
 
 FACTS = {"labels": "label_counts", "features": "features"}
 Number = Annotated[float, Field(ge=0)]
@@ -226,8 +226,8 @@ class FedGS(Selector[Memory]):
         block = distance[np.ix_(kind[found.members], kind[found.members])]
         mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
         notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
-        at = pictures.some(kind.size)
-        notes |= pictures.graph(round, ids[at], distance[np.ix_(kind[at], kind[at])])
+        at = picture_notes.some(kind.size)
+        notes |= picture_notes.graph(round, ids[at], distance[np.ix_(kind[at], kind[at])])
         return Cohort.by_size(ids[found.members], round.population.sizes, notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

@@ -51,9 +51,9 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.rounds import Population
 from sortition.core.sampling import uniformly
-from sortition.selectors._parts import pictures
+from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.allocation import apportion, inclusion, systematic
-from sortition.selectors._parts.noise import noisy
+from sortition.selectors._parts.label_privacy import noisy
 from sortition.selectors._parts.strata import given, label_shares, nearest, stratify
 
 FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
@@ -128,7 +128,7 @@ class FedSS(Selector[Memory]):
         ids, part = _inside(round, state.stratum, reachable, seats, sizes, self.draw == "size")
         groups = state.stratum[ids]
         notes: dict[str, Any] = {"strata": strata, "silhouette": float(np.round(state.score, 4))}
-        notes |= pictures.grouping(round, np.flatnonzero(known), state.stratum[known])
+        notes |= picture_notes.grouping(round, np.flatnonzero(known), state.stratum[known])
         if not reachable.all():
             notes["empty_strata"] = np.flatnonzero(reachable == 0).tolist()
         if (reachable > 0).sum() > round.places:

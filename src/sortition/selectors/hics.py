@@ -37,7 +37,7 @@ from sortition.core import BIAS_UPDATE, HEAD_UPDATE, Cohort, Feedback, Needs, Ro
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly, weighted
 from sortition.core.state import per_client
-from sortition.selectors._parts import pictures
+from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.bins import by_groups, loose, whole
 from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, grouped
 
@@ -147,7 +147,7 @@ class HiCS(Selector[Memory]):
             "groups": int(groups.max()) + 1,
             "entropy": float(state.entropy[drawn].mean()),
         }
-        notes |= pictures.grouping(round, met, groups, entropy)
+        notes |= picture_notes.grouping(round, met, groups, entropy)
         return drawn, notes if round.horizon is not None else {**notes, "horizon": "none: gamma stays"}
 
     def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:

@@ -52,10 +52,10 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts import pictures
-from sortition.selectors._parts.crowd import choose, shortened, stored
+from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.distances import between, grown, pairwise
 from sortition.selectors._parts.facility import greedy, represented
+from sortition.selectors._parts.facility_sampled import choose, shortened, stored
 from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
 
 BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
@@ -174,8 +174,8 @@ class LongFed(Selector[Memory]):
         candidates = np.searchsorted(known, pool)
         table = distance[candidates]
         picks = greedy(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
-        by = pool[picks][table[picks].argmin(axis=0)] if pictures.due(round) else known
-        seen = pictures.coverage(round, known, distance, pool[picks], by)
+        by = pool[picks][table[picks].argmin(axis=0)] if picture_notes.due(round) else known
+        seen = picture_notes.coverage(round, known, distance, pool[picks], by)
         return pool[picks], represented(table[picks], mass), seen
 
     def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> Covered:

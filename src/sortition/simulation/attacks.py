@@ -15,7 +15,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.facts import LARGEST, totals
-from sortition.core.guards import Number
+from sortition.core.guards.settings import Number
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, Signal
 from sortition.core.streams import stream

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sortition.core import snapshot
 from sortition.core.errors import StorageError, shown
+from sortition.core.storage import snapshot
 from sortition.learning.vector import Vector
 from sortition.simulation.setup import Carry, Setup, start
 

@@ -12,7 +12,7 @@ from sortition.core.streams import stream
 from sortition.learning import Trained
 
 if TYPE_CHECKING:
-    from sortition.simulation.moment import Moment
+    from sortition.simulation.round_cache import Moment
 
 
 class SimClient:

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from sortition.audit.encoding import plain
 from sortition.core.arrays import Ids
-from sortition.core.compact import plain
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Ids
-from sortition.core.intake import Answers, norms
+from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn

@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.intake import Answers
+from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
 from sortition.learning.vector import Vector
-from sortition.simulation.damage import DAMAGES, damaged, damaged_updates
+from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 from sortition.simulation.world import Outcome
 
 Mask = npt.NDArray[np.bool_]

@@ -9,7 +9,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, frozen
 from sortition.core.errors import bad
-from sortition.core.guards import Guards
+from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector

@@ -29,7 +29,7 @@ from sortition.learning.vector import Vector
 from sortition.simulation.attacks import Attacks, Liars
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.holdings import Holdings, means
-from sortition.simulation.moment import Moment
+from sortition.simulation.round_cache import Moment
 
 MEASURED = ("train", "holdout")
 

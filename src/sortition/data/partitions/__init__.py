@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
-from sortition.core.family import Family
+from sortition.core.registry import Family
 from sortition.data.partitions._partition import Partition
 from sortition.data.partitions._rule import PartitionRule
 

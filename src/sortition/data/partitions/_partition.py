@@ -12,8 +12,8 @@ import numpy as np
 
 from sortition.core.arrays import Ids, frozen
 from sortition.core.errors import StorageError, bad
-from sortition.core.npz import read_npz
-from sortition.core.snapshot import FOREIGN
+from sortition.core.storage.npz import read_npz
+from sortition.core.storage.snapshot import FOREIGN
 from sortition.core.streams import stream
 
 FORMAT = "sortition partition 1"

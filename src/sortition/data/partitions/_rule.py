@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.family import Rule
+from sortition.core.registry import Rule
 
 
 class PartitionRule(Rule, ABC):

@@ -7,11 +7,11 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.experiments.metrics import smoothed
 from sortition.report.charts import WIDTH, Figure, on
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting, thinned
 from sortition.report.palette import Palette
+from sortition.results.metrics import smoothed
 
 SMOOTHINGS = (1, 5, 20)
 POINTS = 160  # of a curve on the page

@@ -1,0 +1,1 @@
+"""A hash-chained log of every choice, from which an outsider can recompute it."""

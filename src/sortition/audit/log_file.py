@@ -1,0 +1,106 @@
+"""The audit log of a federation as a file: opened where a run begins or goes on, its seed revealed when it is over."""
+
+from __future__ import annotations
+
+import json
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sortition.audit.log import AuditLog, fresh_salt
+from sortition.core.errors import StorageError
+from sortition.core.registrar import Registrar
+from sortition.core.storage import lock
+from sortition.core.storage.journal import Journal
+from sortition.core.storage.snapshot import write_atomically
+
+
+class Logbook:
+    """Keeps the log of one registrar in ``path``.
+
+    The salt is fresh from the operating system, so that nobody can guess the seed from its commitment; keep it with
+    the server's checkpoint to go on after a crash, and tell nobody before :meth:`reveal`. From :meth:`watch` to
+    :meth:`reveal` or :meth:`close` the file is held: nobody else can write to it.
+    """
+
+    def __init__(self, path: str | Path, salt: bytes | None = None) -> None:
+        self.path, self.salt = Path(path), salt or fresh_salt()
+        self._journal: Journal | None = None
+        self._log: AuditLog | None = None
+        self._registrar: Registrar | None = None
+        self._release: Callable[[], object] = lambda: None  # nothing is held yet
+
+    def watch(self, registrar: Registrar) -> None:
+        """Become the registrar's witness; of a restored one, rounds that it has not played are cut off.
+
+        A registrar that begins is refused where there is a log already: it would be wiped.
+        """
+        self.close()
+        entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
+        self._hold(entries)
+        try:
+            self._journal = Journal(self.path, entries)
+            last = str(json.loads(self._journal.last)["hash"]) if entries else ""
+        except (ValueError, KeyError, TypeError):
+            self.close()
+            raise StorageError(f"{self.path} is damaged: its last kept line is no entry of an audit log.") from None
+        except StorageError:
+            self.close()
+            raise
+        self._log = AuditLog(registrar, self.salt, self._journal.write, entries, last)
+        self._registrar, registrar.witness = registrar, self._log
+
+    def _hold(self, entries: int) -> None:
+        try:
+            handle = lock.held(self.path)
+        except OSError as error:
+            raise StorageError(f"{self.path} could not be written: {error.strerror}.") from None
+        if handle is None:
+            raise StorageError(f"{self.path} is in use by another server. Wait for it, or give another path.")
+        self._release = weakref.finalize(self, os.close, handle)
+        if not entries and (size := os.fstat(handle).st_size):
+            self.close()
+            raise StorageError(
+                f"{self.path} must be new for a run that begins; got a log of {size:,} bytes. "
+                "Give another path, or resume from the checkpoint of the run that wrote it."
+            )
+
+    def close(self) -> None:
+        """Give the file back, without revealing anything."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._release()
+
+    def sync(self) -> None:
+        """Wait until the last finished round is on the disk: before the checkpoint that counts on it."""
+        if self._log is not None and self._journal is not None:
+            self._log.flush()
+            self._journal.sync()
+
+    def reveal(self, *, facts: bool = True) -> Path | None:
+        """Write seed, salt and the last hash beside the log, once the run is over; None if nothing was played.
+
+        With ``facts``, also what the server knows of its clients, without which no choice that reads them can be
+        recomputed. The file is then as private as they are.
+        """
+        self.sync()
+        if self._log is None or self._journal is None or self._registrar is None:
+            return None
+        told: dict[str, Any] = {
+            "seed": int(self._registrar.seed),
+            "salt": self.salt.hex(),
+            "entries": self._log.entries,
+        }
+        told |= {"final": self._log.last}
+        if facts:
+            people = self._registrar.population
+            told["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
+            told["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
+            told["known"] = None if people.known.size == people.n_clients else people.known.tolist()
+        path = self.path.with_name(f"{self.path.name}.reveal.json")
+        write_atomically(path, json.dumps(told, indent=1).encode() + b"\n")
+        self.close()
+        return path

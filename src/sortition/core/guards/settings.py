@@ -1,0 +1,94 @@
+"""What a registrar lets in and out: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
+
+Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility`), what is let in
+(:mod:`~sortition.core.guards.screening`, and :meth:`Guards.absurd` for models), and what leaves
+(:mod:`~sortition.core.guards.exploration`). Zero turns each one off; what they did stands in ``turn.guarded``.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Strict
+
+from sortition.core.arrays import Array
+from sortition.core.errors import bad
+from sortition.core.facts import LARGEST
+
+Number = Annotated[float, Strict()]  # in a study's file, true is not 1
+Whole = Annotated[int, Strict()]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """How far clients are trusted; the defaults never touch an honest run.
+
+    Attributes:
+        bound: the largest Euclidean norm of a report or update; 0: any finite one.
+        norm: a report or update is refused when its norm exceeds this many times the median of its reading; 0: never.
+        strikes: rounds with an unsound report or update after which a client is quarantined.
+        quarantine: rounds that it then sits out; 0: none.
+        winsorise: non-negative numbers (losses, durations) are clipped at median + this many standard deviations,
+            estimated by the median absolute deviation of the same reading; 0: never.
+        size_cap: sizes and label counts are shown to the selector as at most this many times the median; 0: as told.
+        size_limit: sizes and label counts are shown as at most this many examples; 0: as told.
+        explore: ε, the share of the cohort that is drawn uniformly from the eligible clients.
+        quota: places an owner (``Population.groups``) can have in a round: a number, or below 1 a share; 0: all.
+        minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
+    """
+
+    bound: Number = 1e15
+    norm: Number = 1e6
+    strikes: Whole = 3
+    quarantine: Whole = 0
+    winsorise: Number = 0.0
+    size_cap: Number = 0.0
+    size_limit: Whole = 0
+    explore: Number = 0.0
+    quota: Number = 0.0
+    minimum: Whole = 0
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value, whole = getattr(self, item.name), item.type == "Whole"
+            kind = int | np.integer if whole else int | float | np.integer | np.floating
+            most = LARGEST if whole else sys.float_info.max
+            if isinstance(value, bool) or not isinstance(value, kind) or not value >= 0:
+                raise bad(f"Guards.{item.name}", f"a {'whole ' if whole else ''}number ≥ 0", value, "0 turns it off.")
+            if value > most:  # rounds and examples: more are none, and must fit beside a round's index
+                raise bad(f"Guards.{item.name}", "at most 2**53" if whole else "finite", value, "0 turns it off.")
+            object.__setattr__(self, item.name, int(value) if whole else float(value))
+        if self.strikes < 1:
+            raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")
+        for name, least in (("norm", 2), ("size_cap", 1)):
+            if 0 < getattr(self, name) < least:
+                raise bad(f"Guards.{name}", f"0 (off) or ≥ {least} times the median", getattr(self, name))
+        if self.explore > 1:
+            raise bad("Guards.explore", "a share in [0, 1]", self.explore)
+        if self.quota > 1 and self.quota != int(self.quota):
+            raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
+
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from the defaults: what a snapshot and a run's configuration tell."""
+        return {f.name: getattr(self, f.name) for f in fields(Guards) if getattr(self, f.name) != f.default}
+
+    def absurd(self, norms: Array) -> dict[int, str]:
+        """Which norms (n,) of one reading are refused, by position, with the reason; of reports and models alike."""
+        with np.errstate(invalid="ignore"):
+            finite = np.isfinite(norms)
+            high = norms > (self.bound or np.inf)
+        reasons = dict.fromkeys(np.flatnonzero(~finite).tolist(), "not finite")
+        reasons |= dict.fromkeys(np.flatnonzero(high & finite).tolist(), f"norm above {self.bound:g}")
+        if self.norm and finite.any():
+            middle = float(np.median(norms if finite.all() else norms[finite]))
+            if middle > 0 and (far := norms > self.norm * middle).any():
+                told = f"norm above {self.norm:g} times the median"
+                reasons = dict.fromkeys(np.flatnonzero(far & finite).tolist(), told) | reasons
+        return reasons
+
+    def places(self, budget: int) -> int:
+        """How many places one owner can have of a budget; at least one."""
+        return max(1, int(self.quota * budget)) if self.quota < 1 else int(self.quota)

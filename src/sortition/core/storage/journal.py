@@ -1,0 +1,92 @@
+"""An append-only file of JSON lines that can be cut where a resumed run goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from sortition.core.errors import StorageError
+from sortition.core.storage.safe_files import AT_ONCE, check_regular, lines_of
+
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+class Journal:
+    """An append-only file of JSON lines; each line has left the process when ``append`` returns."""
+
+    def __init__(self, path: Path, keep: int) -> None:
+        """Open it with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
+        self.path = path
+        try:  # a link that leads elsewhere is not followed
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
+        except OSError as error:
+            raise self._failure(error) from None
+        try:
+            check_regular(handle, path)
+            self.last, end = self._kept(handle, keep)
+            os.ftruncate(handle, end)
+        except (OSError, StorageError) as error:
+            os.close(handle)
+            raise (error if isinstance(error, StorageError) else self._failure(error)) from None
+        self._file = open(handle, "ab", buffering=0)  # noqa: SIM115, PTH123 (kept open)
+
+    def _kept(self, handle: int, keep: int) -> tuple[bytes, int]:
+        """The last line to keep, and where it ends."""
+        last, end, whole = b"", 0, 0
+        with open(handle, "rb", closefd=False) as file:
+            for line in islice(lines_of(file, self.path), keep):
+                last, end, whole = line[:-1], end + len(line), whole + line.endswith(b"\n")
+        if whole < keep:
+            raise StorageError(f"{self.path} has {whole} whole lines, fewer than the {keep} of its checkpoint.")
+        return last, end
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """One more line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
+        self.write(json.dumps(record, separators=(",", ":"), default=plain).encode() + b"\n")
+
+    def write(self, rest: bytes) -> None:
+        """One more line, with its newline."""
+        try:
+            pour(self._file, rest)
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def sync(self) -> None:
+        """Wait until everything appended is on the disk."""
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._failure(error) from None
+
+    def close(self) -> None:
+        """Give the file back."""
+        self._file.close()
+
+    def _failure(self, error: OSError) -> StorageError:
+        if error.errno == errno.ELOOP:
+            return StorageError(f"{self.path} must be a file of this folder; got a link. Remove it.")
+        hint = " Resume when there is room." if error.errno in FULL else ""
+        return StorageError(f"{self.path} could not be written: {error.strerror}.{hint}")
+
+
+def pour(file: IO[bytes], rest: bytes) -> None:
+    """Write all of it to a file without a buffer."""
+    while rest:
+        rest = rest[file.write(rest) :]
+
+
+def plain(value: Any) -> Any:
+    """Numpy values as JSON knows them."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return str(value)

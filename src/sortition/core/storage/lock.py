@@ -1,0 +1,47 @@
+"""A file that one process holds at a time; the lock dies with its holder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sortition.core.storage.journal import NO_LINKS
+from sortition.core.storage.safe_files import AT_ONCE
+
+try:
+    import fcntl
+except ImportError:  # no advisory locks on this system
+    fcntl = None  # type: ignore[assignment]
+
+
+def held(path: Path) -> int | None:
+    """A handle that holds the file, which is made where there is none, until it is closed; None if another does."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
+    if _locked(handle, alone=True):
+        return handle
+    os.close(handle)
+    return None
+
+
+def in_use(path: Path) -> bool:
+    """Whether somebody holds the file at this moment."""
+    try:
+        handle = os.open(path, os.O_RDONLY | NO_LINKS | AT_ONCE)
+    except OSError:
+        return False
+    try:
+        return not _locked(handle, alone=False)
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, *, alone: bool) -> bool:
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True

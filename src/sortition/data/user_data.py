@@ -1,0 +1,73 @@
+"""The user's own data: an npz file, a folder of npy files, or arrays and tensors from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import DataError, bad
+from sortition.core.storage.npz import read_npy, read_npz
+from sortition.core.storage.snapshot import FOREIGN
+from sortition.core.streams import stream
+from sortition.data.dataset import Dataset
+
+NAMES = ("x_train", "y_train", "x_test", "y_test")
+
+
+def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
+    """``x_train y_train x_test y_test``, or ``x y`` which is then split; arrays in one npz or one npy file each."""
+    try:
+        arrays = {file.stem: read_npy(file) for file in sorted(path.glob("*.npy"))} if path.is_dir() else read_npz(path)
+    except FOREIGN as error:
+        raise DataError(f"{path} cannot be read as arrays: {error}.") from error
+    if all(name in arrays for name in NAMES):
+        return from_arrays(*(arrays[name] for name in NAMES), name=path.stem)
+    if "x" in arrays and "y" in arrays:
+        return from_arrays(arrays["x"], arrays["y"], name=path.stem, test=test, seed=seed)
+    raise DataError(f"{path} must hold {', '.join(NAMES)}, or x and y; got {', '.join(sorted(arrays)) or 'nothing'}.")
+
+
+def from_arrays(
+    x: Any, y: Any, x_test: Any = None, y_test: Any = None, *, name: str = "own", test: float = 0.2, seed: int = 0
+) -> Dataset:
+    """Arrays or torch tensors; without a test set a share ``test`` of the examples is drawn for it."""
+    x, y = as_array(x), as_labels(as_array(y), f"{name}.y")
+    if len(x) != len(y):
+        raise bad(f"{name}.y", f"{len(x)} labels, one per example", f"{len(y)}")
+    if x_test is None:
+        if not 0 < test < 1:
+            raise bad(f"{name}.test", "a share between 0 and 1", test)
+        order = stream(seed, "own data").permutation(len(x))
+        held = max(1, round(test * len(x)))
+        x, x_test, y, y_test = x[order[held:]], x[order[:held]], y[order[held:]], y[order[:held]]
+    x_test, y_test = as_array(x_test), as_labels(as_array(y_test), f"{name}.y_test")
+    classes = int(max(np.max(y, initial=0), np.max(y_test, initial=0))) + 1
+    return Dataset(name, x, y, x_test, y_test, classes)
+
+
+def from_pairs(arrays: Sequence[Any], **options: Any) -> Dataset:
+    """``(x, y)``, ``((x, y), (x_test, y_test))`` or ``(x, y, x_test, y_test)``."""
+    flat = [item for pair in arrays for item in (pair if isinstance(pair, tuple | list) else (pair,))]
+    if len(flat) not in (2, 4):
+        raise bad("data", "(x, y) or (x_train, y_train, x_test, y_test)", f"{len(flat)} arrays")
+    return from_arrays(*flat, **options)
+
+
+def as_array(given: Any) -> Array:
+    """A numpy array from an array or a torch tensor on any device."""
+    if hasattr(given, "detach"):
+        given = given.detach().cpu().numpy()
+    return np.asarray(given)
+
+
+def as_labels(y: Array, who: str) -> Ids:
+    """Whole labels; whole numbers kept as floats are accepted."""
+    if y.dtype.kind == "f" and np.isfinite(y).all() and (y == np.floor(y)).all():
+        y = y.astype(np.int64)
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise bad(who, "whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+    return y.astype(np.int64)

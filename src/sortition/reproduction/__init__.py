@@ -1,0 +1,1 @@
+"""Published tables and figures: presets, the pages that compare paper and measurement, and the theory behind them."""

@@ -1,0 +1,114 @@
+"""FedGS's graphs without a run: how well models tell who resembles whom (Table 3), and a graph drawn (Fig. 3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sortition.core import Measure, probe
+from sortition.core.arrays import Array, Floats
+from sortition.data.describe import describe
+from sortition.reproduction.reproduce import Context
+from sortition.results.table import Sheet
+from sortition.selectors._parts import graph as g
+from sortition.simulation.world import World
+from sortition.studies.config import Data, RunConfig, checked
+from sortition.studies.federation import ground, split
+
+ORACLE = 0.1  # ε of the oracle graph
+SCANNED = (0.0, 0.01, 0.05, 0.1, 0.5)
+SERVER = 128  # examples of the test set whose moments shape the noise
+FEDERATION = {"rounds": 1, "cohort": 1, "setting": "main", "method": {"name": "uniform"}}
+
+
+def edges_found(context: Context, *, federation: list[dict[str, Any]], paper: dict[str, dict[str, list[float]]]) -> str:
+    """Table 3: precision, recall and F1 of the edges that updates and probes predict, at their best ε."""
+    sheet = Sheet(
+        "Edges of the oracle graph found",
+        ["data", "similarity", "whose", "precision", "recall", "F1", "ε", "edges, share of pairs"],
+    )
+    for table in federation:
+        name = table["data"]["name"]
+        scores: dict[str, list[Floats]] = {"functional": [], "cosine": []}
+        for seed in range(context.seeds or 1):
+            context.say(f"{name}, seed {seed}: one local training of every client")
+            config = checked(RunConfig, {**FEDERATION, **table, "seed": seed}, "figure.federation")
+            world = ground(config).world
+            oracle = oracle_edges(world.label_counts)
+            for how, V in similarities(world).items():
+                scores[how].append(best_f1(V, oracle))
+        for how, found in scores.items():
+            published = paper.get(name, {}).get(how)
+            if published:
+                sheet.rows.append([name, how, "paper", *[f"{x:.4f}" for x in published], "", ""])
+            mean = np.mean(found, axis=0)
+            sheet.rows.append([name, how, "ours", *[f"{x:.4f}" for x in mean[:3]], f"{mean[3]:g}", f"{mean[4]:.3f}"])
+    sheet.notes.append(f"{context.seeds or 1} seed(s). Last: the share of all pairs that the prediction joins.")
+    return sheet.markdown()
+
+
+def oracle_edges(label_counts: Array) -> Array:
+    """(N, N) joined where the cosine of label counts is ≥ 0.1."""
+    unit = g.unit(label_counts)
+    return np.greater_equal(unit @ unit.T, ORACLE)
+
+
+def similarities(world: World) -> dict[str, Floats]:
+    """V of eq. 11 and 12 after one local training of every client from the initial model."""
+    ids = np.arange(world.n_clients)
+    inputs = world.test.examples.slice(0, SERVER).cpu().numpy()
+    noise = probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
+    responses = world.measure(world.initial, Measure(noise, ids), 0).values
+    updates = world.train(world.initial, ids, (), 0).deltas
+    scaled = updates / np.linalg.norm(updates, axis=1, keepdims=True)
+    unit = g.unit(responses)
+    return {"functional": np.clip(unit @ unit.T, 0, 1), "cosine": np.clip(scaled @ scaled.T, 0, 1)}
+
+
+def best_f1(V: Floats, oracle: Array) -> Floats:
+    """(precision, recall, F1, ε, share of pairs joined) at the ε with the largest F1; V ≥ ε makes an edge."""
+    upper = np.triu_indices(len(V), 1)
+    true = oracle[upper]
+    found = []
+    for epsilon in SCANNED:
+        predicted = np.greater_equal(V[upper], epsilon)
+        hits = float((predicted & true).sum())
+        precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
+        f1 = 2 * precision * recall / max(precision + recall, 1e-12)
+        found.append((precision, recall, f1, epsilon, predicted.mean()))
+    return np.array(max(found, key=lambda row: row[2]))
+
+
+def drawn(context: Context, *, data: dict[str, Any]) -> str:
+    """Fig. 3: clients as points in the colour of their first label, joined where the oracle graph has an edge."""
+    import altair as alt
+
+    parts = split(checked(Data, data, "figure.data"), 0)
+    counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
+    place = layout(oracle_edges(counts))
+    held = [np.flatnonzero(row).tolist() for row in counts]
+    nodes = [
+        {"x": x, "y": y, "label": own[0], "text": " ".join(map(str, own))}
+        for (x, y), own in zip(place.tolist(), held, strict=True)
+    ]
+    lines = [
+        {"x": place[i, 0], "y": place[i, 1], "x2": place[j, 0], "y2": place[j, 1]}
+        for i, j in np.argwhere(np.triu(oracle_edges(counts), 1))
+    ]
+    x, y = alt.X("x:Q", axis=None), alt.Y("y:Q", axis=None)
+    links = alt.Chart(alt.InlineData(values=lines)).mark_rule(opacity=0.3).encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
+    points = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
+    dots = points.mark_circle(size=240).encode(color=alt.Color("label:O", scale=alt.Scale(scheme="tableau10")))
+    names = points.mark_text(dy=-14, fontSize=9).encode(text="text:N")
+    title = f"oracle graph of {len(nodes)} clients of {parts.dataset.name}, with the labels they hold"
+    return context.save("graph", (links + dots + names).properties(width=420, height=380, title=title))
+
+
+def layout(joined: Array) -> Floats:
+    """(N, 2) positions by the two smoothest non-constant eigenvectors of the graph's Laplacian, spread by rank."""
+    weight = np.where(joined, 1.0, 0.02)
+    np.fill_diagonal(weight, 0.0)
+    _, vectors = np.linalg.eigh(np.diag(weight.sum(axis=1)) - weight)
+    place = vectors[:, 1:3]
+    return np.asarray(place + 0.25 * np.argsort(np.argsort(place, axis=0), axis=0) / len(place))

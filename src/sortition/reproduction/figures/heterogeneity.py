@@ -1,0 +1,125 @@
+"""HiCS-FL's estimate beside the true label entropy, and its assumption about gradients, along a training."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy.stats import spearmanr
+
+from sortition.reproduction.reproduce import Context
+from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measured
+from sortition.results.table import Sheet
+from sortition.simulation import play_round, start
+from sortition.studies.federation import setup
+from sortition.studies.plan import plan
+
+Seen = tuple[int, float, Heterogeneity, Envelope]
+
+
+def make(context: Context, *, study: dict[str, Any], moments: list[int], temperature: float, seed: int = 0) -> str:
+    """Two rows of pictures, a column for each moment, and the figures behind them."""
+    limit = context.rounds or max(moments)
+    seen, uniform = _watch(context, study, sorted({min(at, limit) for at in moments}), temperature, seed)
+    estimates, bounds = (
+        context.save("estimate", _estimates(seen)),
+        context.save("dissimilarity", _bounds(seen, uniform)),
+    )
+    return "\n\n".join([_table(seen).markdown(), estimates, _assumption(seen).markdown(), bounds])
+
+
+def _watch(
+    context: Context, study: dict[str, Any], moments: list[int], temperature: float, seed: int
+) -> tuple[list[Seen], float]:
+    """Uniform selection trains the model; at each moment every client is looked at. And H(D_0) = ln C."""
+    table = {**study, "rounds": max([*moments, 1]), "seeds": [seed], "method": [{"name": "uniform"}]}
+    _, ready = setup(plan(table, (), owner="figure.study").runs[0])
+    carry, seen = start(ready), []
+    uniform = math.log(ready.world.classes)
+    while True:
+        at = carry.registrar.index
+        if at in moments:
+            now = measured(ready.world, carry.params, at, temperature)
+            score = ready.world.score(carry.params)["accuracy"]
+            seen.append((at, score, now, envelope(now.truth - uniform, now.dissimilarity)))
+            context.say(f"round {at}: accuracy {score:.3f}")
+        if at >= max(moments):
+            return seen, uniform
+        carry, _ = play_round(ready, carry)
+
+
+def _rank(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's ρ; 0 where one of them does not vary."""
+    if np.ptp(a) == 0 or np.ptp(b) == 0:
+        return 0.0
+    return float(spearmanr(a, b).statistic)
+
+
+def _ends(values: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
+    """Means over the most skewed and the most balanced fifth of the clients."""
+    order, fifth = np.argsort(truth), max(1, truth.size // 5)
+    return float(values[order[:fifth]].mean()), float(values[order[-fifth:]].mean())
+
+
+def _table(seen: list[Seen]) -> Sheet:
+    columns = ["round", "test accuracy", "rank correlation, bias", "rank correlation, row means"]
+    sheet = Sheet("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
+    for at, score, now, _ in seen:
+        true, guess = _ends(now.truth, now.truth), _ends(now.bias, now.truth)
+        ranks = [f"{_rank(now.truth, now.bias):.3f}", f"{_rank(now.truth, now.rows):.3f}"]
+        ends = [f"{low:.2f} – {high:.2f}" for low, high in (true, guess)]
+        sheet.rows.append([str(at), f"{score:.3f}", *ranks, *ends])
+    sheet.notes.append(
+        "Spearman's rank correlation over all clients. Skewed and balanced: means over the fifth of the clients with "
+        "the lowest and the highest true entropy, in nats. The temperature decides the scale of Ĥ; its order counts."
+    )
+    return sheet
+
+
+def _assumption(seen: list[Seen]) -> Sheet:
+    columns = ["round", "rank correlation with H", "κ", "ρ", "β", "slack saved"]
+    sheet = Sheet("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
+    for at, _, now, bound in seen:
+        cells = [
+            f"{_rank(now.truth, now.dissimilarity):.3f}",
+            *[f"{v:.3g}" for v in (bound.kappa, bound.rho, bound.beta)],
+        ]
+        sheet.rows.append([str(at), *cells, f"{bound.tighter:.0%}"])
+    sheet.notes.append(
+        "The tightest bound of this form that holds for every client; slack saved: how much of the mean distance to "
+        f"the best constant bound it takes away. D_0 is the uniform distribution; β is searched from {BETAS[0]:g}, "
+        "where the bound is nearly a straight line."
+    )
+    return sheet
+
+
+def _estimates(seen: list[Seen]) -> Any:
+    import altair as alt
+
+    panels = []
+    for at, _, now, _ in seen:
+        values = [{"H": float(h), "estimate": float(e)} for h, e in zip(now.truth, now.bias, strict=True)]
+        panels.append(
+            alt.Chart(alt.InlineData(values=values), title=f"round {at}")
+            .mark_circle(size=36, opacity=0.7)
+            .encode(x=alt.X("H:Q", title="label entropy H(D_k)"), y=alt.Y("estimate:Q", title="estimate Ĥ_k"))
+            .properties(width=220, height=180)
+        )
+    return alt.concat(*panels, columns=2, spacing=20)
+
+
+def _bounds(seen: list[Seen], uniform: float) -> Any:
+    import altair as alt
+
+    panels = []
+    for at, _, now, bound in seen:
+        gap = now.truth - uniform
+        points = [{"gap": float(g), "d": float(d)} for g, d in zip(gap, now.dissimilarity, strict=True)]
+        grid = np.linspace(-uniform, 0, 40)
+        line = [{"gap": float(g), "d": float(d)} for g, d in zip(grid, bound.at(grid), strict=True)]
+        x, y = alt.X("gap:Q", title="H(D_k) − H(D_0)"), alt.Y("d:Q", title="‖∇F_k − ∇F‖²")
+        dots = alt.Chart(alt.InlineData(values=points)).mark_circle(size=36, opacity=0.7).encode(x=x, y=y)
+        curve = alt.Chart(alt.InlineData(values=line)).mark_line(color="#b33").encode(x=x, y=y)
+        panels.append(alt.layer(dots, curve).properties(width=220, height=180, title=f"round {at}"))
+    return alt.concat(*panels, columns=2, spacing=20)

@@ -1,0 +1,103 @@
+"""Published tables and figures as files of the package: a study, its published numbers, hooks for what is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from sortition.core.errors import InputError, unknown
+from sortition.core.import_policy import imported
+from sortition.results.metrics import metric
+from sortition.studies.config import Model, RunConfig, checked
+from sortition.studies.plan import Plan, plan, read
+
+FOLDER = Path(__file__).parent / "presets"
+OURS = ("paper", "table", "figure")
+Cell = float | int | str | list[float]
+
+
+class Paper(Model):
+    """What is reproduced."""
+
+    title: str
+    source: str = ""
+    notes: str = ""
+
+
+class PaperTable(Model):
+    """A table: one metric over settings and methods, with the published cells where there are any."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    title: str
+    metric: str
+    digits: Annotated[int, Field(ge=0)] = 1
+    scale: float = 1.0
+    aggregate: str = ""
+    reference: str = ""
+    paper: dict[str, dict[str, Cell]] = {}
+
+
+class Figure(Model):
+    """A hook ``package.module:function`` and its options."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+    make: str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """One file of ``presets/``."""
+
+    name: str
+    paper: Paper
+    tables: tuple[PaperTable, ...]
+    figures: tuple[Figure, ...]
+    study: dict[str, Any] | None
+
+    def plan(self, sets: tuple[str, ...] = ()) -> Plan:
+        """The runs, cut by ``--set`` options; none where there is no study."""
+        return Plan(self.paper.title, ()) if self.study is None else plan(self.study, sets, owner=self.name)
+
+
+def names() -> list[str]:
+    """All presets."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name: str) -> Preset:
+    """A preset by name, or by the path of a TOML file of the same form."""
+    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    if not name.endswith(".toml") and name not in names():
+        raise unknown("preset", name, names())
+    table = read(path)
+    if "paper" not in table:
+        raise InputError(f"{path.name} must have a table [paper] with a title; got none. Use 'sortition run' for it.")
+    study = {key: value for key, value in table.items() if key not in OURS}
+    figures = table.get("figure", [])
+    preset = Preset(
+        path.stem,
+        checked(Paper, table["paper"], "paper"),
+        tuple(checked(PaperTable, one, "table") for one in table.get("table", [])),
+        tuple(checked(Figure, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
+        study or None,
+    )
+    for one in preset.tables:
+        metric(one.metric)
+    return preset
+
+
+def hook(figure: Figure) -> Callable[..., str]:
+    """The function of a figure."""
+    made: Callable[..., str] = imported(figure.make, "figure.make")
+    return made
+
+
+def wanted(run: RunConfig, only: tuple[str, ...]) -> bool:
+    """Whether ``--only`` keeps a run: by setting, by label, or by setting/label; wildcards allowed."""
+    both = (run.setting, run.method.label, f"{run.setting}/{run.method.label}")
+    return not only or any(fnmatch(text, pattern) for text in both for pattern in only)

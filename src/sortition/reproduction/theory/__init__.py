@@ -1,0 +1,1 @@
+"""Theory as executable checks: bias, enumeration of all cohorts, heterogeneity, stratification."""

@@ -1,0 +1,128 @@
+"""System-induced bias: what a method's aggregate is in expectation, against the population's.
+
+A round's aggregate is Σ_k a_k x_k with the cohort's weights a; the population's is Σ_k p_k x_k, p_k = n_k/n. So the
+bias of a method under an availability, for whatever x, is in its expected weights: Σ_k (E[a_k] − p_k) x_k. FedSS's
+Lemma 1 is this for simple random sampling. Three ways to E[a]: exactly, by simulation, or from the records of a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from sortition.core import InputError, Population, Registrar, Round, Selector
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.reproduction.theory.enumeration import Lots
+from sortition.results.run_folder import Run
+from sortition.testing.play import Backend, turns
+
+
+def exact(selector: Selector[Any], population: Population, sets: Iterable[tuple[float, Ids]], budget: int) -> Floats:
+    """E[a] (N,) of a first round, over (probability, available ids) and over all of the method's own draws.
+
+    For methods that ask nothing and draw by choices; others are simulated.
+    """
+    weights = np.zeros(population.n_clients)
+    view = population.disclose(selector.needs.reads, type(selector).__name__)
+    for probability, available in sets:
+        lots = Lots()
+        for _ in lots.outcomes():
+            rng = cast(np.random.Generator, lots)
+            state = selector.init(population.n_clients, rng)
+            cohort = selector.select(state, Round(0, None, np.asarray(available), budget, view, rng))
+            if isinstance(cohort, Generator):
+                raise InputError(
+                    f"exact(selector) must be of a method that asks nothing; got {type(selector).__name__}."
+                )
+            weights[cohort.ids] += probability * lots.chance * cohort.weights
+    return weights
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Mean weights (N,) over rounds, their standard errors (N,), and the weights round by round (T, N)."""
+
+    mean: Floats
+    error: Floats
+    rounds: Floats
+
+
+def simulated(
+    selector: Selector[Any],
+    world: Backend,
+    available: Callable[[int], Ids],
+    *,
+    rounds: int,
+    budget: int,
+    seed: int = 0,
+) -> Simulated:
+    """E[a] over the rounds of a played federation: any method, any availability."""
+    registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
+    table = np.zeros((rounds, world.n_clients))
+    for turn in turns(registrar, world, rounds, budget, available):
+        if turn.cohort is not None and turn.cohort.ids.size:
+            table[turn.index, turn.cohort.ids] = turn.cohort.weights
+    played = table[table.sum(axis=1) > 0]
+    return Simulated(played.mean(axis=0), played.std(axis=0) / np.sqrt(max(len(played), 1)), played)
+
+
+def bias(weights: Array, population_weights: Array, vectors: Array) -> Floats:
+    """Σ_k (E[a_k] − p_k) x_k; vectors are (N,) or (N, d)."""
+    return np.asarray((np.asarray(weights) - np.asarray(population_weights)) @ np.asarray(vectors))
+
+
+def recorded(run: Run) -> Floats:
+    """(T, N) weights of the rounds of a run in which somebody trained, each summing to one."""
+    n = run.federation()["sizes"].size
+    rows = []
+    for record in run.records:
+        ids, weights = np.asarray(record["cohort"], np.int64), np.asarray(record["weights"], np.float64)
+        if record.get("answered") is not None:
+            weights = np.where(np.isin(ids, record["answered"]), weights, 0.0)
+        if weights.sum() > 0:
+            row = np.zeros(n)
+            row[ids] = weights / weights.sum()
+            rows.append(row)
+    return np.stack(rows) if rows else np.zeros((0, n))
+
+
+# -- metrics of a run -----------------------------------------------------------------------------------------------
+
+
+def _labels(run: Run) -> tuple[Floats, Floats]:
+    """(T, C) label distribution of each round's aggregate, and the population's (C,)."""
+    counts = run.federation()["label_counts"].astype(np.float64)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return recorded(run) @ shares, counts.sum(axis=0) / counts.sum()
+
+
+def label_bias(run: Run) -> float | None:
+    """Total variation between the mean aggregate's label distribution and the population's, in per cent."""
+    rounds, population = _labels(run)
+    return float(50 * np.abs(rounds.mean(axis=0) - population).sum()) if len(rounds) else None
+
+
+def chance_bias(run: Run) -> float | None:
+    """What ``label_bias`` would be, in expectation, of an unbiased method that scatters as much, in as many rounds.
+
+    Rounds are taken as independent: E|N(0, s²/T)| = s √(2/(πT)).
+    """
+    rounds, _ = _labels(run)
+    if len(rounds) < 2:
+        return None
+    return float(50 * np.sqrt(2 / np.pi / len(rounds)) * rounds.std(axis=0, ddof=1).sum())
+
+
+def round_error(run: Run) -> float | None:
+    """Root mean square distance of a single round's label distribution from the population's, in per cent."""
+    rounds, population = _labels(run)
+    return float(100 * np.sqrt(((rounds - population) ** 2).sum(axis=1).mean())) if len(rounds) else None
+
+
+def client_bias(run: Run) -> float | None:
+    """Total variation between the clients' mean weights and their shares of the data, in per cent."""
+    rounds, sizes = recorded(run), run.federation()["sizes"].astype(np.float64)
+    return float(50 * np.abs(rounds.mean(axis=0) - sizes / sizes.sum()).sum()) if len(rounds) else None

@@ -1,0 +1,1 @@
+"""From a run folder to figures, without a training engine: records, metrics, statistics, tables."""

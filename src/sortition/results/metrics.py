@@ -1,0 +1,190 @@
+"""Figures of one run: ``metric(run, **options) -> float | None``, None where unknown or never reached."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats
+from sortition.core.errors import bad
+from sortition.core.import_policy import imported
+from sortition.results.attrition import captured, captured_weight, completed, started, wasted
+from sortition.results.run_folder import Run, total_bytes
+
+Metric = Callable[..., float | None]
+HIGHER = {"accuracy": True, "loss": False}
+LAST, SMOOTH = 10, 5
+
+
+def smoothed(values: Array, width: int) -> Floats:
+    """Mean over the last ``width`` evaluations; the first width − 1 have none and are left out."""
+    if width <= 1 or values.size < width:
+        return values.astype(np.float64) if width <= 1 else np.empty(0)
+    means: Floats = np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
+    return means
+
+
+def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
+    """The first round at which the (smoothed) curve reaches the target; None if it never does."""
+    curve = smoothed(values, smooth)
+    reached = np.flatnonzero(curve >= target if higher else curve <= target)
+    return int(rounds[smooth - 1 :][reached[0]]) if reached.size else None
+
+
+def rounds_to_target(
+    run: Run, *, accuracy: float | None = None, loss: float | None = None, smooth: int = 1
+) -> float | None:
+    """Rounds played when the target is first reached; default: the target of the run's own configuration."""
+    given = {key: value for key, value in (("accuracy", accuracy), ("loss", loss)) if value is not None}
+    own = {key: value for key, value in run.config.get("target", {}).items() if key in HIGHER}
+    target = given or own
+    if len(target) != 1:
+        return None
+    of, value = next(iter(target.items()))
+    found = crossing(*run.curve(of), value, higher=HIGHER[of], smooth=smooth)
+    return None if found is None else float(found)
+
+
+def best(run: Run, *, of: str = "accuracy") -> float | None:
+    """The best evaluation."""
+    values = run.curve(of)[1]
+    return float(values.max() if HIGHER[of] else values.min()) if values.size else None
+
+
+def final(run: Run, *, of: str = "accuracy") -> float | None:
+    """The last evaluation."""
+    values = run.curve(of)[1]
+    return float(values[-1]) if values.size else None
+
+
+def last(run: Run, *, of: str = "accuracy", last: int = LAST) -> float | None:
+    """Mean over the evaluations in the last rounds."""
+    rounds, values = run.curve(of)
+    return float(values[rounds > rounds[-1] - last].mean()) if values.size else None
+
+
+def mean(run: Run, *, of: str = "accuracy", **span: int) -> float | None:
+    """Mean over the evaluations in rounds ``from`` … ``to``, 1-based, both in."""
+    rounds, values = run.curve(of)
+    inside = (rounds >= span.get("from", 1)) & (rounds <= span.get("to", np.inf))
+    return float(values[inside].mean()) if inside.any() else None
+
+
+def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
+    """How much of the best was lost at the end."""
+    top, end = best(run, of=of), final(run, of=of)
+    return None if top is None or end is None else abs(top - end)
+
+
+def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:
+    """Rounds to target of the reference over ours, same seed; None unless both reached it."""
+    ours, theirs = rounds_to_target(run, **options), rounds_to_target(reference, **options)
+    return theirs / ours if ours and theirs else None
+
+
+def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> float | None:
+    """Mean absolute difference of the smoothed curves of a run and its reference."""
+    ours, theirs = (smoothed(one.curve(of)[1], smooth) for one in (run, reference))
+    n = min(ours.size, theirs.size)
+    return float(np.abs(ours[:n] - theirs[:n]).mean()) if n else None
+
+
+def worst_tenth(run: Run) -> float | None:
+    """Mean accuracy of the tenth of clients that the model serves worst."""
+    accuracy = run.clients().get("accuracy", np.empty(0))
+    accuracy = np.sort(accuracy[np.isfinite(accuracy)])
+    return float(accuracy[: max(1, round(accuracy.size / 10))].mean()) if accuracy.size else None
+
+
+def shares(run: Run, *, raw: bool = False) -> Floats:
+    """Times selected over times available, of clients ever available; ``raw`` gives plain counts."""
+    counts = run.clients()
+    if not counts:
+        return np.empty(0)
+    met = counts["available"] > 0
+    selected = counts["selected"][met].astype(np.float64)
+    return selected if raw else selected / counts["available"][met]
+
+
+def jain(run: Run, *, raw: bool = False) -> float | None:
+    """Jain's index (Σx)² / (n Σx²) of the selection shares: 1 is even."""
+    x = shares(run, raw=raw)
+    return float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else None
+
+
+def gini(run: Run, *, raw: bool = False) -> float | None:
+    """Gini's coefficient of the selection shares: 0 is even."""
+    x = np.sort(shares(run, raw=raw))
+    return float(((2 * np.arange(1, x.size + 1) - x.size - 1) * x).sum() / (x.size * x.sum())) if x.any() else None
+
+
+def count_variance(run: Run) -> float | None:
+    """Variance of the plain selection counts."""
+    x = shares(run, raw=True)
+    return float(x.var()) if x.size else None
+
+
+def never_selected(run: Run) -> float | None:
+    """Share of the clients ever available that never trained."""
+    x = shares(run, raw=True)
+    return float((x == 0).mean()) if x.size else None
+
+
+def megabytes(run: Run) -> float | None:
+    """All that crossed the wire, in 10⁶ bytes."""
+    return sum(total_bytes(record) for record in run.records) / 1e6 if run.records else None
+
+
+def seconds(run: Run) -> float | None:
+    """Wall-clock seconds of all rounds."""
+    return _timed(run, "total")
+
+
+def selection_ms(run: Run) -> float | None:
+    """Mean wall-clock milliseconds that the method itself took in a round, its questions' answers aside."""
+    found = _timed(run, "select")
+    return None if found is None else 1000 * found / len(run.timings)
+
+
+def _timed(run: Run, key: str) -> float | None:
+    found = [timing[key] for timing in run.timings if key in timing]
+    return float(sum(found)) if found else None
+
+
+METRICS: dict[str, Metric] = {
+    function.__name__.replace("_", "-"): function
+    for function in (
+        rounds_to_target, best, final, last, mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini,
+        count_variance, never_selected, megabytes, seconds, selection_ms, started, completed, wasted, captured,
+        captured_weight,
+    )
+}  # fmt: skip
+
+
+def metric(name: str) -> Metric:
+    """A metric by name, or by ``package.module:function``."""
+    if ":" in name:
+        found: Metric = imported(name, "table.metric")
+        return found
+    if name not in METRICS:
+        raise bad("table.metric", f"one of {', '.join(METRICS)}, or package.module:function", name)
+    return METRICS[name]
+
+
+def summarise(run: Run) -> Mapping[str, float | None]:
+    """The standard figures of one run, as its summary.json keeps them."""
+    figures: dict[str, float | None] = {}
+    for of in HIGHER:
+        for name in ("best", "final", "last", "mean", "peak-minus-final"):
+            figures[f"{name}-{of}"] = METRICS[name](run, of=of)
+    figures["rounds-to-target"] = rounds_to_target(run)
+    figures["rounds-to-target-smoothed"] = rounds_to_target(run, smooth=SMOOTH)
+    for name in ("worst-tenth", "jain", "gini", "count-variance", "never-selected", "megabytes"):
+        figures[name] = METRICS[name](run)
+    if completed(run) not in (None, 1.0):
+        figures |= {name: METRICS[name](run) for name in ("started", "completed", "wasted")}
+    if run.config.get("attacks"):
+        figures |= {name: METRICS[name](run) for name in ("captured", "captured-weight")}
+    return figures

@@ -1,0 +1,232 @@
+"""Reading run folders: the only channel between running and reporting. Files in, polars and arrays out."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, StorageError
+from sortition.core.storage.npz import read_npz
+from sortition.core.storage.safe_files import read_lines, read_regular
+from sortition.core.storage.snapshot import FOREIGN
+from sortition.results import formats, schema
+
+INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
+CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
+ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
+FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
+FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, CLIENTS, CHECKPOINT, FAILURE)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when asked for, then kept."""
+
+    path: Path
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The resolved configuration."""
+        try:
+            found = tomllib.loads(read_regular(self.path / CONFIG).decode())
+        except (OSError, ValueError, RecursionError) as error:
+            raise StorageError(f"{self.path / CONFIG} cannot be read: {error}.") from None
+        return schema.checked("config", found, self.path / CONFIG)
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """Versions, hashes, the method's needs; empty before the run started. An older form is read as today's."""
+        return formats.migrated(document(self.path / MANIFEST, "manifest"), self.path / MANIFEST)
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """The figures of a finished run; empty before."""
+        return document(self.path / SUMMARY, "summary")
+
+    @property
+    def setting(self) -> str:
+        """The setting's name."""
+        return str(self.config.get("setting", ""))
+
+    @property
+    def method(self) -> str:
+        """The method's label, unique in its study."""
+        return str(self.config.get("method", {}).get("label", ""))
+
+    @property
+    def seed(self) -> int:
+        """The seed."""
+        return int(self.config.get("seed", 0))
+
+    @property
+    def done(self) -> bool:
+        """Whether it played all its rounds, or reached the target it should stop at."""
+        return self.summary.get("status") == "done"
+
+    @cached_property
+    def records(self) -> list[dict[str, Any]]:
+        """One record a round, in order; the manifest says in which format."""
+        _ = self.manifest
+        return lines(self.path / ROUNDS, "record")
+
+    @cached_property
+    def timings(self) -> list[dict[str, Any]]:
+        """Wall-clock seconds of each round."""
+        return lines(self.path / TIMINGS, "timing")
+
+    def rounds(self) -> list[dict[str, Any]]:
+        """The same as ``records``."""
+        return self.records
+
+    def federation(self) -> dict[str, Array]:
+        """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
+        path = self.path / FEDERATION
+        arrays = schema.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"))
+        if (packed := arrays.get("availability")) is not None:
+            n = arrays["sizes"].size if "sizes" in arrays else -1
+            if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != -(-n // 8):
+                raise StorageError(f"{path} is damaged: availability of {n} clients has shape {packed.shape}.")
+            arrays["availability"] = np.unpackbits(packed, axis=1, count=n).astype(bool)
+        return arrays
+
+    def clients(self) -> dict[str, Array]:
+        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
+        path, counts = self.path / CLIENTS, dict.fromkeys(("selected", "completed", "available"), (1, "iu"))
+        return schema.arrays(_arrays(path), path, **counts, accuracy=(1, "f"))
+
+    def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
+        """Rounds played (1-based) and the test metric, where it was evaluated."""
+        found = [(r["round"] + 1, r["test"][of]) for r in self.records if (r.get("test") or {}).get(of) is not None]
+        played, values = zip(*found, strict=True) if found else ((), ())
+        return np.array(played, np.int64), np.array(values, np.float64)
+
+
+def find(*folders: str | Path) -> list[Run]:
+    """All run folders at or under some folders: settings and methods in the study's order, then by seed."""
+    runs = []
+    for folder in map(Path, folders):
+        if not folder.is_dir():
+            raise InputError(f"{folder} must be a folder of runs; got nothing there.")
+        found = [Run(path.parent) for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
+        index = document(folder / INDEX, "index")
+        places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
+
+        def place(run: Run, places: dict[str, dict[str, int]] = places) -> tuple[Any, ...]:
+            last = 1 << 30
+            try:
+                setting, method = places["settings"].get(run.setting, last), places["methods"].get(run.method, last)
+                return setting, str(run.path.parent.parent), method, run.method, run.seed
+            except StorageError:  # a damaged run comes last, and says so when it is read
+                return last, str(run.path.parent.parent), last, "", 0
+
+        runs += sorted(found, key=place)
+    return runs
+
+
+def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
+    """The records of an append-only file; a torn last line is left out, any other is an error."""
+    try:
+        return _checked(read_lines(path), path, kind)
+    except FileNotFoundError:
+        return []
+
+
+def _checked(raw: Iterable[bytes], path: Path, kind: schema.Kind) -> list[dict[str, Any]]:
+    found, torn = [], 0
+    for at, line in enumerate(raw, 1):
+        if torn and line.strip():
+            break
+        if torn or not line.endswith(b"\n"):  # what follows the last newline was not written whole
+            continue
+        try:
+            found.append(schema.checked(kind, json.loads(line), path, at))
+        except (ValueError, RecursionError):
+            torn = at
+    else:
+        return found
+    raise StorageError(f"{path} is damaged in line {torn}; only the last line may be torn.")
+
+
+def document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
+    """A JSON file; empty where there is none."""
+    try:
+        found = json.loads(read_regular(path))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+    return schema.checked(kind, found, path)
+
+
+def _arrays(path: Path) -> dict[str, Array]:
+    try:
+        return read_npz(path)
+    except FileNotFoundError:
+        return {}
+    except FOREIGN as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+
+
+def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
+    """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
+    chosen = find(runs) if isinstance(runs, str | Path) else list(runs)
+    frames = [_curve(run) for run in chosen]
+    kept = [frame for frame in frames if frame.height]
+    return pl.concat(kept) if kept else pl.DataFrame(schema=SCHEMA)
+
+
+SCHEMA = {
+    "setting": pl.String,
+    "method": pl.String,
+    "seed": pl.Int64,
+    "round": pl.Int64,
+    "accuracy": pl.Float64,
+    "loss": pl.Float64,
+    "train_loss": pl.Float64,
+    "available": pl.Int64,
+    "cohort": pl.Int64,
+    "bytes": pl.Float64,
+    "passes": pl.Float64,
+    "clock": pl.Float64,
+}
+
+
+def _curve(run: Run) -> pl.DataFrame:
+    rows = []
+    sent = passes = 0.0
+    for record in run.records:
+        test = record.get("test") or {}
+        sent += total_bytes(record)
+        done = record.get("passes") or {}
+        passes += done.get("training", 0) + done.get("forward", 0)
+        rows.append(
+            (
+                run.setting,
+                run.method,
+                run.seed,
+                record["round"] + 1,
+                test.get("accuracy"),
+                test.get("loss"),
+                record.get("train_loss"),
+                record.get("available"),
+                len(record.get("cohort") or ()),
+                sent,
+                passes,
+                record.get("clock"),
+            )
+        )
+    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+
+
+def total_bytes(record: dict[str, Any]) -> float:
+    """All bytes that a round moved, up and down."""
+    return float(sum((record.get("bytes") or {}).values()))

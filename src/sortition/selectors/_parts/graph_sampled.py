@@ -1,0 +1,55 @@
+"""FedGS's graph of very many clients: a map of sampled nodes on which everybody finds a place (see ``landmarks``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import uniformly
+from sortition.selectors._parts import landmarks
+from sortition.selectors._parts.graph import Edges
+
+SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
+
+
+@dataclass(frozen=True)
+class Atlas:
+    """Rows of the nodes (G, d), their distances to landmarks (G, L), and the map's frame (4,).
+
+    The frame holds the similarities of V = 0 and 1, H's scale, and how many clients were met when the map was drawn.
+    """
+
+    edges: Edges
+    nodes: Array
+    table: Array
+    frame: Array
+
+    @classmethod
+    def drawn(cls, edges: Edges, rows: Array, nodes: int, rng: np.random.Generator) -> Atlas:
+        """A new map, of so many nodes sampled among these rows (n, d)."""
+        chosen = rows[uniformly(np.arange(len(rows)), nodes, rng)].astype(np.float32)
+        some = chosen[:SCALED]
+        low, high = edges.extremes(np.asarray(some @ some.T, np.float64), np.ones(len(some), np.int64))
+        table, largest = landmarks.survey(chosen, lambda similarity: edges.lengths(similarity, low, high), rng)
+        return cls(edges, chosen, table, np.array([low, high, largest, len(rows)]))
+
+    def holds(self, met: int) -> bool:
+        """Whether fewer than twice as many clients as it was drawn of have been met."""
+        return bool(met < 2 * self.frame[3])
+
+    def places(self, rows: Array) -> tuple[Array, Ids]:
+        """How remote clients with these rows are, at most 1, and the landmark each is nearest to."""
+        return landmarks.remoteness(rows.astype(np.float32), self.nodes, self.table, self.length)
+
+    def distances(self, rows: Array) -> Floats:
+        """H of clients with these rows (n, n); 1 where no path leads."""
+        rows = rows.astype(np.float32)
+        found = landmarks.apart(rows, landmarks.reach(rows, self.nodes, self.table, self.length), self.length)
+        return np.asarray(np.round(np.where(np.isfinite(found), found, 1.0), 5), np.float64)  # the digits that are sure
+
+    def length(self, similarity: Array) -> Array:
+        """R in units of the largest distance."""
+        low, high, unit, _ = self.frame
+        return np.asarray(self.edges.lengths(similarity, low, high) / unit)

@@ -1,0 +1,1 @@
+"""Audits of run folders and federations, and explanations of single choices."""

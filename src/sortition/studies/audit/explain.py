@@ -1,0 +1,157 @@
+"""Why somebody was chosen, or was not: one round of an audit log, in sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from sortition.audit.encoding import ids_read, numbers_read
+from sortition.core.arrays import Ids
+from sortition.core.errors import bad
+from sortition.studies.audit.log_reader import Entry, Log, reading
+
+__all__ = ["Log", "client", "cohort"]
+KEPT_OUT = {
+    "quarantined": "in quarantine for unsound numbers of earlier rounds",
+    "quota": "over the quota of their owner, by lot",
+}
+
+
+def cohort(log: Log, t: int) -> list[str]:
+    """A whole round in sentences."""
+    entry = log.round(t)
+    with reading(t):
+        return _cohort(log, t, entry)
+
+
+def client(log: Log, t: int, who: int) -> list[str]:
+    """One client in one round, in sentences."""
+    entry = log.round(t)
+    with reading(t):
+        return _client(log, t, entry, who)
+
+
+def _cohort(log: Log, t: int, entry: Entry) -> list[str]:
+    said = [f"Round {t}: {entry.available.size} of {log.clients(t)} clients were available; {log.method} could take "
+            f"{entry.told.get('budget')}."]  # fmt: skip
+    for why, ids in entry.kept_out.items():
+        said.append(f"The guards kept out {ids.size} {KEPT_OUT.get(why, why)}: {_listed(ids)}.")
+    for signal, asked, told in entry.asked:
+        said.append(f"It asked {asked.size} clients for {signal}; {_answered(told, asked).size} answered.")
+    if not entry.cohort.size:
+        said.append("Nobody was chosen.")
+    for member, weight in zip(entry.cohort.tolist(), entry.weights.tolist(), strict=True):
+        silent = "" if member in entry.done else "; did not complete"
+        heard = [one for one in entry.asked if "values" in one[2] and member in _answered(one[2], one[1])]
+        answers = "".join(f"; {signal} {_value(told, asked, member)}" for signal, asked, told in heard)
+        said.append(f"Client {member} was chosen with weight {weight:.4g}{answers}{silent}.")
+    return said + _notes(entry)
+
+
+def _client(log: Log, t: int, entry: Entry, who: int) -> list[str]:
+    known = log.clients(t)
+    if not 0 <= who < known:
+        raise bad("--client", f"0 to {known - 1}, the clients known in round {t}", who)
+    kept = next((why for why, ids in entry.kept_out.items() if who in ids), "")
+    if who not in entry.available:
+        said = [f"Client {who} was not available in round {t}, so {log.method} could not choose it."]
+    else:
+        said = [f"Client {who} was one of {entry.available.size} clients available in round {t}."]
+    if kept:
+        said.append(_kept(log, t, who, kept))
+    else:
+        said += [_question(signal, asked, answers, who) for signal, asked, answers in entry.asked]
+    if who in entry.cohort:
+        at = int(np.flatnonzero(entry.cohort == who)[0])
+        said.append(f"It was chosen, as one of {entry.cohort.size}, with weight {entry.weights[at]:.4g} of "
+                    f"{entry.weights.sum():.4g}.")  # fmt: skip
+        if who in (_guards(entry).get("explored") or ()):
+            said.append(f"That was the guards' doing: it was drawn to explore, not chosen by {log.method}.")
+        said.append("It completed." if who in entry.done else "It did not complete: what it sent was lost or refused.")
+    elif who in entry.available and not kept:
+        said.append(f"It was not chosen; {_instead(log, entry)}.")
+    for kind in ("rejected", "blamed"):
+        if reason := entry.told.get(kind, {}).get(str(who)):
+            said.append(f"Something it sent was refused: {reason}.")
+    return said + _notes(entry) + [_history(log, t, who)]
+
+
+def _kept(log: Log, t: int, who: int, why: str) -> str:
+    """What the guards did to a client that was available."""
+    if why == "quota":
+        return (f"The guards left it out by lot: its owner had more clients there than places, so {log.method} could "
+                "not choose it.")  # fmt: skip
+    entries = enumerate(log.entries[:t])
+    strikes = [at for at, told in entries if str(who) in {**told.get("rejected", {}), **told.get("blamed", {})}]
+    told = f" in round{'s' if len(strikes) > 1 else ''} {', '.join(map(str, strikes[-12:]))}" if strikes else ""
+    return f"The guards held it in quarantine for unsound numbers{told}, so {log.method} could not choose it."
+
+
+def _instead(log: Log, entry: Entry) -> str:
+    """Who was chosen, or why nobody."""
+    if entry.cohort.size:
+        return f"{log.method} chose {_listed(entry.cohort)}"
+    guards = _guards(entry)
+    if why := next((key for key in ("too_few_eligible", "too_few_chosen") if key in guards), ""):
+        return f"nobody was, since the guards skip a round with so few clients ({why.replace('_', ' ')}: {guards[why]})"
+    return f"{log.method} chose nobody"
+
+
+def _listed(ids: Ids) -> str:
+    return ", ".join(map(str, ids[:12].tolist())) + (", …" if ids.size > 12 else "")
+
+
+def _answered(answers: Mapping[str, Any], asked: Ids) -> Ids:
+    return ids_read(answers["ids"]) if "ids" in answers else asked
+
+
+def _value(answers: Mapping[str, Any], asked: Ids, who: int) -> str:
+    ids = _answered(answers, asked)
+    return f"{numbers_read(answers['values'], ids.size, answers['dtype'])[ids == who][0]:.6g}"
+
+
+def _question(signal: str, asked: Ids, answers: Mapping[str, Any], who: int) -> str:
+    if who not in asked:
+        return f"It was not among the {asked.size} clients asked for {signal}."
+    ids = _answered(answers, asked)
+    if who not in ids:
+        return f"It was asked for {signal} and did not answer."
+    if "values" not in answers:
+        return f"It was asked for {signal} and sent a vector, of which the log holds the digest."
+    values = numbers_read(answers["values"], ids.size, answers["dtype"])
+    own = values[ids == who][0]
+    above = int(np.sum(values > own))
+    return f"It was asked for {signal} and answered {own:.6g}: number {above + 1} of {ids.size}, from the largest."
+
+
+def _guards(entry: Entry) -> Mapping[str, Any]:
+    return dict(entry.notes.get("guards", {}))
+
+
+def _notes(entry: Entry) -> list[str]:
+    """What method and guards noted, each under its own name."""
+    notes = entry.notes
+    if set(notes) == {"sha256"}:
+        return ["The notes of this round are long; they stand in rounds.jsonl."]
+    guards, empty = notes.pop("guards", {}), notes.pop("shortfall", 0)
+    return ([f"{empty} places stayed empty: fewer clients could be chosen."] if empty else []) + [
+        f"{whose} noted: " + "; ".join(f"{key.replace('_', ' ')} = {value}" for key, value in told.items()) + "."
+        for whose, told in (("The method", notes), ("The guards", guards))
+        if told
+    ]
+
+
+def _history(log: Log, t: int, who: int) -> str:
+    """How often it was there, chosen and done before."""
+    entries = [log.round(before) for before in range(t)]
+    there = sum(who in entry.available for entry in entries)
+    kept = sum(any(who in ids for ids in entry.kept_out.values()) for entry in entries)
+    chosen = [at for at, entry in enumerate(entries) if who in entry.cohort]
+    done = sum(who in entries[at].done for at in chosen)
+    last = f", last in round {chosen[-1]}" if chosen else ""
+    out = f", kept out by the guards in {kept}" if kept else ""
+    return (
+        f"Before, it was available in {there} of {t} rounds{out}, chosen in {len(chosen)}{last}, and completed {done}."
+    )

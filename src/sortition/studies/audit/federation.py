@@ -1,0 +1,96 @@
+"""A federation's audit log, examined by what was revealed beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.audit import hash_chain
+from sortition.audit.encoding import MOST
+from sortition.audit.log import commitment, digest_of
+from sortition.audit.recompute import recount
+from sortition.core.errors import SortitionError
+from sortition.core.guards.settings import Guards
+from sortition.core.registrar import Registrar
+from sortition.core.rounds import Population
+from sortition.core.storage.lock import in_use
+from sortition.results import run_folder
+from sortition.studies import methods
+from sortition.studies.audit.consistency import READS
+from sortition.studies.audit.finding import Finding, read, readable
+
+
+def examine_log(path: Path) -> Finding:
+    """Audit a federation's log by what was revealed beside it; choices where its method reads no facts of clients."""
+    finding = Finding(path, federated=True)
+    try:
+        _examine(path, finding)
+    except SortitionError as error:
+        finding.faults.append(str(error))
+    return finding
+
+
+def _examine(path: Path, finding: Finding) -> None:
+    told = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
+    if not told:
+        finding.state = "in progress" if in_use(path) else "done"
+    links = read(path, whole=bool(told))
+    finding.entries = len(links)
+    if not links and not told:
+        finding.left = "the log is empty"
+        return
+    finding.faults += hash_chain.breaks(links, told.get("final"))
+    finding.faults += readable(links[0].entry) if links and not finding.faults else []
+    if told:
+        finding.faults += [f"What was revealed lacks {key!r}." for key in ("entries", "final") if told.get(key) is None]
+        if told.get("entries") not in (None, len(links)):
+            finding.faults.append(f"{told['entries']} entries were announced at the end; the log has {len(links)}.")
+    else:
+        finding.left = "seed and salt are not revealed yet"
+    if finding.faults:
+        finding.left = "the log is broken"
+    elif told:
+        _choices(links, told, finding)
+
+
+def _choices(links: list[hash_chain.Link], told: Mapping[str, Any], finding: Finding) -> None:
+    header, entries = links[0].entry, [one.entry for one in links[1:]]
+    try:
+        selector = methods.make(header["selector"], header["parameters"])
+        seed, guards = int(told["seed"]), Guards(**header.get("guards", {}))
+        if commitment(bytes.fromhex(told["salt"]), seed) != header["commitment"]:
+            finding.faults.append("The revealed seed is not the one that the log committed to.")
+        elif "facts" not in told and selector.needs.reads:
+            finding.left = f"{type(selector).__name__} reads facts of clients, which were not revealed"
+        else:
+            people = revealed_population(told, header["clients"])
+            if digest_of(people) != header["population"]:
+                finding.faults.append("The revealed facts of clients have not the digest of the log's header.")
+            registrar = Registrar(selector, people, horizon=header["horizon"], seed=seed, guards=guards)
+    except READS as error:
+        finding.faults.append(f"The log's header and what was revealed cannot be used: {error}")
+    if finding.faults:
+        finding.left = "the log does not fit what was revealed"
+    elif not finding.left:
+        result = recount(
+            entries, registrar, population=lambda n: revealed_population(told, n), form=int(header["format"])
+        )
+        finding.recounted, finding.left = result.rounds, result.left
+        finding.faults += result.differences
+
+
+def revealed_population(told: Mapping[str, Any], clients: Any) -> Population:
+    """The first so many clients, as they were revealed."""
+    if isinstance(clients, bool) or not isinstance(clients, int) or not 0 < clients <= MOST:
+        raise ValueError(f"{clients!r} clients")
+    facts = {}
+    for name, rows in told.get("facts", {}).items():
+        kind = np.dtype(told["types"][name])
+        if kind.kind not in "iuf" or kind.itemsize > 8:
+            raise ValueError(f"{name} of type {kind}")
+        facts[name] = np.array(rows[:clients], kind)
+    known = told.get("known")
+    return Population(**facts, known=None if known is None else [k for k in known if k < clients], n_clients=clients)

@@ -1,0 +1,77 @@
+"""What the audit of one log found, and its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sortition.audit import hash_chain
+from sortition.audit import log as audit
+from sortition.core.errors import StorageError
+from sortition.core.storage.safe_files import read_lines
+
+
+@dataclass
+class Finding:
+    """What the audit of one run or federation found."""
+
+    run: Path
+    entries: int = 0
+    recounted: int = 0
+    replayed: bool = False  # whether the run was played again, and all of its records compared
+    faults: list[str] = field(default_factory=list)
+    left: str = ""  # why some rounds could not be recomputed
+    state: Literal["done", "unfinished", "in progress", "no log"] = "done"
+    planned: int = 0  # rounds that the run is to have, where known
+    federated: bool = False  # a federation's: what went in is known from its log alone
+
+    @property
+    def rounds(self) -> int:
+        """Rounds that the log tells of."""
+        return max(self.entries - 1, 0)
+
+    @property
+    def verdict(self) -> str:
+        """In a word or two; only "holds" is a pass."""
+        if self.faults:
+            return "DIFFERS"
+        if self.state in ("unfinished", "in progress"):
+            return f"{self.state}: {self.rounds}{f' of {self.planned}' if self.planned else ''} rounds"
+        if self.state == "no log":
+            return self.state
+        return "holds" if self.recounted == self.rounds and not self.left else "partly"
+
+    @property
+    def remarks(self) -> list[str]:
+        """What keeps it from being a pass, beside its faults."""
+        said = []
+        if self.state in ("unfinished", "in progress") and not self.faults:
+            said.append(f"{self.verdict}: how it ends cannot be checked yet.")
+        if self.recounted < self.rounds:
+            reason = self.left or "something else differs"
+            said.append(f"rounds {self.recounted} to {self.rounds - 1} were not recomputed: {reason}.")
+        elif self.left:
+            said.append(f"{self.left}.")
+        return said
+
+
+def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
+    """The lines of an audit log; a torn last one counts as what it is, or, where the log may go on, not at all."""
+    try:
+        raw = list(read_lines(path))
+    except FileNotFoundError:
+        raise StorageError(f"{path} does not exist.") from None
+    if raw and not whole and not raw[-1].endswith(b"\n"):
+        raw.pop()
+    return hash_chain.links(line.removesuffix(b"\n") for line in raw)
+
+
+def readable(header: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the format of a log, which its first line tells."""
+    found = header.get("format")
+    if isinstance(found, int) and not isinstance(found, bool) and found in audit.READ:
+        return []
+    hint = " Update Sortition." if isinstance(found, int) and found > max(audit.READ) else ""
+    return [f"The log has format {str(found)[:20]}; this version reads up to {max(audit.READ)}.{hint}"]

@@ -1,0 +1,100 @@
+"""Is a run what it says? Its log is checked line by line, its choices are made again, and compared with its records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sortition.audit import hash_chain
+from sortition.audit.recompute import recount
+from sortition.core.errors import SortitionError
+from sortition.core.storage.lock import in_use
+from sortition.results import run_folder
+from sortition.simulation import start
+from sortition.studies import federation
+from sortition.studies.audit.consistency import against_end, against_header, against_records
+from sortition.studies.audit.federation import examine_log
+from sortition.studies.audit.finding import Finding, read, readable
+from sortition.studies.audit.replay import Again, Known
+from sortition.studies.config import RunConfig, checked
+from sortition.studies.runs.journals import tells_of_a_log
+from sortition.studies.runs.one_run import one_thread
+from sortition.studies.runs.write_folder import LOCK
+
+__all__ = ["Finding", "absent", "examine", "examine_log", "read"]
+
+
+def absent(run: run_folder.Run) -> str:
+    """Why a run keeps no log, in half a sentence."""
+    if run.config.get("audit") is False:
+        return "it was made with audit = false"
+    return "it was made before there were any, or all that told of one was removed"
+
+
+def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
+    """Audit a run folder; with ``replay`` the run is played again, and everything that it tells compared."""
+    finding = Finding(run.path)
+    try:
+        _examine(run, finding, replay)
+    except SortitionError as error:
+        finding.faults.append(str(error))
+    return finding
+
+
+def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
+    finding.planned = run.config.get("rounds", 0)
+    if not run.done:  # known before the log is read: a run may go on meanwhile
+        finding.state = "in progress" if in_use(run.path / LOCK) else "unfinished"
+    if not (run.path / run_folder.AUDIT).exists():
+        if not tells_of_a_log(run):
+            finding.state, finding.left = "no log", f"there is no audit log: {absent(run)}"
+        elif run.done or run.records:
+            finding.faults.append("The audit log is missing, though the run was made with one.")
+        return
+    links = read(run.path / run_folder.AUDIT, whole=run.done)
+    finding.entries = len(links)
+    if not links and not run.done and not run.records:
+        return  # killed, or looked at, before its first line
+    told = run.summary.get("audit")
+    final = told.get("final") if isinstance(told, Mapping) else None
+    finding.faults += hash_chain.breaks(links, final)
+    if run.done and final is None:
+        finding.faults.append("The summary lacks the hash that the log should end with.")
+    if finding.faults:
+        finding.left = "the log is broken"
+        return
+    if not (wrong := readable(links[0].entry)):
+        _choices(run, links, finding, replay)
+    finding.faults += wrong
+
+
+def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding, replay: bool) -> None:
+    """Header, records and choices, once the chain holds."""
+    header, entries, rounds = links[0].entry, [one.entry for one in links[1:]], run.records
+    try:
+        config = checked(RunConfig, run.config, "config")
+        setup = federation.setup(config)[1]
+        registrar = start(setup).registrar
+    except SortitionError as error:
+        finding.left = "the run cannot be played again"
+        finding.faults.append(f"The run cannot be played again: {error}")
+        return
+    if not run.done:  # killed or read between two writes, one file is ahead of the other
+        common = min(len(entries), len(rounds))
+        if len(entries) != len(rounds):
+            finding.left = f"the log tells of {len(entries)} rounds and rounds.jsonl of {len(rounds)}; both of {common}"
+        entries, rounds, finding.entries = entries[:common], rounds[:common], common + 1
+    finding.faults += against_header(header, registrar, run.manifest.get("audit"))
+    finding.faults += against_records(entries, rounds)
+    if len(entries) > config.rounds:
+        finding.faults.append(f"The log tells of {len(entries)} rounds; the configuration has {config.rounds}.")
+    if finding.faults:
+        finding.left = "the log does not fit the run"
+        return
+    finding.faults += against_end(run, config) if run.done else []
+    vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
+    finding.replayed = replay or vectors
+    with one_thread():
+        known = Again(setup, rounds) if finding.replayed else Known(setup)
+        result = recount(entries, registrar, again=known, population=known.population, form=header["format"])
+    finding.recounted, finding.left = result.rounds, result.left or finding.left
+    finding.faults += result.differences

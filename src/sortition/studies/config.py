@@ -1,0 +1,264 @@
+"""What one run is made of, typed: the tables of a study's TOML and the resolved configuration of a run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from sortition import availability
+from sortition.core.errors import InputError, bad, unknown
+from sortition.core.guards.settings import Guards
+from sortition.core.validation import translated
+from sortition.data import partitions
+from sortition.learning.rule import LocalRule
+from sortition.learning.server import ServerRule
+from sortition.simulation.attacks import Attacks
+from sortition.simulation.devices import Devices
+from sortition.simulation.faults import Faults
+
+M = TypeVar("M", bound=BaseModel)
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip, or somebody's joke
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
+_RULE = ConfigDict(extra="forbid")
+MOST_SEEDS = 100_000
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Local(LocalRule):
+    """The local rule, with its types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Server(ServerRule):
+    """The server rule, with its types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Hardware(Devices):
+    """The clients' devices, with their types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Trust(Guards):
+    """The registrar's guards, with their types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Trouble(Faults):
+    """What goes wrong, with its types checked."""
+
+
+@pydantic_dataclass(frozen=True, config=_RULE)
+class Adversaries(Attacks):
+    """Clients that lie, with their types checked."""
+
+
+class Model(BaseModel):
+    """A table whose keys are all known."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Named(BaseModel):
+    """Something chosen by name; the other keys are its options, which it checks itself. A text is a name."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
+    name: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        return {"anyOf": [handler(core), {"type": "string"}]}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Everything that is not a field of ours."""
+        return dict(self.model_extra or {})
+
+
+class Data(Named):
+    """A data set and how it is split; other keys are options of ``sortition.data.load``."""
+
+    clients: Count | None = None
+    partition: Named | None = None
+    holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    measured_on: Literal["train", "holdout"] = "train"
+    standardise: bool = False
+
+
+class Target(Model):
+    """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds."""
+
+    accuracy: float | None = None
+    loss: Annotated[float, Field(gt=0)] | None = None
+    smooth: Count = 1
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.accuracy is None) == (self.loss is None):
+            raise InputError("target must be given either accuracy or loss; got " + ("both." if self.loss else "none."))
+        if self.accuracy is not None and not 0 < self.accuracy <= 1:
+            raise bad("target.accuracy", "a share in (0, 1]", self.accuracy, "69 % is 0.69.")
+        return self
+
+    @property
+    def of(self) -> str:
+        """``accuracy`` or ``loss``."""
+        return "loss" if self.accuracy is None else "accuracy"
+
+    @property
+    def value(self) -> float:
+        """The number to reach."""
+        return float(self.loss if self.accuracy is None else self.accuracy)  # type: ignore[arg-type]
+
+
+def names_folder(text: str) -> bool:
+    """Whether a text can name a folder on any system, and leads nowhere else."""
+    if not 0 < len(text) <= 100 or text[0] in ". " or text[-1] in ". ":
+        return False
+    return text.isprintable() and not set(text) & set('/\\:*?"<>|')
+
+
+class Method(Named):
+    """A method by name or import path; keys that are not reserved are its hyper-parameters."""
+
+    label: str = ""
+    local: dict[str, Any] = {}
+    server: dict[str, Any] = {}
+    guards: dict[str, Any] = {}
+    cohort: Count | None = None
+
+    @model_validator(mode="after")
+    def _labelled(self) -> Self:
+        label = self.label or self.name.rpartition(":")[2].replace("_", "-")
+        if not names_folder(label):
+            raise bad("method.label", "a text that can name a folder", label)
+        object.__setattr__(self, "label", label)
+        return self
+
+
+class Federation(Model):
+    """Everything that the methods of one setting share."""
+
+    rounds: Count
+    cohort: Count
+    data: Data
+    model: Named
+    local: Local
+    server: Server = Server()
+    availability: Named = Named(name="always")
+    devices: Hardware = Hardware()
+    guards: Trust = Trust()
+    faults: Trouble | None = None
+    attacks: Adversaries | None = None
+    target: Target | None = None
+    evaluate_every: Count = 1
+    clients_every: Annotated[int, Field(ge=0)] = 0
+    stop_at_target: StrictBool = False
+    audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not speak of it
+    device: str = "cpu"
+    engine: str = "auto"
+
+    @model_validator(mode="after")
+    def _stopping(self) -> Self:
+        _chosen(self)
+        if self.stop_at_target and self.target is None:
+            raise InputError("target must be given where stop_at_target = true; got nothing.")
+        return self
+
+
+def _chosen(federation: Federation) -> None:
+    """Names and parameters of partition and availability are checked before any data are at hand."""
+    availability.mode(federation.availability.name, **federation.availability.options)
+    if federation.data.partition is not None:
+        partitions.rule(federation.data.partition.name, **federation.data.partition.options)
+
+
+class RunConfig(Federation):
+    """One run: one method on one seed of one setting."""
+
+    setting: str
+    seed: Annotated[int, Field(ge=0)]
+    method: Method
+
+    def table(self) -> dict[str, Any]:
+        """As plain TOML: what is None or empty is left out."""
+        table = self.model_dump(mode="json", exclude_none=True)
+        table["method"] = {key: value for key, value in table["method"].items() if value != {}}
+        table["guards"] = self.guards.changed()  # defaults are not told: folders without guards stay as they are
+        table = {key: value for key, value in table.items() if key != "guards" or value}
+        return {key: table[key] for key in ("setting", "seed", *table)}
+
+
+class Study(Federation):
+    """A study's file. Settings, and what they override, are resolved before this model sees them."""
+
+    title: str = ""
+    seeds: Seeds = list(range(10))
+    method: Annotated[list[Method], Field(min_length=1)]
+    methods: list[str] | None = None
+    setting: list[dict[str, Any]] = []
+    sweep: dict[str, Any] = {}
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < 1:
+                raise bad("seeds", "a number ≥ 1 or a list of seeds", value)
+            if value > MOST_SEEDS:
+                raise bad("seeds", f"at most {MOST_SEEDS:,}", value)
+            return list(range(value))
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, value: list[int]) -> list[int]:
+        if len(set(value)) < len(value):
+            raise bad("seeds", "distinct", value)
+        return value
+
+    @field_validator("method")
+    @classmethod
+    def _unique(cls, value: list[Method]) -> list[Method]:
+        labels = [method.label.casefold() for method in value]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise bad("method.label", "unique in a study", label, "Give one of them another label.")
+        return value
+
+
+def checked(kind: type[M], table: Any, owner: str) -> M:
+    """The table as a model; what is wrong with it is said in our grammar, with the key that was meant."""
+    if not isinstance(table, dict):
+        raise bad(owner, "a table", table)
+    try:
+        return kind(**table)
+    except ValidationError as error:
+        for found in error.errors(include_url=False):
+            if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+                path = [str(part) for part in found["loc"]]
+                keys = _keys(kind, path[:-1])
+                raise unknown("key", path[-1], keys, ".".join([owner, *path[:-1]])) from None
+        raise translated(error, owner) from None
+
+
+def _is_table(kind: Any) -> bool:
+    return hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__")
+
+
+def _keys(kind: Any, path: list[str]) -> list[str]:
+    """The keys that the table at ``path`` has."""
+    for part in path:
+        if part.isdigit() or not hasattr(kind, "model_fields"):
+            continue
+        field = kind.model_fields[part].annotation
+        kind = next((a for a in getattr(field, "__args__", ()) if _is_table(a)), field)
+    fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", {})
+    return list(fields)

@@ -1,0 +1,176 @@
+"""From a configuration to the ground on which a run is played: data, partition, model, availability, population."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from sortition import availability, data
+from sortition.availability import Availability
+from sortition.core.errors import InputError, bad
+from sortition.core.rounds import Population
+from sortition.core.streams import stream
+from sortition.data import Dataset, partitions
+from sortition.data.partitions import Partition
+from sortition.learning import build
+from sortition.simulation import Faults, Mishaps, Setup, World
+from sortition.studies import methods
+from sortition.studies.config import Data, RunConfig
+
+MOST_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A data set and who holds what of it under one seed."""
+
+    dataset: Dataset
+    train: Partition
+    holdout: Partition | None
+
+    @property
+    def clients(self) -> int:
+        """N."""
+        return len(self.train)
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """Everything that the methods of one setting and seed share."""
+
+    split: Split
+    world: World
+    population: Population
+    availability: Availability
+
+
+def split(config: Data, seed: int) -> Split:
+    """The data set, split over clients; a set that comes split keeps its own split unless a partition is given."""
+    dataset = _dataset(_key({**config.options, "name": config.name}), config.standardise, config.clients)
+    if config.partition is None and dataset.clients is None:
+        raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
+    if config.partition is not None:
+        if config.clients is None:
+            raise InputError("data.clients must be given where there is a partition; got nothing.")
+        rule = config.partition
+        parts = partitions.split(rule.name, dataset.y_train, config.clients, stream(seed, "partition"), **rule.options)
+        released = None
+    else:
+        parts = Partition(dataset.clients or ())
+        released = None if dataset.validation is None else Partition(dataset.validation)
+    if config.clients is not None and len(parts) != config.clients:
+        raise bad(
+            "data.clients", f"{len(parts)}, as {config.name} comes split, or given with a partition", config.clients
+        )
+    if config.holdout:
+        return Split(dataset, *parts.holdout(config.holdout, stream(seed, "holdout")))
+    return Split(dataset, parts, released)
+
+
+def _key(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+@lru_cache(maxsize=2)
+def _dataset(key: str, standardise: bool, clients: int | None) -> Dataset:
+    """Read once a process, and kept as floats: every world of the process shares the same arrays."""
+    options = json.loads(key)
+    name = options.pop("name")
+    if name == "synthetic" and clients is not None:
+        options.setdefault("clients", clients)
+    return data.load(name, **options).scaled(standardise=standardise)
+
+
+def ground(config: RunConfig) -> Ground:
+    """The federation of a run; shared between the methods of one setting and seed that a process plays."""
+    shared = config.model_dump(
+        include={"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
+    )
+    return _ground(_key(shared), _Held(config))
+
+
+class _Held:
+    """An argument that the cache does not look at: what matters of it is in the key."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self.config = config
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held)
+
+
+@lru_cache(maxsize=1)
+def _ground(key: str, held: _Held) -> Ground:
+    config = held.config
+    parts = split(config.data, config.seed)
+    dataset = parts.dataset
+    model = build(
+        config.model.name, dataset.x_train.shape[1:], dataset.classes, seed=config.seed, **config.model.options
+    )
+    world = World(
+        dataset,
+        parts.train.indices,
+        model,
+        config.local,
+        holdout=None if parts.holdout is None else parts.holdout.indices,
+        measured_on=config.data.measured_on,
+        seed=config.seed,
+        device=config.device,
+        engine=config.engine,
+        devices=config.devices,
+        attacks=config.attacks,
+    )
+    facts = {} if dataset.features is None or len(dataset.features) != parts.clients else {"features": dataset.features}
+    reachable = availability.make(
+        config.availability.name,
+        clients=parts.clients,
+        seed=config.seed,
+        sizes=world.holdings.sizes,
+        label_counts=world.label_counts,
+        **config.availability.options,
+    )
+    return Ground(parts, world, world.population(**facts), reachable)
+
+
+def forget() -> None:
+    """Let go of the data and worlds that are kept between runs."""
+    _ground.cache_clear()
+    _dataset.cache_clear()
+
+
+def setup(config: RunConfig) -> tuple[Ground, Setup]:
+    """What the engine plays."""
+    shared = ground(config)
+    clients = shared.split.clients
+    if config.cohort > clients:
+        raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
+    largest = int(shared.world.holdings.sizes.max())
+    rows = config.local.steps_of(largest) * config.local.rows(largest) * config.cohort
+    if rows > MOST_ROWS:
+        raise bad("local", f"such that a cohort trains on at most {MOST_ROWS:,} rows a round", f"{rows:,}")
+    return shared, Setup(
+        world=shared.world.variant(rule=config.local),
+        selector=methods.make(config.method.name, config.method.options),
+        cohort=config.cohort,
+        horizon=config.rounds,
+        population=shared.population,
+        availability=shared.availability,
+        server=config.server,
+        evaluate_every=config.evaluate_every,
+        clients_every=config.clients_every,
+        seed=config.seed,
+        guards=config.guards,
+        faults=Mishaps(config.faults or Faults(), clients, config.seed),
+    )
+
+
+def availability_bits(setup: Setup, rounds: int) -> np.ndarray:
+    """(rounds, ⌈N/8⌉) packed: who was reachable when."""
+    return np.stack([np.packbits(setup.reachable(t)) for t in range(rounds)])

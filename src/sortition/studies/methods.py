@@ -1,0 +1,44 @@
+"""Methods as a study names them: by discovered name, or by the import path of somebody's own class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from sortition import selectors
+from sortition.core.errors import InputError
+from sortition.core.import_policy import imported
+from sortition.core.selector import Selector
+
+
+def find(name: str) -> type[Selector[Any]]:
+    """The class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
+    if ":" not in name:
+        return selectors.find(name)
+    found = imported(name, "method.name")
+    if not (inspect.isclass(found) and issubclass(found, Selector)):
+        raise InputError(f"method.name must be a Selector class; got {name!r}, a {type(found).__name__}.")
+    return found
+
+
+def make(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
+    """The method with its hyper-parameters; lists become tuples, which TOML does not have."""
+    return find(name).load(**{key: _frozen(value) for key, value in parameters.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+
+
+def needs_of(selector: Selector[Any]) -> dict[str, Any]:
+    """The privacy label as plain data: what a method reads, asks and has reported."""
+    needs = selector.needs
+    return {
+        "reads": list(needs.reads),
+        "asks": {signal.name: signal.summary for signal in needs.asks},
+        "reports": {signal.name: signal.summary for signal in needs.reports},
+        "of": {signal.name: signal.of for signal in (*needs.asks, *needs.reports)},
+        "horizon": needs.horizon,
+        "individual": needs.individual,
+    }

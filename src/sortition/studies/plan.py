@@ -1,0 +1,178 @@
+"""From a study's file to its runs: settings × methods × seeds, all checked before anything runs."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from sortition.core.errors import InputError, StorageError, bad, unknown
+from sortition.core.storage.safe_files import read_regular
+from sortition.core.validation import translated
+from sortition.results.schema import DEEPEST, too_deep
+from sortition.studies import methods
+from sortition.studies.config import Federation, Method, RunConfig, Study, checked, names_folder
+from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
+
+SHARED = tuple(Federation.model_fields)
+ALONE = "main"  # the setting of a study that has none
+SEVERAL = ("setting.", "sweep.")
+MOST = 1_000_000  # runs of a study
+LONGEST = 16 << 20  # bytes of a study's file
+DEMO = Path(__file__).parent / "demo.toml"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a study, in the order in which they are played: seed by seed, so that early tables are paired."""
+
+    title: str
+    runs: tuple[RunConfig, ...]
+
+    @property
+    def settings(self) -> list[str]:
+        """The settings' names, in order."""
+        return list(dict.fromkeys(run.setting for run in self.runs))
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods' labels, in order."""
+        return list(dict.fromkeys(run.method.label for run in self.runs))
+
+    def only(self, keep: Iterable[RunConfig]) -> Plan:
+        """The same plan with fewer runs."""
+        return Plan(self.title, tuple(keep))
+
+
+def read(path: str | Path) -> Table:
+    """A TOML file as a table."""
+    try:
+        return tomllib.loads(read_regular(Path(path), LONGEST).decode())
+    except FileNotFoundError:
+        raise bad("The study's file", "one that exists", str(path)) from None
+    except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and tables without end
+        raise InputError(f"{path} must be valid TOML; got {error}.") from None
+    except StorageError as error:
+        raise InputError(str(error)) from None
+
+
+def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> Plan:
+    """Resolve a study's table and the ``--set`` options into runs."""
+    raw: Table = dict(table)
+    if too_deep(raw):
+        raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
+    shared = [text for text in sets if not text.startswith(SEVERAL)]
+    for text in sets:
+        raw = raw if text in shared else assign(raw, text)
+    studies = [(name, checked(Study, resolved, owner)) for name, resolved in _settings(raw, shared)]
+    names = [name.casefold() for name, _ in studies]
+    if len(set(names)) < len(names):
+        raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
+    if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
+        raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
+    runs = [run for name, study in studies for run in _runs(name, study)]
+    return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
+
+
+def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
+    """Each setting's name and its whole table, swept; what the command line sets wins over settings and sweeps."""
+    base = {key: value for key, value in raw.items() if key not in ("setting", "sweep")}
+    given = _listed(raw, "setting")
+    for table in (raw, *given):
+        _listed(table, "method")
+    fixed = [text.partition("=")[0].strip() for text in sets]
+    values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
+    shared = {key: found for key, found in values.items() if not key.startswith("method.")}
+    known = [label_of(one) for table in (raw, *given) for one in table.get("method", [])]
+    for key in values:
+        if key not in shared and not any(key.startswith(f"method.{label}.") for label in known):
+            raise unknown("method", key.split(".")[1], known, "sweep: the study")
+    if "seeds" in shared or "name" in shared:
+        raise bad("sweep", "over keys of the federation or of methods", "seeds" if "seeds" in shared else "name")
+    for one in given or [{"name": ALONE}]:
+        name = one.get("name")
+        if not isinstance(name, str) or not names_folder(name):
+            raise bad("setting.name", "a text that can name a folder", name)
+        table = merged(base, {k: v for k, v in one.items() if k != "name"})
+        for text in sets:
+            table = assign(table, text)
+        table = _swept_methods(_kept(table, name), values)
+        for suffix, pairs in combinations(shared):
+            resolved = table
+            for key, value in pairs.items():
+                resolved = placed(resolved, key.split("."), value)
+            label = suffix if not given and suffix else ",".join(part for part in (name, suffix) if part)
+            if not names_folder(label):
+                raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", label)
+            yield label, resolved
+
+
+def _listed(table: Table, key: str) -> list[Table]:
+    """The tables of ``[[key]]``."""
+    given = table.get(key, [])
+    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+        raise bad(key, f"a list of tables, [[{key}]]", given)
+    return given
+
+
+def _kept(table: Table, setting: str) -> Table:
+    """The table with only those methods that its ``methods`` names, where it has them."""
+    labels = [label_of(method) for method in _listed(table, "method")]
+    chosen = table.pop("methods", labels)
+    if not isinstance(chosen, list):
+        raise bad("methods", "a list of labels", chosen)
+    for label in chosen:
+        if label not in labels:
+            raise unknown("method", str(label), labels, f"setting {setting!r}")
+    return {**table, "method": [one for one in table.get("method", []) if label_of(one) in chosen]}
+
+
+def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
+    """Each method that a sweep names, once per combination, with a label of its own."""
+    result = []
+    for method in table.get("method", []):
+        prefix = f"method.{label_of(method)}."
+        own = {key.removeprefix(prefix): found for key, found in values.items() if key.startswith(prefix)}
+        for suffix, pairs in combinations(own):
+            one = dict(method)
+            for key, value in pairs.items():
+                one = placed(one, key.split("."), value)
+            result.append({**one, "label": f"{label_of(method)},{suffix}"} if suffix else one)
+    return {**table, "method": result} if "method" in table else table
+
+
+def _runs(setting: str, study: Study) -> list[RunConfig]:
+    """One setting's runs; every method is loaded once, so that a wrong parameter is told now."""
+    clients, runs = study.data.clients, []
+    for method in study.method:
+        cohort = method.cohort or study.cohort
+        if clients is not None and cohort > clients:
+            raise bad("cohort", f"at most the number of clients, {clients}", cohort)
+        federation = {
+            **{key: getattr(study, key) for key in SHARED},
+            "cohort": cohort,
+            "local": _overridden(study.local, method.local, f"{method.label}.local"),
+            "server": _overridden(study.server, method.server, f"{method.label}.server"),
+            "guards": _overridden(study.guards, method.guards, f"{method.label}.guards"),
+        }
+        methods.make(method.name, method.options)
+        resolved = Method(name=method.name, label=method.label, **method.options)
+        runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
+    return runs
+
+
+def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
+    """A rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+    names = [field.name for field in fields(rule)]
+    under = {name: getattr(rule, name) for name in names}
+    if "name" in over and over["name"] != under.get("name"):
+        under = {}
+    under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
+    try:
+        return type(rule)(**{**under, **over})
+    except ValidationError as error:
+        raise translated(error, owner, names) from None

@@ -1,0 +1,190 @@
+"""One run in its folder: started, resumed from its checkpoint, recorded round by round, summed up."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from sortition import __version__
+from sortition.audit.log import salt_of
+from sortition.core.errors import SortitionError, StorageError
+from sortition.core.storage.snapshot import difference, write_atomically
+from sortition.results import attrition, formats, metrics, run_folder
+from sortition.simulation import Carry, Setup, checkpoint, play_round, start
+from sortition.studies import federation, methods
+from sortition.studies.config import RunConfig, Target
+from sortition.studies.federation import Ground
+from sortition.studies.runs import write_folder
+from sortition.studies.runs.journals import Journals, audited
+
+CHECKPOINT_SECONDS = 10.0
+STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: it can be drawn again
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
+
+
+@dataclass(frozen=True)
+class Play:
+    """A run that can be sent to another process and called there."""
+
+    config: RunConfig
+    path: Path
+
+    def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+        """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
+        try:
+            with one_thread(), write_folder.locked(self.path):
+                finished = _played(self.config, self.path, tell, stopping)
+                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
+                return finished
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
+            with suppress(StorageError, OSError):  # on a full disk there is none, and none of an earlier failure
+                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
+                write_atomically(self.path / run_folder.FAILURE, f"{text}\n".encode())
+            raise
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sums come out alike for any number of processes, and processes do not fight for cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _played(
+    config: RunConfig, path: Path, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]
+) -> bool:
+    shared, setup = federation.setup(config)
+    carry = _begun(config, path, shared, setup)
+    journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
+    goal = Goal(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
+    saved = time.monotonic()
+    try:
+        while carry.registrar.index < config.rounds and not goal.reached:
+            if stopping():
+                _save(path, carry, journals)
+                return False
+            carry, record = play_round(setup, carry)
+            journals.append(record, _timed(carry))
+            value = goal.see(record)
+            tell(carry.registrar.index, value)
+            if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                _save(path, carry, journals)
+                saved = time.monotonic()
+        _save(path, carry, journals)
+    finally:
+        journals.close()
+    _sum_up(path, shared, setup, carry, journals.told())
+    return True
+
+
+class Goal:
+    """The test figure that progress shows, and whether the target at which a run stops was reached."""
+
+    def __init__(self, target: Target | None, before: list[dict[str, Any]]) -> None:
+        self.target, self.values, self.reached = target, list[float](), False
+        for record in before:
+            self.see(record)
+
+    def see(self, record: dict[str, Any]) -> float | None:
+        """Take a round's record into account; its accuracy (or the target's metric), where evaluated."""
+        of = self.target.of if self.target else "accuracy"
+        value: float | None = (record.get("test") or {}).get(of)
+        if value is not None and self.target:
+            self.values = [*self.values, value][-self.target.smooth :]
+            mean = sum(self.values) / self.target.smooth
+            met = mean >= self.target.value if metrics.HIGHER[of] else mean <= self.target.value
+            self.reached |= met and len(self.values) == self.target.smooth
+        return value
+
+
+def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry:
+    """The carry to go on from; a new run writes what it is before its first round."""
+    told = manifest(config, shared, setup)
+    before = run_folder.Run(path).manifest
+    if (path / run_folder.CHECKPOINT).exists() and before:
+        if changed := difference(before.get("data", {}), told["data"]):
+            raise StorageError(f"{path} was run on other data: {changed}.")
+        carry = checkpoint.load(path / run_folder.CHECKPOINT, setup)
+    else:
+        carry = start(setup)
+    if audited(path, config.audit, carry.registrar.index):
+        told["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
+    (path / run_folder.SUMMARY).unlink(missing_ok=True)
+    write_folder.write_config(path / run_folder.CONFIG, config.table())
+    write_folder.write_document(path / run_folder.MANIFEST, told)
+    arrays = {"sizes": shared.world.holdings.sizes, "label_counts": shared.world.label_counts}
+    if config.rounds * shared.split.clients <= STORED_BITS:
+        arrays["availability"] = federation.availability_bits(setup, config.rounds)
+    if shared.world.liars is not None:
+        arrays["liars"] = shared.world.liars.ids
+    write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
+    return carry
+
+
+def manifest(config: RunConfig, shared: Ground, setup: Setup) -> dict[str, Any]:
+    """What a reader needs to trust or repeat the run."""
+    selector, parts = setup.selector, shared.split
+    return {
+        "format": formats.MANIFEST,
+        "sortition": __version__,
+        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
+        "clients": parts.clients,
+        "classes": parts.dataset.classes,
+        "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
+        "method": type(selector).__name__,
+        "parameters": {name: str(value) for name, value in selector.parameters().items()},
+        "needs": methods.needs_of(selector),
+        "cite": selector.cite,
+        "notes": [*parts.train.notes, *shared.availability.notes],
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _timed(carry: Carry) -> dict[str, float]:
+    rounded = {name: round(value, 6) for name, value in carry.timings.items()}
+    return {**rounded, "total": round(sum(carry.timings.values()), 6)}
+
+
+def _save(path: Path, carry: Carry, journals: Journals) -> None:
+    """Records first, then the checkpoint that counts on them."""
+    journals.sync()
+    checkpoint.save(path / run_folder.CHECKPOINT, carry)
+
+
+def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[str, Any]) -> None:
+    run = run_folder.Run(path)
+    n = shared.split.clients
+    counts = {**attrition.per_client(run.records, n), "available": np.zeros(n, np.int64)}
+    for record in run.records:
+        counts["available"] += setup.reachable(record["round"])
+    accuracy = setup.at(carry.registrar.index - 1).world.client_accuracies(carry.params)
+    write_folder.write_arrays(path / run_folder.CLIENTS, {**counts, "accuracy": accuracy})
+    summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
+    write_folder.write_document(
+        path / run_folder.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **told}
+    )

@@ -1,0 +1,116 @@
+"""Runs on the machines of a Ray cluster: nothing is shared but the connection, and results land at the caller.
+
+Each worker is an actor with one processor that plays runs one after the other and keeps its data in memory. What it
+writes comes back in pieces, twice a second, so a machine that dies costs what it played since its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import socket
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from sortition.core.errors import DataError, InputError, SortitionError, bad
+from sortition.core.import_policy import imported
+from sortition.studies.config import RunConfig
+from sortition.studies.runs.one_run import Play
+from sortition.studies.workers.process_control import THREADS
+from sortition.studies.workers.ray_scheduler import Hands
+from sortition.studies.workers.scheduler import Hear
+
+SOON = 5.0  # seconds to reach an address
+
+
+@contextmanager
+def connected(on: str, runs: Sequence[RunConfig]) -> Iterator[Cluster]:
+    """The cluster at ``ray`` (this machine's, or $RAY_ADDRESS) or ``ray://host:port`` (from outside, Ray's client)."""
+    try:
+        import ray
+    except ModuleNotFoundError:
+        raise InputError("--on ray needs Ray; it is not installed here. Try: pip install 'sortition[ray]'.") from None
+    if ray.is_initialized():  # a notebook's own connection stays as it is
+        yield Cluster(ray, runs)
+        return
+    address = _address(on)
+    env = {"py_modules": [str(path) for path in _code(runs)], "env_vars": dict.fromkeys(THREADS, "1")}
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's news to its users; an error says what matters
+            ray.init(address, runtime_env=env, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise bad("--on", "the address of a Ray cluster of the same versions", on, told[-1]) from None
+    try:
+        yield Cluster(ray, runs)
+    finally:
+        ray.shutdown()
+
+
+def _address(on: str) -> str:
+    """What Ray calls the address; one where nobody listens is told at once, not after Ray's minute."""
+    if on != "ray" and not (on.startswith("ray://") and urlsplit(on).hostname):
+        raise bad("--on", "ray or ray://host:port", on)
+    address = os.environ.get("RAY_ADDRESS", "auto") if on == "ray" else on
+    parts = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        if parts.hostname and address not in ("auto", "local"):
+            socket.create_connection((parts.hostname, parts.port or 10001), SOON).close()
+    except (OSError, ValueError) as error:
+        raise bad("--on", "the address of a running Ray cluster", address, f"{error}.") from None
+    return address
+
+
+def _code(runs: Iterable[RunConfig]) -> list[Path]:
+    """Our own sources and those of methods and models by import path: all machines run the caller's code."""
+    paths = {("method.name", run.method.name) for run in runs} | {("model.name", run.model.name) for run in runs}
+    names = {"sortition"}
+    for what, path in sorted(paths):
+        if ":" in path:
+            imported(path, what)  # refused where a file names what the user did not allow
+            names.add(path.partition(":")[0].partition(".")[0])
+    specs = [importlib.util.find_spec(name) for name in sorted(names)]
+    files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
+    return [file.parent if file.name == "__init__.py" else file for file in files]
+
+
+@dataclass
+class Cluster:
+    """A connection, and what runs need of a machine there."""
+
+    ray: Any
+    runs: Sequence[RunConfig]
+
+    @property
+    def needs(self) -> dict[str, float]:
+        """Resources of one worker."""
+        return {"num_cpus": 1, "num_gpus": int(any(run.device.startswith("cuda") for run in self.runs))}
+
+    def places(self) -> int:
+        """How many workers there is room for."""
+        held = self.ray.cluster_resources()
+        return int(min(held.get("CPU", 0), held.get("GPU", 0) if self.needs["num_gpus"] else float("inf")))
+
+    def call(self, function: Callable[..., None], *arguments: Any) -> None:
+        """Call a function on some machine of the cluster; its errors are ours."""
+        if not self.places():
+            held = {key: value for key, value in self.ray.cluster_resources().items() if key in ("CPU", "GPU")}
+            raise bad("The Ray cluster", f"of machines with {self.needs}", held or "none that computes")
+        try:
+            self.ray.get(self.ray.remote(**self.needs)(function).remote(*arguments))
+        except self.ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, DataError):
+                hint = "Each machine of the cluster reads its own copy."
+                raise DataError(f"{error.cause} {hint}") from None
+            raise (error.cause if isinstance(error.cause, SortitionError) else error) from None
+
+    def run(self, tasks: Sequence[Play], jobs: int | None, hear: Hear) -> bool:
+        """Play all tasks, at most ``jobs`` at a time (default: what there is room for); False after Ctrl-C."""
+        return Hands(self, tasks, jobs, hear).play()

@@ -1,0 +1,71 @@
+"""What is written is read back to the bit; what a stranger writes is refused before it is unpacked."""
+
+import base64
+import json
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sortition.audit.encoding import MOST, digests, ids_read, ids_told, numbers_read, numbers_told
+from sortition.core import StorageError
+
+
+@given(st.lists(st.integers(0, 2000), unique=True, max_size=400), st.booleans())
+def test_ids_round_trip(ids, ordered):
+    array = np.array(sorted(ids) if ordered else ids, np.int64)
+    told = json.loads(json.dumps(ids_told(array)))
+    assert ids_read(told).tolist() == array.tolist()
+
+
+def test_ids_stay_small():
+    assert ids_told(np.arange(100_000)) == "0-99999"
+    assert ids_told(np.r_[0:50, 60:70, 99]) == [*range(50), *range(60, 70), 99]  # few enough for a list
+    assert ids_told(np.r_[0:80, 90, 95:99]) == "0-79,90,95-98"
+    half = np.flatnonzero(np.random.default_rng(0).random(100_000) < 0.5)
+    assert len(json.dumps(ids_told(half))) < 18_000  # 100,000 bits are 16,700 letters
+
+
+@given(
+    st.lists(st.floats(width=32), max_size=200),
+    st.sampled_from(["f4", "f8"]),
+    st.booleans(),
+)
+def test_numbers_round_trip_to_the_bit(values, dtype, alike):
+    array = np.array(values[:1] * len(values) if alike else values, dtype)
+    told = json.loads(json.dumps(numbers_told(array), allow_nan=False))
+    back = numbers_read(told, array.size, dtype)
+    assert back.dtype == array.dtype
+    assert np.array_equal(back, array, equal_nan=True)
+    assert np.array_equal(np.signbit(back[~np.isnan(back)]), np.signbit(array[~np.isnan(array)]))
+
+
+def test_digests_know_type_shape_and_value():
+    rows = np.arange(6.0).reshape(2, 3)
+    one, two = digests(rows)
+    assert one != two
+    assert digests(rows.astype("f4"))[0] != one
+    assert digests(rows.reshape(2, 3, 1))[0] != one
+    assert digests(rows.astype(">f8"))[0] == one  # the machine's order of bytes does not count
+    assert isinstance(digests(np.zeros((2000, 1))), str)
+
+
+BOMB = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["0-99999999999", f"0-{MOST}", "5-2", "x", "1-2-3-", [-1], [1.5], [True], None, 3, {}, {"n": 10, "bits": BOMB},
+     {"n": 10, "ids": BOMB}, {"n": 10**15, "bits": "AA=="}, {"n": 10, "bits": "&"}, {"n": 9, "bits": 4}],
+)  # fmt: skip
+def test_strange_ids_are_refused(told):
+    with pytest.raises(StorageError):
+        ids_read(told)
+
+
+@pytest.mark.parametrize("told", [[1], ["x"] * 3, {"packed": "AAAA"}, {"packed": 4}, {}, None, "one"])
+def test_strange_numbers_are_refused(told):
+    with pytest.raises(StorageError):
+        numbers_read(told, 3)

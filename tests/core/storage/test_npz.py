@@ -1,0 +1,71 @@
+"""Honest files are read as numpy reads them; bombs and lies are refused before anything is allocated."""
+
+import io
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sortition.core.storage.npz import FREE, read_npy, read_npz
+
+KINDS = st.sampled_from(["<f8", ">f4", "<i8", "|u1", "|b1", "<U3"])
+
+
+@given(KINDS.flatmap(lambda kind: hnp.arrays(kind, hnp.array_shapes(min_dims=0, min_side=0))), st.booleans())
+def test_arrays_come_back(tmp_path_factory, array, turned):
+    array = np.asfortranarray(array) if turned else array
+    path = tmp_path_factory.mktemp("npz") / "a.npz"
+    np.savez(path, a=array)
+    np.save(path.with_suffix(".npy"), array)
+    for back in (read_npz(path)["a"], read_npy(path.with_suffix(".npy"))):
+        assert back.dtype == array.dtype
+        np.testing.assert_array_equal(back, array)
+
+
+def header(shape, kind="|u1"):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": kind, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def peak(call, match):
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=match):
+            call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (10**9, 10**9), (-1,), (2**63, 2)])
+def test_headers_that_lie(tmp_path, shape):
+    path = tmp_path / "lie.npy"
+    path.write_bytes(header(shape) + b"abc")
+    assert peak(lambda: read_npy(path), "announces shape") < 1e6
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.write(path, "a.npy")
+    assert peak(lambda: read_npz(tmp_path / "lie.npz"), "announces shape") < 1e6
+
+
+def test_a_bomb_is_not_unpacked(tmp_path):
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        with archive.open("a.npy", "w", force_zip64=True) as file:
+            file.write(header((FREE,)))
+            for _ in range(9):
+                file.write(bytes(1 << 20))
+        member = archive.infolist()[0]
+        member.file_size = 2 * FREE  # what a whole bomb would announce
+    assert path.stat().st_size < 100_000
+    assert peak(lambda: read_npz(path), "would unpack to") < 1e6
+
+
+def test_python_objects_are_refused(tmp_path):
+    np.save(tmp_path / "o.npy", np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="unpickled"):
+        read_npy(tmp_path / "o.npy")

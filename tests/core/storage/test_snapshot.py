@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import zipfile
+
+import numpy as np
+import pytest
+
+from sortition.core import StorageError
+from sortition.core.storage import snapshot
+
+
+def test_round_trip(tmp_path):
+    snapshot.save(tmp_path / "a.npz", {"x": np.arange(3)}, {"seed": 4})
+    arrays, header = snapshot.load(tmp_path / "a.npz")
+    assert arrays["x"].tolist() == [0, 1, 2]
+    assert header == {"seed": 4, "format": snapshot.FORMAT}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.npz"]  # no temporary file stays
+
+
+def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):
+    path = tmp_path / "a.npz"
+    snapshot.save(path, {"x": np.arange(3)}, {})
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(snapshot.os, "fsync", full)
+    with pytest.raises(StorageError, match="No space left on device"):
+        snapshot.save(path, {"x": np.arange(99)}, {})
+    assert path.read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", b"PK\x03\x04 torn"])
+def test_foreign_and_torn_files(tmp_path, content):
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(StorageError, match="is not a Sortition snapshot"):
+        snapshot.load(tmp_path / "a.npz")
+
+
+def test_pickles_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", header=np.array([{"format": 1}], dtype=object))
+    with pytest.raises(StorageError, match="is not a Sortition snapshot"):
+        snapshot.load(tmp_path / "a.npz")
+
+
+def test_truncated_snapshot(tmp_path):
+    path = tmp_path / "a.npz"
+    snapshot.save(path, {"x": np.arange(1000)}, {})
+    whole = path.read_bytes()
+    for cut in range(0, len(whole) - 1, 97):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(StorageError):
+            snapshot.load(path)
+
+
+def test_newer_formats_are_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "FORMAT", 99)
+        snapshot.save(tmp_path / "a.npz", {}, {})
+    with pytest.raises(StorageError, match="format 99; this version reads up to"):
+        snapshot.load(tmp_path / "a.npz")
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(StorageError, match="does not exist"):
+        snapshot.load(tmp_path / "none.npz")
+
+
+def test_difference_in_words():
+    assert snapshot.difference({"a": 1, "b": 2}, {"a": 1, "b": 3, "c": 4}) == "b was 2, is 3; c was absent, is 4"
+
+
+@pytest.mark.parametrize("flaw", ["version", "flags", "header", "shape"])
+def test_what_zip_and_numpy_say_of_foreign_bytes_is_a_sentence(flaw, tmp_path):
+    path = tmp_path / "snapshot.npz"
+    snapshot.save(path, {"a": np.arange(3)}, {})
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    if flaw == "version":
+        data[entry + 6] = 255  # version needed to extract: NotImplementedError
+    elif flaw == "flags":
+        data[entry + 8] |= 32  # compressed patched data: NotImplementedError
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            shape = b"(1, ) " if flaw == "header" else b"(999999999999999,) "
+            head = b"{'descr': '<i8', 'fortran_order': False, 'shape': " + shape
+            head += b"(" if flaw == "header" else b"}"
+            archive.writestr("header.npy", b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head)
+        data = bytearray(path.read_bytes())
+    path.write_bytes(data)
+    with pytest.raises(StorageError, match="not a Sortition snapshot"):
+        snapshot.load(path)

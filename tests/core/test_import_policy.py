@@ -1,0 +1,70 @@
+"""A file can name only what the user allowed; the user himself can name anything."""
+
+import sys
+
+import pytest
+from tests.studies.tables import small
+
+from sortition.core import InputError
+from sortition.core.import_policy import imported, only
+from sortition.learning import build
+from sortition.reproduction import preset
+from sortition.results import metrics
+from sortition.studies import methods
+from sortition.studies.plan import plan
+
+
+@pytest.fixture
+def bomb(tmp_path, monkeypatch):
+    """A module that tells when it was imported."""
+    (tmp_path / "bomb.py").write_text("from pathlib import Path\nPath(__file__).with_name('gone off').touch()\nX = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "bomb", raising=False)
+    yield tmp_path / "gone off"
+    sys.modules.pop("bomb", None)
+
+
+def test_the_users_own_word(bomb):
+    assert imported("bomb:X", "it") == 1
+    assert bomb.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        lambda: methods.find("bomb:X"),
+        lambda: build("bomb:X", (4,), 2),
+        lambda: metrics.metric("bomb:X"),
+        lambda: preset.hook(preset.Figure(make="bomb:X")),
+        lambda: plan(small(method=[{"name": "bomb:X"}])),
+    ],
+)
+def test_nothing_runs_that_was_not_allowed(bomb, name):
+    with only(["other", "bom"]), pytest.raises(InputError, match="add --allow bomb"):
+        name()
+    assert not bomb.exists()
+
+
+def test_what_is_allowed_is_imported_with_what_is_inside_it(bomb):
+    with only(["bomb"]):
+        assert imported("bomb:X", "it") == 1
+    with only(["os"]):
+        assert imported("os.path:join", "it")
+
+
+def test_ours_may_be_named_but_not_what_it_imports():
+    with only([]):
+        assert callable(imported("sortition.reproduction.figures.curves:make", "figure.make"))
+        with pytest.raises(InputError, match="something that sortition"):
+            imported("sortition.reproduction.figures.curves:Any", "figure.make")
+        with pytest.raises(InputError, match="would import and run"):
+            imported("sortition.core.storage.snapshot:write_atomically", "figure.make")
+
+
+def test_every_preset_of_the_package_can_be_played_without_a_word():
+    with only([]):
+        for name in preset.names():
+            one = preset.load(name)
+            for figure in one.figures:
+                assert callable(preset.hook(figure))
+            one.plan(("seeds=1",))

@@ -1,0 +1,138 @@
+"""Data files from strangers: nothing runs, nothing fills the memory, what is wrong is one sentence."""
+
+import gzip
+import io
+import os
+import pickle
+import struct
+import tracemalloc
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sortition import availability, data
+from sortition.core import DataError
+from sortition.data.catalogue import ENTRIES
+from sortition.data.image_files import _batch, decode, read_idx
+
+CIFAR = ENTRIES["cifar10"]
+
+
+def quietly(call, kind, match):
+    """It fails with a sentence, and with little memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(kind, match=match):
+            call()
+        assert tracemalloc.get_traced_memory()[1] < 2e7
+    finally:
+        tracemalloc.stop()
+
+
+def idx(shape, values=b""):
+    return b"\0\0\x08" + bytes([len(shape)]) + struct.pack(f">{len(shape)}i", *shape) + values
+
+
+@pytest.mark.parametrize("shape", [(2**31 - 1, 2**31 - 1), (-1, 5), (60000, 28, 28_000)])
+def test_an_idx_file_that_announces_too_much(tmp_path, shape):
+    (tmp_path / "a").write_bytes(idx(shape, b"abc"))
+    quietly(lambda: read_idx(tmp_path / "a"), ValueError, "announces shape")
+
+
+def test_a_gzip_bomb_is_read_no_further_than_its_shape(tmp_path):
+    with gzip.open(tmp_path / "bomb.gz", "wb", compresslevel=9) as file:
+        file.write(idx((3, 2), b"abcdef"))
+        for _ in range(64):
+            file.write(bytes(1 << 20))
+    quietly(lambda: read_idx(tmp_path / "bomb.gz"), ValueError, "holds more values")
+
+
+class Runs:
+    def __reduce__(self):
+        return os.system, ("touch gone-off",)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(Runs()),
+        pickle.dumps({b"data": Runs()}),
+        pickle.dumps({b"data": [[1]], b"labels": [1]}),
+        pickle.dumps({b"data": np.zeros((1, 3072)), b"labels": [1]}),
+        pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [[1]]}),
+        pickle.dumps([1, 2]),
+        b"cnumpy\nndarray\n((I999999999999\ntR.",  # an array of any size, made by the pickle
+        b"(lr\xff\xff\xff\x1f.",  # a memo that announces half a billion places
+        b"\x80\x04cbuiltins\neval\n(S'1'\ntR.",
+        b"",
+    ],
+)
+def test_a_batch_that_is_not_cifar(tmp_path, monkeypatch, content):
+    monkeypatch.chdir(tmp_path)
+    for name in ("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"):
+        (tmp_path / name).write_bytes(content)
+    quietly(lambda: decode(tmp_path, CIFAR), DataError, "cannot be read")
+    assert not (tmp_path / "gone-off").exists()
+
+
+@pytest.mark.parametrize("protocol", [3, 4])
+def test_an_honest_batch_is_read(protocol):
+    images = np.arange(2 * 3072).astype(np.uint8).reshape(2, 3072)
+    found, labels = _batch(pickle.dumps({b"data": images, b"labels": [3, 1]}, protocol=protocol), "a", b"labels")
+    np.testing.assert_array_equal(found, images)
+    assert labels.tolist() == [3, 1]
+
+
+def test_a_sprite_is_measured_before_it_is_unpacked(tmp_path):
+    from PIL import Image
+
+    for at in range(1, 6):
+        Image.new("1", (1024, 61_000)).save(tmp_path / f"data_batch_{at}.png")
+    Image.new("1", (1024, 2)).save(tmp_path / "test_batch.png")
+    quietly(lambda: decode(tmp_path, CIFAR), DataError, "1024 × 61000 pixels")
+    huge = io.BytesIO()
+    Image.new("1", (1, 1)).save(huge, "PNG")
+    raw = bytearray(huge.getvalue())
+    raw[16:24] = struct.pack(">II", 60_000, 60_000)  # the header's width and height
+    import zlib
+
+    raw[29:33] = struct.pack(">I", zlib.crc32(bytes(raw[12:29])))
+    (tmp_path / "data_batch_1.png").write_bytes(bytes(raw))
+    quietly(lambda: decode(tmp_path, CIFAR), DataError, "too large")
+
+
+def trace(path):
+    return lambda: availability.make("trace", clients=3, seed=0, path=str(path)).at(0)
+
+
+def test_compressed_traces_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_bytes(gzip.compress(b"client_id,start,end\n" + b"0,0,1\n" * 100_000))
+    quietly(trace(tmp_path / "t.csv"), DataError, "it is compressed; unpack it first")
+
+
+def test_a_parquet_file_that_announces_too_many_rows(tmp_path, monkeypatch):
+    from sortition.availability import _tables
+
+    monkeypatch.setattr(_tables, "MOST_ROWS", 1000)
+    pl.DataFrame({"client_id": [0] * 2000, "start": [0] * 2000, "end": [1] * 2000}).write_parquet(
+        tmp_path / "t.parquet"
+    )
+    quietly(trace(tmp_path / "t.parquet"), DataError, "it announces 2,000 rows")
+
+
+@pytest.mark.parametrize("name", ["t.npy", "t.npz", "t.csv", "t.parquet"])
+def test_a_pickle_is_no_trace(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(pickle.dumps(Runs()))
+    with pytest.raises((DataError, ValueError)):
+        trace(tmp_path / name)()
+    assert not (tmp_path / "gone-off").exists()
+
+
+def test_own_data_of_python_objects_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez(tmp_path / "d.npz", x=np.array([Runs()], dtype=object), y=np.zeros(1))
+    with pytest.raises(DataError, match="unpickled"):
+        data.load(str(tmp_path / "d.npz"))
+    assert not (tmp_path / "gone-off").exists()

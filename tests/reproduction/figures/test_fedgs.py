@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sortition.reproduction.figures import fedgs, fedgs_graphs
+from sortition.reproduction.preset import load
+from sortition.reproduction.reproduce import Context
+
+
+def test_edges_are_scored_at_the_best_threshold():
+    """Of 3 pairs, 2 are edges. V ≥ 0.05 finds one of them and nothing else: precision 1, recall ½, F1 ⅔.
+
+    V ≥ 0 joins all: precision ⅔, recall 1, F1 0.8, which is more.
+    """
+    oracle = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1]], bool)
+    V = np.array([[1, 0.3, 0.0], [0.3, 1, 0.0], [0.0, 0.0, 1]])
+    assert fedgs_graphs.best_f1(V, oracle) == pytest.approx([2 / 3, 1, 0.8, 0, 1])
+    V[0, 2] = V[2, 0] = 0.06  # now 0.05 finds both and only them
+    assert fedgs_graphs.best_f1(V, oracle)[[0, 1, 2]] == pytest.approx([1, 1, 1])
+
+
+def test_the_oracle_joins_clients_that_share_a_label():
+    joined = fedgs_graphs.oracle_edges(np.array([[5, 5, 0], [0, 5, 5], [9, 0, 0]]))
+    assert joined.tolist() == [[True, True, True], [True, True, False], [True, False, True]]
+
+
+def test_a_graph_falls_into_places_of_its_parts():
+    joined = np.kron(np.eye(2), np.ones((3, 3))).astype(bool)
+    place = fedgs_graphs.layout(joined)
+    assert place.shape == (6, 2)
+    assert np.ptp(place[:3, 0]) < abs(place[:3, 0].mean() - place[3:, 0].mean())
+
+
+def test_without_runs_there_is_the_papers_table_alone(tmp_path):
+    context = Context("x", tmp_path, None, None, None)
+    assert "0.300" in fedgs.best_over_alpha(context, paper={"IDL": {"oracle": 0.3}})
+    assert fedgs.counts(context, setting="IDL") == ""
+    assert fedgs.partition(context) == ""
+
+
+@pytest.mark.parametrize("name", ["fedgs-synthetic", "fedgs-fmnist", "fedgs-cifar10", "fedgs-graphs"])
+def test_presets_are_whole(name):
+    plan = load(name).plan()
+    methods = 15 if name == "fedgs-graphs" else 9
+    settings = 3 if name == "fedgs-fmnist" else 5
+    assert len(plan.runs) == methods * settings * 3

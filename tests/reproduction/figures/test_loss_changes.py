@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sortition.reproduction.figures import loss_changes
+from sortition.reproduction.reproduce import Context
+from sortition.studies.plan import plan
+
+STUDY = {
+    "rounds": 3,
+    "cohort": 3,
+    "seeds": [0],
+    "data": {"name": "digits", "clients": 10, "partition": {"name": "shards", "per_client": 1}, "holdout": 0.2},
+    "model": {"name": "softmax"},
+    "local": {"steps": 3, "batch": 16, "lr": 0.1},
+    "method": [{"name": "uniform"}],
+    "setting": [{"name": "1SPC"}],
+}
+
+
+class Undrawn(Context):
+    """Checks a chart without rendering it."""
+
+    def save(self, name, chart):
+        assert chart.to_dict()["$schema"]
+        return f"{self.name}-{name}.png"
+
+
+@pytest.fixture
+def preset(monkeypatch):
+    class Small:
+        def plan(self):
+            return plan(STUDY)
+
+    monkeypatch.setattr(loss_changes.presets, "load", lambda name: Small())
+
+
+def test_similarity_is_a_cosine():
+    a = np.array([[2.0, 1.0], [1.0, 1.0]])
+    assert loss_changes.similarity(a, a) == pytest.approx(1)
+    assert loss_changes.similarity(a, 7 * a) == pytest.approx(1)  # as printed, eq. 151 would give 1/(7·7)
+    assert loss_changes.similarity(np.diag([1.0, 0]), np.diag([0, 1.0])) == 0
+    # tr(AᵀB) = 2 + 1, |A|² = 4 + 1 + 1 + 1, |I|² = 2
+    assert loss_changes.similarity(a, np.eye(2)) == pytest.approx(3 / np.sqrt(14))
+
+
+def test_components_are_uncorrelated_and_of_variance_one():
+    rng = np.random.default_rng(0)
+    changes = rng.normal(size=(400, 3)) @ np.diag([3.0, 2.0, 1.0]) + 5
+    parts, share = loss_changes.components(changes, 2)
+    np.testing.assert_allclose(parts.T @ parts / 400, np.eye(2), atol=1e-9)
+    np.testing.assert_allclose(parts.mean(axis=0), 0, atol=1e-9)
+    np.testing.assert_allclose(share, [9 / 14, 4 / 14], atol=0.05)
+
+
+def test_changes_are_those_of_a_rehearsed_cohort():
+    config = plan(STUDY).runs[0]
+    *_, (t, world, params) = loss_changes.trajectory(config, 2)
+    everybody = np.arange(10)
+    changes = loss_changes.sampled_changes(world, params, t, 2, 10)  # the cohort of all: every draw is the same
+    assert changes.shape == (2, 10)
+    np.testing.assert_allclose(changes[0], changes[1], atol=1e-6)
+    after = params + world.train(params, everybody, (), t).deltas.mean(axis=0)
+    measured = [world.measure(p, loss_changes.Measure(loss_changes.LOSS, everybody), t).values for p in (params, after)]
+    np.testing.assert_allclose(changes[0], measured[1] - measured[0], atol=1e-5)
+
+
+def test_the_figures_are_drawn(preset, tmp_path):
+    context = Undrawn("try", tmp_path, None, None, None)
+    text = loss_changes.normality(context, of="any", setting=["1SPC"], method="uniform", round=1, cohorts=30, shown=2)
+    assert "try-components.png" in text
+    assert text.count("| 1SPC") == 2
+    text = loss_changes.stationarity(
+        context, of="any", setting=["1SPC"], method="uniform", first=1, interval=1, points=3, cohorts=20
+    )
+    least = float(text.rsplit("| 1SPC", 1)[1].split("|")[1])
+    assert 0.5 < least <= 1
+    assert "try-similarity.png" in text

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from sortition.core import GRADIENT, Measure
+from sortition.reproduction import preset
+from sortition.reproduction.figures import heterogeneity
+from sortition.reproduction.reproduce import Cuts, reproduce
+from sortition.reproduction.theory.heterogeneity import envelope, label_entropy, measured
+from sortition.simulation import start
+from sortition.studies.federation import setup
+from sortition.studies.plan import plan
+
+STUDY = {
+    "cohort": 4,
+    "data": {"name": "digits", "clients": 20, "partition": {"name": "dirichlet-blocks", "alphas": [0.01, 0.3, 10.0]}},
+    "model": {"name": "softmax"},
+    "local": {"epochs": 2, "batch": 16, "lr": 0.05},
+}
+
+
+def test_label_entropy_by_hand():
+    got = label_entropy(np.array([[4, 4, 0], [9, 0, 0], [2, 1, 1], [0, 0, 0]]))
+    np.testing.assert_allclose(got, [math.log(2), 0, 1.5 * math.log(2), 0], atol=1e-12)
+
+
+def test_an_envelope_finds_the_bound_that_made_the_points():
+    gap = np.linspace(-2.3, 0, 30)
+    exact = 5.0 - 4.0 * np.exp(1.3 * gap)
+    found = envelope(gap, exact)
+    assert found.beta == pytest.approx(1.3, rel=0.1)  # of the grid
+    assert (found.at(gap) >= exact - 1e-7).all()
+    assert found.kappa >= found.rho >= 0
+    assert found.tighter > 0.97
+
+
+def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
+    gap = np.linspace(-2.3, 0, 30)
+    found = envelope(gap, gap + 3.0)  # balanced clients are farther off: the assumption gains nothing
+    assert found.kappa == pytest.approx(3.0)
+    assert found.rho == pytest.approx(0.0, abs=1e-9)
+    assert found.tighter == pytest.approx(0.0, abs=1e-9)
+
+
+def test_the_estimate_follows_the_labels_of_a_simulated_federation():
+    _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), owner="t").runs[0])
+    params = start(ready).params
+    got = measured(ready.world, params, 0, 0.05)
+    assert np.corrcoef(np.argsort(np.argsort(got.truth)), np.argsort(np.argsort(got.bias)))[0, 1] > 0.9
+    gradients = ready.world.measure(params, Measure(GRADIENT, np.arange(20)), 0).values
+    mean = np.average(gradients, axis=0, weights=ready.world.holdings.sizes)
+    np.testing.assert_allclose(got.dissimilarity, ((gradients - mean) ** 2).sum(axis=1), rtol=1e-5)
+
+
+def test_the_preset_makes_a_page(tmp_path):
+    made = preset.load("hics-entropy")
+    small = made.figures[0].model_copy(update={"study": STUDY, "moments": [0, 2], "temperature": 0.05})
+    result = reproduce(preset.Preset("hics-entropy", made.paper, (), (small,), None), tmp_path, Cuts())
+    assert (tmp_path / "hics-entropy-estimate.png").stat().st_size > 1000
+    assert (tmp_path / "hics-entropy-dissimilarity.png").exists()
+    assert "Estimated and true label entropy" in result.markdown
+    assert result.markdown.count("| 2 ") == 2  # the second moment, in both tables
+
+
+def test_ranks_of_what_does_not_vary():
+    assert heterogeneity._rank(np.ones(4), np.arange(4.0)) == 0

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+
+from sortition.core.errors import InputError
+from sortition.results.attrition import fates, happened, per_client, toll
+from sortition.studies import study
+from sortition.studies.plan import plan
+
+ROUND = {"cohort": [4, 1, 7], "weights": [0.5, 0.25, 0.25], "answered": None, "notes": {}}
+BAD = ROUND | {
+    "started": [1, 7],
+    "answered": [7],
+    "faults": {"before": [4], "during": [1], "late": 3},
+    "rejected": {"7": "loss: not finite"},
+}
+STUDY = {
+    "rounds": 4,
+    "cohort": 4,
+    "seeds": 1,
+    "data": {"name": "digits", "clients": 12, "partition": "iid"},
+    "model": "softmax",
+    "local": {"steps": 2, "batch": 8, "lr": 0.1},
+    "method": [{"name": "uniform"}, {"name": "active"}],
+}
+FAULTS = {"before": 0.2, "during": 0.2, "after": 0.2, "newcomers": 0.3, "leaving": 0.2, "reused": 0.2, "crash": 0.5}
+
+
+def test_places_are_told_apart():
+    assert fates(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
+    assert fates(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
+    totals = toll([ROUND, BAD])
+    assert [totals[key] for key in ("selected", "started", "completed", "wasted")] == [6, 5, 4, 1]
+    assert [totals[key] for key in ("before", "during", "late", "rejected")] == [1, 1, 3, 1]
+    assert happened(totals)
+    assert not happened(toll([ROUND]))
+    assert per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+    assert set(per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
+
+
+def test_a_study_with_faults_and_liars(tmp_path):
+    table = STUDY | {"faults": FAULTS, "attacks": {"kind": "size", "share": 0.25, "strength": 100.0}}
+    result = study(table, out=tmp_path)
+    assert "main: lost on the way" in [sheet.title for sheet in result.sheets]
+    assert [sheet.title for sheet in result.sheets][-2].startswith("Captured by liars")
+    for run in result.runs:
+        clients, figures = run.clients(), run.summary["figures"]
+        assert (clients["completed"] + clients["wasted"] == clients["started"]).all()
+        assert (clients["started"] <= clients["selected"]).all()
+        assert (clients["selected"] <= clients["available"]).all()
+        assert figures["completed"] == clients["completed"].sum() / clients["selected"].sum()
+        liars = run.federation()["liars"]
+        assert liars.size == 3
+        assert figures["captured"] == clients["selected"][liars].sum() / clients["selected"].sum()
+        assert 0 <= figures["captured-weight"] <= 1
+        present = run.federation()["availability"].sum(axis=0)
+        np.testing.assert_array_equal(present, clients["available"])
+    again = study(table | {"faults": FAULTS | {"crash": 0.0}}, out=tmp_path / "again")
+    assert [run.records for run in again.runs] == [run.records for run in result.runs]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("faults", {"before": 2.0}, r"Faults.before must be a probability in \[0, 1\]; got 2.0"),
+        ("faults", {"befor": 0.1}, "Unknown key 'befor'; study.faults has before.* Did you mean 'before'"),
+        ("faults", {"before": "often"}, "study.faults.before must be a number; got 'often'"),
+        ("faults", 3, "study.faults must be a table; got 3"),
+        ("attacks", {"kind": "sibyl"}, "Unknown kind 'sibyl'.*Did you mean 'sybil'"),
+        ("attacks", {"shar": 0.1}, "Unknown key 'shar'; study.attacks has kind, share, strength"),
+    ],
+)
+def test_bad_tables_are_told_in_a_sentence(key, value, told):
+    with pytest.raises(InputError, match=told):
+        plan(STUDY | {key: value})
+
+
+def test_a_study_without_faults_is_written_as_ever():
+    (run, *_) = plan(STUDY).runs
+    assert not {"faults", "attacks"} & run.table().keys()

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+from tests.studies.folders import make
+
+from sortition.core.errors import InputError
+from sortition.results import metrics
+
+
+def test_smoothing_is_a_trailing_mean_of_whole_windows():
+    assert metrics.smoothed(np.array([1.0, 2, 3, 6]), 2).tolist() == [1.5, 2.5, 4.5]
+    assert metrics.smoothed(np.array([1.0, 2]), 3).size == 0
+
+
+def test_crossings_raw_and_smoothed(tmp_path):
+    # raw 0.6 is first met in round 2; means of two: 0.35, 0.45, 0.5, 0.65, so round 5; three never reach 0.7
+    run = make(tmp_path, [0.1, 0.6, 0.3, 0.7, 0.6])
+    assert metrics.rounds_to_target(run, accuracy=0.6) == 2
+    assert metrics.rounds_to_target(run, accuracy=0.6, smooth=2) == 5
+    assert metrics.rounds_to_target(run, accuracy=0.7, smooth=3) is None
+    assert metrics.rounds_to_target(run, loss=0.4) == 2
+    assert metrics.rounds_to_target(run) is None  # no target anywhere
+
+
+def test_the_target_of_the_configuration_is_the_default(tmp_path):
+    run = make(tmp_path, [0.1, 0.6], target={"accuracy": 0.5, "smooth": 1})
+    assert metrics.rounds_to_target(run) == 2
+
+
+def test_best_final_last_mean(tmp_path):
+    run = make(tmp_path, [0.2, 0.8, 0.4, 0.6])
+    assert metrics.best(run) == 0.8
+    assert metrics.best(run, of="loss") == pytest.approx(0.2)
+    assert metrics.final(run) == 0.6
+    assert metrics.last(run, last=2) == pytest.approx(0.5)
+    assert metrics.mean(run, **{"from": 2, "to": 3}) == pytest.approx(0.6)
+    assert metrics.peak_minus_final(run) == pytest.approx(0.2)
+    assert metrics.peak_minus_final(run, of="loss") == pytest.approx(0.2)
+
+
+def test_references_of_the_same_seed(tmp_path):
+    slow = make(tmp_path, [0.1, 0.2, 0.3, 0.6])
+    fast = make(tmp_path, [0.3, 0.6, 0.7, 0.6], method="fedgs")
+    assert metrics.speed_up(fast, reference=slow, accuracy=0.6) == 2
+    assert metrics.speed_up(fast, reference=slow, accuracy=0.7) is None
+    assert metrics.gap(fast, reference=slow, smooth=1) == pytest.approx((0.2 + 0.4 + 0.4 + 0) / 4)
+
+
+def test_fairness_counts_only_the_rounds_a_client_was_there(tmp_path):
+    # shares 1/2, 1/2, 1/2; the fourth client was never there
+    run = make(tmp_path, [0.1], selected=[1, 2, 3, 0], available=[2, 4, 6, 0])
+    assert metrics.jain(run) == pytest.approx(1)
+    assert metrics.gini(run) == pytest.approx(0)
+    # raw counts 1, 2, 3: Jain 36 / (3·14), Gini (−2·1 + 0·2 + 2·3) / (3·6)
+    assert metrics.jain(run, raw=True) == pytest.approx(36 / 42)
+    assert metrics.gini(run, raw=True) == pytest.approx(4 / 18)
+    assert metrics.count_variance(run) == pytest.approx(2 / 3)
+    assert metrics.never_selected(run) == 0
+
+
+def test_costs(tmp_path):
+    run = make(tmp_path, [0.1, 0.2], clients=[0.9, 0.1, np.nan, 0.5])
+    assert metrics.megabytes(run) == pytest.approx(60e-6)
+    assert metrics.seconds(run) == pytest.approx(1)
+    assert metrics.selection_ms(run) == pytest.approx(2)
+    assert metrics.worst_tenth(run) == pytest.approx(0.1)
+
+
+def test_metrics_by_name(tmp_path):
+    assert metrics.metric("best") is metrics.best
+    assert metrics.metric("sortition.results.metrics:best") is metrics.best
+    with pytest.raises(InputError, match="rounds-to-target"):
+        metrics.metric("bets")
+    assert metrics.summarise(make(tmp_path, [0.5]))["last-accuracy"] == 0.5

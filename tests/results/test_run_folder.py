@@ -1,0 +1,107 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.studies.folders import make
+
+from sortition.core.errors import InputError, StorageError
+from sortition.results import run_folder
+from sortition.studies.runs import write_folder
+
+
+def test_runs_are_found_with_their_names(tmp_path):
+    make(tmp_path, [0.1], method="fedgs", seed=3)
+    make(tmp_path, [0.1], setting="other", done=False)
+    found = run_folder.find(tmp_path)
+    assert [(run.setting, run.method, run.seed, run.done) for run in found] == [
+        ("main", "fedgs", 3, True),
+        ("other", "uniform", 0, False),
+    ]
+
+
+def test_a_torn_last_line_is_left_out_and_no_other(tmp_path):
+    file = tmp_path / "rounds.jsonl"
+    file.write_bytes(b'{"round":0}\n{"round":1}\n{"rou')
+    assert run_folder.lines(file) == [{"round": 0}, {"round": 1}]
+    file.write_bytes(b'{"round":0}\n{"rou\n')  # torn, then a newline: still the last one
+    assert run_folder.lines(file) == [{"round": 0}]
+    file.write_bytes(b'{"round":0}\n{"rou\n{"round":2}\n')
+    with pytest.raises(StorageError, match="line 2"):
+        run_folder.lines(file)
+
+
+def test_curves_are_one_row_a_round_with_running_bytes(tmp_path):
+    make(tmp_path, [0.1, 0.4, 0.3])
+    frame = run_folder.curves(tmp_path)
+    assert frame["round"].to_list() == [1, 2, 3]
+    assert frame["bytes"].to_list() == [30.0, 60.0, 90.0]
+    assert frame["accuracy"].to_list() == [0.1, 0.4, 0.3]
+    assert run_folder.curves([]).height == 0
+
+
+def test_no_folder_is_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="folder of runs"):
+        run_folder.find(tmp_path / "none")
+
+
+def test_a_journal_keeps_what_the_checkpoint_knows(tmp_path):
+    path = tmp_path / "rounds.jsonl"
+    journal = write_folder.Journal(path, 0)
+    for t in range(4):
+        journal.append({"round": np.int64(t), "x": np.array([1.5])})
+    journal.close()
+    path.write_bytes(path.read_bytes() + b'{"torn')
+    journal = write_folder.Journal(path, 2)
+    journal.append({"round": 2})
+    journal.close()
+    assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 1, 2]
+    with pytest.raises(StorageError, match="3 whole lines"):
+        write_folder.Journal(path, 5)
+
+
+def test_a_full_disk_is_a_sentence(tmp_path):
+    journal = write_folder.Journal(tmp_path / "rounds.jsonl", 0)
+    journal.append({"round": 0})
+    journal._file.close()
+    journal._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
+    with pytest.raises(StorageError, match="No space left"):
+        journal.append({"round": 1})
+    journal.close()
+    assert run_folder.lines(tmp_path / "rounds.jsonl") == [{"round": 0}]
+
+
+def test_a_folder_has_one_holder(tmp_path):
+    with (
+        write_folder.locked(tmp_path),
+        pytest.raises(StorageError, match="another runner"),
+        write_folder.locked(tmp_path),
+    ):
+        pass
+    with write_folder.locked(tmp_path):
+        pass
+
+
+def test_an_unwritable_folder_is_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="can be written"), write_folder.locked(tmp_path / "file" / "runs"):
+        pass
+
+
+def test_only_our_own_half_written_files_are_tidied(tmp_path):
+    ours, theirs = [".config.toml.123.tmp", ".checkpoint.npz.7.tmp"], [".mine.tmp", ".mine.123.tmp", ".config.toml.tmp"]
+    for name in (*ours, *theirs):
+        (tmp_path / name).write_text("precious")
+    with write_folder.locked(tmp_path):
+        left = {path.name for path in tmp_path.iterdir()} - {write_folder.LOCK}
+    assert left == set(theirs)
+
+
+def test_a_torn_line_in_the_middle_is_damage(tmp_path):
+    path = tmp_path / "rounds.jsonl"
+    path.write_bytes(b'{"round":0}\n{"rou\n\n')
+    assert run_folder.lines(path) == [{"round": 0}]
+    for later in (b'{"round":2}\n', b"x"):
+        path.write_bytes(b'{"round":0}\n{"rou\n' + later)
+        with pytest.raises(StorageError, match="damaged in line 2; only the last line may be torn"):
+            run_folder.lines(path)

@@ -1,0 +1,129 @@
+import json
+
+import numpy as np
+import pytest
+from tests.studies.tables import small
+
+from sortition.core.errors import InputError, StorageError
+from sortition.results import run_folder
+from sortition.studies import federation
+from sortition.studies.config import Target
+from sortition.studies.plan import plan
+from sortition.studies.runs.one_run import Goal, Play
+from sortition.studies.runs.runner import place
+
+
+def config(**changes):
+    return plan(small(**changes)).runs[-1]
+
+
+def played(run, out, rounds_before_stop=None):
+    ticks = []
+    path = place(out, run)
+    stopping = (lambda: len(ticks) >= rounds_before_stop) if rounds_before_stop is not None else (lambda: False)
+    return Play(run, path)(lambda *tick: ticks.append(tick), stopping), path, ticks
+
+
+def test_a_finished_run_has_all_its_files(tmp_path):
+    done, path, ticks = played(config(), tmp_path)
+    run = run_folder.Run(path)
+    assert done
+    assert run.done
+    assert [tick[0] for tick in ticks] == [1, 2, 3, 4, 5, 6]
+    assert len(run.records) == len(run.timings) == 6
+    assert run.manifest["needs"]["asks"] == {"loss": "mean loss of the current model"}
+    assert run.federation()["availability"].shape == (6, 12)
+    counts = run.clients()
+    assert counts["selected"].sum() == sum(len(record["cohort"]) for record in run.records)
+    assert (counts["available"] == run.federation()["availability"].sum(axis=0)).all()
+    assert (counts["selected"] <= counts["available"]).all()
+    assert np.isfinite(counts["accuracy"]).all()
+    assert run.summary["figures"]["final-accuracy"] == run.records[-1]["test"]["accuracy"]
+    assert "time" not in json.dumps(run.records)
+
+
+def test_stopped_and_resumed_gives_the_same_bytes(tmp_path):
+    run = config(server={"name": "momentum"})
+    _, whole, _ = played(run, tmp_path / "whole")
+    done, path, _ = played(run, tmp_path / "cut", rounds_before_stop=2)
+    assert not done
+    assert not (path / run_folder.SUMMARY).exists()
+    with (path / run_folder.ROUNDS).open("ab") as file:  # what a crash may leave: a round after the checkpoint, torn
+        file.write(b'{"round":2,"cohort":[1]}\n{"rou')
+    assert played(run, tmp_path / "cut")[0]
+    for name in (run_folder.ROUNDS, run_folder.FEDERATION, run_folder.CONFIG, run_folder.MANIFEST):
+        assert (path / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_more_rounds_go_on_where_the_run_ended(tmp_path):
+    played(config(rounds=4), tmp_path / "grown")
+    _, grown, ticks = played(config(rounds=6), tmp_path / "grown")
+    _, whole, _ = played(config(rounds=6), tmp_path / "whole")
+    assert [tick[0] for tick in ticks] == [5, 6]
+    assert (grown / run_folder.ROUNDS).read_bytes() == (whole / run_folder.ROUNDS).read_bytes()
+
+
+def test_methods_share_everything_random(tmp_path):
+    first, second = (config(method=[{"name": name}]) for name in ("uniform", "full"))
+    one, two = (federation.setup(run)[0] for run in (first, second))
+    assert one is two  # within a process, not even built twice
+    assert played(first, tmp_path)[0]
+    assert played(second, tmp_path)[0]
+    runs = run_folder.find(tmp_path)
+    assert runs[0].manifest["data"] == runs[1].manifest["data"]
+
+
+def test_a_run_stops_at_its_target(tmp_path):
+    _, path, _ = played(config(rounds=40, stop_at_target=True), tmp_path)
+    run = run_folder.Run(path)
+    accuracies = [record["test"]["accuracy"] for record in run.records]
+    assert run.done
+    assert run.summary["rounds"] == len(accuracies) < 40
+    assert accuracies[-1] >= 0.3 > max(accuracies[:-1])
+
+
+def test_a_smoothed_target_needs_a_whole_window():
+    goal = Goal(Target(loss=1.0, smooth=2), [])
+    for loss, reached in ((0.5, False), (1.6, False), (0.4, True)):
+        goal.see({"test": {"loss": loss}})
+        assert goal.reached is reached
+
+
+def test_a_failure_leaves_its_log_and_nothing_else_broken(tmp_path):
+    run = config()
+    path = place(tmp_path, run)
+
+    def tell(*_):
+        raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError):
+        Play(run, path)(tell, lambda: False)
+    assert "boom" in (path / run_folder.FAILURE).read_text()
+    assert played(run, tmp_path)[0]
+    assert not (path / run_folder.FAILURE).exists()
+
+
+def test_other_data_are_refused(tmp_path):
+    run = config()
+    _, path, _ = played(run, tmp_path, rounds_before_stop=2)
+    manifest = run_folder.document(path / run_folder.MANIFEST)
+    manifest["data"]["digest"] = "another"
+    (path / run_folder.MANIFEST).write_text(json.dumps(manifest))
+    with pytest.raises(StorageError, match="other data"):
+        played(run, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"data": {"name": "digits", "clients": 12}}, "data.partition must be given"),
+        ({"data": {"name": "digits", "partition": "iid"}}, "data.clients must be given"),
+        ({"data": {"name": "synthetic"}, "cohort": 31}, "at most the number of clients, 30"),
+        ({"data": {"name": "digts", "clients": 12, "partition": "iid"}}, "Did you mean 'digits'"),
+        ({"model": {"name": "mlp", "hiden": [3]}}, "Did you mean 'hidden'"),
+        ({"device": "abacus"}, "device must be"),
+    ],
+)
+def test_what_only_the_data_can_tell(change, message):
+    with pytest.raises(InputError, match=message):
+        federation.setup(config(**change))

@@ -1,0 +1,61 @@
+import pytest
+
+from sortition.core.errors import InputError
+from sortition.studies.overlay import assign, combinations, merged, parsed, spread, sweep
+
+
+def test_tables_merge_unless_the_name_changes():
+    under = {"data": {"name": "digits", "clients": 10, "partition": {"name": "shards", "per_client": 2}}}
+    kept = merged(under, {"data": {"partition": {"per_client": 1}}})
+    assert kept["data"] == {"name": "digits", "clients": 10, "partition": {"name": "shards", "per_client": 1}}
+    replaced = merged(under, {"data": {"partition": {"name": "iid"}}})
+    assert replaced["data"]["partition"] == {"name": "iid"}
+    assert under["data"]["partition"]["per_client"] == 2
+
+
+def test_a_text_is_a_name():
+    assert merged({"model": "mlp"}, {"model": {"hidden": [3]}}) == {"model": {"name": "mlp", "hidden": [3]}}
+    assert merged({"model": "mlp"}, {"model": {"name": "cnn"}}) == {"model": {"name": "cnn"}}
+
+
+def test_methods_meet_by_label():
+    under = {"method": [{"name": "uniform"}, {"name": "fedgs", "label": "A", "alpha": 1}]}
+    over = {"method": [{"label": "A", "alpha": 2}, {"name": "full"}]}
+    assert merged(under, over)["method"] == [
+        {"name": "uniform"},
+        {"name": "fedgs", "label": "A", "alpha": 2},
+        {"name": "full"},
+    ]
+
+
+def test_set_reaches_a_method_by_its_label():
+    table = {"method": [{"name": "uniform"}, {"name": "fedgs", "label": "v1.0"}]}
+    assert assign(table, "method.v1.0.alpha=0.5")["method"][1]["alpha"] == 0.5
+    assert assign(table, "local.lr=0.1")["local"] == {"lr": 0.1}
+    with pytest.raises(InputError, match="Did you mean 'uniform'"):
+        assign(table, "method.unifrm.alpha=1")
+    with pytest.raises(InputError, match="key=value"):
+        assign(table, "cohort")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("5", 5), ("0.1", 0.1), ("true", True), ("[1, 2]", [1, 2]), ("mlp", "mlp"), ('"5"', "5")]
+)
+def test_values_are_toml_or_text(text, value):
+    assert parsed(text) == value
+
+
+def test_ranges():
+    assert spread("x", {"from": 0.1, "to": 0.9, "step": 0.2}) == [0.1, 0.3, 0.5, 0.7, 0.9]
+    assert spread("x", {"from": 1, "to": 10, "step": 4}) == [1, 5, 9]
+    assert spread("x", {"from": 0.001, "to": 1, "count": 4, "log": True}) == [0.001, 0.01, 0.1, 1.0]
+    for wrong in ({"from": 1, "to": 2}, {"from": 1, "to": 2, "step": -1}, {"from": "a", "to": 2, "count": 2}):
+        with pytest.raises(InputError):
+            spread("x", wrong)
+
+
+def test_a_sweep_is_all_combinations():
+    values = sweep({"local": {"lr": [0.1, 0.2]}, "availability": {"beta": {"from": 0, "to": 1, "count": 2}}})
+    assert values == {"local.lr": [0.1, 0.2], "availability.beta": [0, 1]}
+    labels = [label for label, _ in combinations(values)]
+    assert labels == ["lr=0.1,beta=0", "lr=0.1,beta=1", "lr=0.2,beta=0", "lr=0.2,beta=1"]

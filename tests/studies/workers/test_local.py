@@ -1,0 +1,68 @@
+import os
+import signal
+import threading
+import time
+from dataclasses import dataclass
+
+import pytest
+
+from sortition.core.errors import InputError
+from sortition.studies.workers import local
+
+
+@dataclass
+class Task:
+    deed: str = "finish"
+
+    def __call__(self, tell, stopping):
+        tell(1, 0.5)
+        match self.deed:
+            case "die":
+                os._exit(3)
+            case "raise":
+                raise InputError("x must be y; got z.")
+            case "threads":
+                assert os.environ["OMP_NUM_THREADS"] == "1"
+            case "wait":
+                while not stopping():
+                    time.sleep(0.01)
+                return False
+        return True
+
+
+def heard(tasks, jobs):
+    events = []
+    finished = local.run(tasks, jobs, events.append)
+    return finished, {event.at: event for event in events if event.kind in ("done", "failed", "stopped")}, events
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failure_does_not_stop_the_others(jobs):
+    finished, ends, events = heard([Task("raise"), Task(), Task()], jobs)
+    assert finished
+    assert [ends[at].kind for at in range(3)] == ["failed", "done", "done"]
+    assert ends[0].text == "x must be y; got z."
+    assert any(event.kind == "tick" and event.value == 0.5 for event in events)
+
+
+def test_a_dead_worker_fails_its_run_only():
+    _, ends, _ = heard([Task("die"), Task("threads"), Task()], 2)
+    assert [ends[at].kind for at in range(3)] == ["failed", "done", "done"]
+    assert "code 3" in ends[0].text
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_ctrl_c_ends_the_rounds_in_progress_and_starts_no_more(jobs):
+    started, before = threading.Event(), signal.getsignal(signal.SIGINT)  # ignored in a job of a script
+    events = []
+
+    def hear(event):
+        events.append(event)
+        if sum(e.kind == "started" for e in events) == jobs and not started.is_set():
+            started.set()
+            os.kill(os.getpid(), signal.SIGINT)
+
+    assert not local.run([Task("wait")] * 4, jobs, hear)
+    assert sum(event.kind == "stopped" for event in events) == jobs
+    assert sum(event.kind == "started" for event in events) == jobs
+    assert signal.getsignal(signal.SIGINT) is before

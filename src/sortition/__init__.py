@@ -1,3 +1,88 @@
-"""Sortition: client selection for federated learning."""
+"""Sortition: client selection for federated learning.
+
+The public names are imported when they are first used (PEP 562), so ``import sortition`` costs almost nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from sortition.core import (
+        Cohort,
+        DataError,
+        Feedback,
+        Guards,
+        InputError,
+        Measure,
+        Needs,
+        Population,
+        Reading,
+        Registrar,
+        Round,
+        Selector,
+        Signal,
+        SortitionError,
+        State,
+        StorageError,
+        Turn,
+        UndeclaredError,
+        method,
+        per_client,
+        per_pair,
+        shared,
+    )
+    from sortition.selectors import discover, load
+    from sortition.testing import check_selector
+
+__all__ = [
+    "Cohort",
+    "DataError",
+    "Feedback",
+    "Guards",
+    "InputError",
+    "Measure",
+    "Needs",
+    "Population",
+    "Reading",
+    "Registrar",
+    "Round",
+    "Selector",
+    "Signal",
+    "SortitionError",
+    "State",
+    "StorageError",
+    "Turn",
+    "UndeclaredError",
+    "__version__",
+    "check_selector",
+    "discover",
+    "load",
+    "method",
+    "per_client",
+    "per_pair",
+    "shared",
+]
+
+_ELSEWHERE = {
+    "check_selector": "sortition.testing",
+    "discover": "sortition.selectors",
+    "load": "sortition.selectors",
+}  # every other public name is core's
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, imported when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_ELSEWHERE.get(name, "sortition.core")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names and the rooms that are imported already."""
+    return sorted({*globals(), *__all__})

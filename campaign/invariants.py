@@ -1,4 +1,4 @@
-"""What must hold after every round, whatever went wrong in it: seen by a witness of the turns, and in the carry."""
+"""What must hold after every round, whatever went wrong in it: seen by an observer of the turns, and in the carry."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def play(number: int, rounds: int = ROUNDS) -> dict[str, Any]:
     setup = setup_of(told, number)
     carry = start(setup)
     first = unknown_at_first(carry.registrar)
-    watch = carry.registrar.witness = Observer(carry.registrar)
+    watch = carry.registrar.observer = Observer(carry.registrar)
     seen: Counter[str] = Counter()
     for t in range(rounds):
         before = dict(carry.registrar.counters)
@@ -122,7 +122,7 @@ def play(number: int, rounds: int = ROUNDS) -> dict[str, Any]:
         seen.update(skipped=int(record["skipped"]), rejected=len(record.get("rejected") or ()))
         if t == rounds // 2:
             carry = _resumed(setup, carry)
-            watch = carry.registrar.witness = Observer(carry.registrar)
+            watch = carry.registrar.observer = Observer(carry.registrar)
     require(watch.turns >= rounds - rounds // 2 - 1, "turns went by unseen")
     return {"rounds": rounds, "method": told["method"], "seen": seen, "counters": dict(carry.registrar.counters)}
 
@@ -133,7 +133,7 @@ def _resumed(setup: Setup, carry: Any) -> Any:
         path = Path(folder) / "checkpoint.npz"
         checkpoint.save(path, carry)
         again = checkpoint.load(path, setup)
-        carry.registrar.witness = None
+        carry.registrar.observer = None
         (straight, one), (resumed, other) = play_round(setup, carry), play_round(setup, again)
         require(repr(one) == repr(other), "a resumed run goes another way")
         require(np.array_equal(straight.params, resumed.params), "a resumed run has another model")

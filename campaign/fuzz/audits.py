@@ -14,8 +14,8 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.readings import BUDGET, WORLD
 from campaign.fuzz.scratch import scratch
 from campaign.fuzz.studied import played, small
-from sortition.audit.hash_chain import START, forged
-from sortition.audit.log_file import Logbook
+from sortition.audit.hash_chain import START, seal
+from sortition.audit.log_file import LogFile
 from sortition.core import Guards, Registrar
 from sortition.results import run_folder
 from sortition.selectors import load
@@ -46,7 +46,7 @@ def federation(name: str) -> tuple[Path, dict[str, bytes]]:
     home = scratch() / f"federation-{name}"
     home.mkdir()
     registrar = Registrar(load(name), WORLD.population, horizon=4, guards=Guards(quarantine=2))
-    book = Logbook(home / run_folder.AUDIT)
+    book = LogFile(home / run_folder.AUDIT)
     book.watch(registrar)
     for t in range(4):
         play_turn(registrar, WORLD, some(WORLD, 0.6)(t), BUDGET)
@@ -68,9 +68,9 @@ def forgery(rng: random.Random, data: bytes) -> tuple[bytes, str]:
     lines, last = [], START
     for at, entry in enumerate(entries):
         try:
-            line, last = forged(at, last, entry)
+            line, last = seal(at, last, entry)
         except (ValueError, TypeError):  # what JSON cannot hold
-            line, last = forged(at, last, {})
+            line, last = seal(at, last, {})
         lines.append(line)
     return b"".join(lines), last
 

@@ -13,7 +13,7 @@ from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
 from sortition.core import DURATION, LOSS, PRODUCTS, UPDATE, Reading, Registrar, Selector
 from sortition.core.errors import SortitionError
-from sortition.core.guards.screening import sift
+from sortition.core.guards.screening import screen
 from sortition.selectors import discover, find
 from sortition.testing.worlds import ScriptedWorld
 
@@ -109,7 +109,7 @@ def play_rows(rng: random.Random) -> int:
         values = np.arange(1.0, ASKED.size + 1) if signal.scalar else np.ones((ASKED.size, width))
         with suppress(SortitionError):
             answer = spoiled(rng, Reading(ASKED, values))
-            kept, _ = sift(signal, answer, ASKED, None if signal.scalar else (width,))
+            kept, _ = screen(signal, answer, ASKED, None if signal.scalar else (width,))
             flat = kept.values.reshape(len(kept), -1) if len(kept) else np.empty((0, 1))
             if signal.of != "pairs" and not (np.isfinite(flat).all() and np.abs(flat).max(initial=0.0) <= 1e15):
                 raise RuntimeError("an unsound row was let in")

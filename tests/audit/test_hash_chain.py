@@ -11,7 +11,7 @@ from sortition.audit import hash_chain
 def lines():
     last, made = hash_chain.START, []
     for number in range(6):
-        line, last = hash_chain.forged(number, last, {"round": number, "cohort": [number]})
+        line, last = hash_chain.seal(number, last, {"round": number, "cohort": [number]})
         made.append(line.rstrip(b"\n"))
     return made
 
@@ -32,7 +32,7 @@ def test_altered(lines):
 
 
 def test_altered_and_hashed_anew(lines):
-    line, _ = hash_chain.forged(3, json.loads(lines[2])["hash"], {"round": 3, "cohort": [9]})
+    line, _ = hash_chain.seal(3, json.loads(lines[2])["hash"], {"round": 3, "cohort": [9]})
     lines[3] = line.rstrip(b"\n")
     (found,) = told(lines)
     assert found.startswith("Line 5 (entry 4) does not follow")
@@ -47,7 +47,7 @@ def test_deleted(lines, at, many):
 
 
 def test_inserted(lines):
-    line, _ = hash_chain.forged(4, json.loads(lines[3])["hash"], {"round": 4, "cohort": [9]})
+    line, _ = hash_chain.seal(4, json.loads(lines[3])["hash"], {"round": 4, "cohort": [9]})
     lines.insert(4, line.rstrip(b"\n"))
     (found,) = told(lines)
     assert found.startswith("Line 6 (entry 4)")
@@ -73,7 +73,7 @@ def test_cut_at_the_end(lines):
 
 def test_added_at_the_end(lines):
     final = hash_chain.links(lines)[-1].hash
-    line, _ = hash_chain.forged(6, final, {"round": 6})
+    line, _ = hash_chain.seal(6, final, {"round": 6})
     assert "1 lines were added after line 6" in told([*lines, line.rstrip(b"\n")], final)[0]
 
 
@@ -86,5 +86,5 @@ def test_what_is_no_entry_is_altered(lines, line):
 @pytest.mark.parametrize("odd", [{}, [], 5, 1.5, True])
 def test_hashes_of_another_kind_are_sentences(lines, odd):
     assert "the end was cut off" in told(lines, odd)[0]
-    lines[2] = hash_chain.forged(2, odd, {"round": 2})[0].rstrip(b"\n")
+    lines[2] = hash_chain.seal(2, odd, {"round": 2})[0].rstrip(b"\n")
     assert "does not follow from the line before it" in told(lines)[0]

@@ -10,7 +10,7 @@ from tests.test_cli import call
 
 from sortition.audit import hash_chain
 from sortition.audit.log import commitment
-from sortition.audit.log_file import Logbook
+from sortition.audit.log_file import LogFile
 from sortition.core import InputError, Population, Reading, Registrar, StorageError
 from sortition.core.storage.lock import in_use
 from sortition.selectors import load
@@ -27,7 +27,7 @@ def played(registrar, rounds):
 
 
 def federation(path, name="power-of-choice", rounds=4):
-    registrar, book = Registrar(load(name), Population(np.arange(1, 21)), seed=11), Logbook(path)
+    registrar, book = Registrar(load(name), Population(np.arange(1, 21)), seed=11), LogFile(path)
     book.watch(registrar)
     played(registrar, rounds)
     return registrar, book
@@ -81,11 +81,11 @@ def test_another_seed_and_another_cohort_are_found(tmp_path):
 
 def test_it_goes_on_after_a_crash(tmp_path):
     whole, path = tmp_path / "whole.jsonl", tmp_path / "audit.jsonl"
-    registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), Logbook(whole, salt=bytes(32))
+    registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), LogFile(whole, salt=bytes(32))
     book.watch(registrar)
     played(registrar, 4)
     book.reveal()
-    registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), Logbook(path, salt=bytes(32))
+    registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), LogFile(path, salt=bytes(32))
     book.watch(registrar)
     played(registrar, 2)
     book.sync()
@@ -94,7 +94,7 @@ def test_it_goes_on_after_a_crash(tmp_path):
     book.reveal()
     registrar, book = (
         Registrar.load(tmp_path / "saved.npz", load("uniform"), Population(np.arange(1, 21))),
-        Logbook(path, salt=bytes(32)),
+        LogFile(path, salt=bytes(32)),
     )
     book.watch(registrar)
     played(registrar, 2)
@@ -107,7 +107,7 @@ def test_a_lost_log_is_a_sentence(tmp_path):
     book.reveal()
     (tmp_path / "audit.jsonl").unlink()
     with pytest.raises(StorageError, match="has 0 whole lines, fewer than the 5 of its checkpoint"):
-        Logbook(tmp_path / "audit.jsonl").watch(registrar)
+        LogFile(tmp_path / "audit.jsonl").watch(registrar)
     with pytest.raises(InputError):
         call("audit", tmp_path / "nothing")
 
@@ -126,9 +126,9 @@ def test_a_run_that_begins_does_not_wipe_a_log(tmp_path):
 HOLD = """
 import sys, numpy
 from sortition.core import Population, Registrar
-from sortition.audit.log_file import Logbook
+from sortition.audit.log_file import LogFile
 from sortition.selectors import load
-book = Logbook(sys.argv[1])
+book = LogFile(sys.argv[1])
 book.watch(Registrar(load("uniform"), Population(numpy.ones(4))))
 print("held", flush=True)
 sys.stdin.read()
@@ -155,7 +155,7 @@ def test_a_logbook_that_is_closed_or_forgotten_gives_its_file_back(tmp_path):
     assert in_use(tmp_path / "audit.jsonl")
     book.close()
     assert not in_use(tmp_path / "audit.jsonl")
-    book = Logbook(tmp_path / "other.jsonl")
+    book = LogFile(tmp_path / "other.jsonl")
     book._hold(0)
     del book
     assert not in_use(tmp_path / "other.jsonl")
@@ -167,7 +167,7 @@ def rehashed(path, change):
     last, made = hash_chain.START, []
     for number, line in enumerate(path.read_bytes().splitlines()):
         entry = {key: value for key, value in json.loads(line).items() if key not in ("entry", "previous", "hash")}
-        made_line, last = hash_chain.forged(number, last, entry if number else {**entry, **change})
+        made_line, last = hash_chain.seal(number, last, entry if number else {**entry, **change})
         made.append(made_line)
     path.write_bytes(b"".join(made))
     return last

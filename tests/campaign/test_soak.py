@@ -35,7 +35,7 @@ class TestInvariantsCanFail:
     def watched(self, name="power-of-choice", **parameters):
         world = ScriptedWorld(8)
         registrar = Registrar(load(name, **parameters), world.population)
-        registrar.witness = Observer(registrar)
+        registrar.observer = Observer(registrar)
         return registrar, world
 
     def test_a_shifted_row(self, monkeypatch):
@@ -94,7 +94,7 @@ class TestInvariantsCanFail:
         registrar.begin([1, 2], 1)
         question = type("Question", (), {"ids": np.array([1, 5])})
         with pytest.raises(BrokenError, match="asked that is not available"):
-            registrar.witness.answered(None, question, Reading.empty())
+            registrar.observer.answered(None, question, Reading.empty())
 
     def test_memory_that_is_not_finite_or_not_of_all_clients(self):
         registrar, _ = self.watched("cs-ucb-q")

@@ -8,7 +8,7 @@ from tests.studies.tables import small
 from tests.test_cli import call
 
 from sortition.audit import hash_chain
-from sortition.audit.log_file import Logbook
+from sortition.audit.log_file import LogFile
 from sortition.core import Guards, Population, Registrar
 from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
@@ -125,7 +125,7 @@ def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
     path.write_bytes(kept.replace(b'"budget":3', b'"budget":9', 1))
     said = call("why", copied, "--round", 0)
     assert said.startswith("The log is broken, so what follows may be made up: Line 2 was altered")
-    path.write_bytes(hash_chain.forged(0, hash_chain.START, {"format": 99, "selector": "a:B", "clients": 12})[0])
+    path.write_bytes(hash_chain.seal(0, hash_chain.START, {"format": 99, "selector": "a:B", "clients": 12})[0])
     with pytest.raises(StorageError, match="The log has format 99; this version reads up to 2"):
         call("why", copied, "--round", 0)
     path.write_bytes(b"")
@@ -165,7 +165,7 @@ def test_why_of_a_log_of_another_make_is_a_sentence(copied, change):
     last, made = hash_chain.START, []
     for number, line in enumerate(path.read_bytes().splitlines()):
         entry = {key: value for key, value in json.loads(line).items() if key not in ("entry", "previous", "hash")}
-        text, last = hash_chain.forged(number, last, {**entry, **change} if number == 1 else entry)
+        text, last = hash_chain.seal(number, last, {**entry, **change} if number == 1 else entry)
         made.append(text)
     path.write_bytes(b"".join(made))
     log, told = explain.Log(path), []
@@ -181,7 +181,7 @@ def test_why_of_a_log_of_another_make_is_a_sentence(copied, change):
 def test_why_names_the_guards_of_a_federation(tmp_path):
     guards = Guards(quarantine=2, strikes=1, quota=2, minimum=2)
     people = Population(np.ones(8), groups=np.array([0, 0, 0, 0, 1, 2, 3, 4]))
-    registrar, book = Registrar(load("uniform"), people, seed=3, guards=guards), Logbook(tmp_path / "audit.jsonl")
+    registrar, book = Registrar(load("uniform"), people, seed=3, guards=guards), LogFile(tmp_path / "audit.jsonl")
     book.watch(registrar)
     turn = registrar.begin(np.arange(8), 3)
     bad = int(turn.cohort.ids[0])

@@ -1,4 +1,4 @@
-"""A witness sees what goes in and out; what the audit log tells is enough to choose the same again."""
+"""An observer sees what goes in and out; what the audit log tells is enough to choose the same again."""
 
 import json
 
@@ -8,7 +8,7 @@ import pytest
 from sortition.audit import hash_chain
 from sortition.audit import log as audit
 from sortition.audit.log import AuditLog, commitment, fresh_salt, salt_of
-from sortition.audit.recompute import Heard, recount
+from sortition.audit.recompute import Evidence, recompute
 from sortition.core import Guards, Population, Reading, Registrar
 from sortition.selectors import discover, find, load
 from sortition.testing.play import Faults, some, turns
@@ -27,7 +27,7 @@ class Ear:
 
     def begun(self, turn, available, budget):
         self.log.begun(turn, available, budget)
-        self.heard = Heard()
+        self.heard = Evidence()
 
     def answered(self, turn, question, answers):
         self.log.answered(turn, question, answers)
@@ -35,7 +35,7 @@ class Ear:
 
     def finished(self, turn, done, reports):
         self.log.finished(turn, done, reports)
-        self.rounds.append(Heard(self.heard.asked, dict(reports)))
+        self.rounds.append(Evidence(self.heard.asked, dict(reports)))
 
     def joined(self, population):
         self.log.joined(population)
@@ -50,7 +50,7 @@ def logged(selector, rounds=ROUNDS, faults=FAULTY, **rest):
     world, lines = ScriptedWorld(), []
     registrar = fresh(selector, world, **rest)
     log = AuditLog(registrar, SALT, lines.append)
-    registrar.witness = ear = Ear(log)
+    registrar.observer = ear = Ear(log)
     list(turns(registrar, world, rounds, 4, some(world, 0.6), faults))
     log.flush()
     return lines, ear.rounds
@@ -66,9 +66,9 @@ def test_every_choice_of_every_method_is_made_again(name):
     selector = method.load(**method.examples()[0])
     lines, heard = logged(selector)
     assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
-    result = recount(entries(lines), fresh(selector), again=lambda t: heard[t])
+    result = recompute(entries(lines), fresh(selector), again=lambda t: heard[t])
     assert (result.rounds, result.differences, result.left) == (ROUNDS, [], "")
-    alone = recount(entries(lines), fresh(selector))  # the log and nothing else
+    alone = recompute(entries(lines), fresh(selector))  # the log and nothing else
     assert alone.differences == []
     vectors = any(not s.scalar for s in (*selector.needs.asks, *selector.needs.reports))
     assert (alone.rounds < ROUNDS) == vectors
@@ -85,8 +85,8 @@ def test_guards_are_part_of_it():
     selector = load("power-of-choice", d=6)
     lines, _ = logged(selector, guards=guards)
     assert json.loads(lines[0])["guards"]["explore"] == 0.5
-    assert recount(entries(lines), fresh(selector, guards=guards)).rounds == ROUNDS
-    assert recount(entries(lines), fresh(selector)).differences != []
+    assert recompute(entries(lines), fresh(selector, guards=guards)).rounds == ROUNDS
+    assert recompute(entries(lines), fresh(selector)).differences != []
 
 
 def changed(lines, t, change):
@@ -116,7 +116,7 @@ def changed(lines, t, change):
 def test_a_forged_entry_is_found_even_if_its_hash_is_right(change, message):
     selector = load("power-of-choice", d=6)
     lines, _ = logged(selector, faults=Faults())
-    result = recount(changed(lines, 3, change), fresh(selector))
+    result = recompute(changed(lines, 3, change), fresh(selector))
     assert result.rounds == 3
     with pytest.raises(AssertionError, match=message):
         raise AssertionError(result.differences[0])
@@ -131,8 +131,8 @@ def test_a_replay_finds_answers_that_were_forged_without_changing_the_choice():
         answers["values"][int(np.argmax(answers["values"]))] += 1.0
 
     told = changed(lines, 3, higher)
-    assert recount(told, fresh(selector)).rounds == ROUNDS  # consistent in itself
-    (difference,) = recount(told, fresh(selector), again=lambda t: heard[t]).differences
+    assert recompute(told, fresh(selector)).rounds == ROUNDS  # consistent in itself
+    (difference,) = recompute(told, fresh(selector), again=lambda t: heard[t]).differences
     assert "Round 3: the answers to 'loss' of client" in difference
 
 
@@ -150,9 +150,9 @@ def test_what_is_known_from_elsewhere_is_held_against_the_log(key, value, messag
     selector = load("uniform")
     lines, _ = logged(selector, faults=Faults())
     own = [{key: entry.get(key)} for entry in entries(lines)]
-    assert recount(entries(lines), fresh(selector), again=lambda t: Heard(told=own[t])).rounds == ROUNDS
+    assert recompute(entries(lines), fresh(selector), again=lambda t: Evidence(told=own[t])).rounds == ROUNDS
     own[2][key] = value
-    result = recount(entries(lines), fresh(selector), again=lambda t: Heard(told=own[t]))
+    result = recompute(entries(lines), fresh(selector), again=lambda t: Evidence(told=own[t]))
     assert result.rounds == 2
     with pytest.raises(AssertionError, match=f"Round 2: {message}"):
         raise AssertionError(result.differences[0])
@@ -163,7 +163,7 @@ def guarded():
     guards, lines = Guards(quarantine=2, strikes=1, quota=2), []
     people = Population(np.ones(10), groups=np.array([0] * 5 + [1, 2, 3, 4, 5]))
     registrar = Registrar(load("uniform"), people, seed=3, guards=guards)
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     turn = registrar.begin(np.arange(10), 4)
     bad = int(turn.cohort.ids[0])
     turn.blame({bad: "not finite"})
@@ -181,43 +181,43 @@ def test_whom_the_guards_kept_out_is_told():
     seen = set(turn.round.available.tolist())
     assert set(told["quota"]) == set(range(10)) - seen - {bad}
     assert len(told["quota"]) in (2, 3)  # of owner 0's five clients two have a place; one may be in quarantine
-    assert recount(entries(lines), again()).rounds == 2
+    assert recompute(entries(lines), again()).rounds == 2
     forged = changed(lines, 1, lambda entry: entry["kept_out"].pop("quarantined"))
-    assert "kept out by the guards" in recount(forged, again()).differences[0]
+    assert "kept out by the guards" in recompute(forged, again()).differences[0]
 
 
 def test_logs_of_format_1_do_not_say_whom_and_are_read():
     lines, _, _, again = guarded()
     older = [{key: value for key, value in entry.items() if key != "kept_out"} for entry in entries(lines)]
-    assert recount(older, again(), form=1).rounds == 2
-    assert recount(older, again()).rounds == 0
-    assert recount(entries(lines), again(), form=1).rounds == 2  # begun by an older version, gone on with by this one
+    assert recompute(older, again(), form=1).rounds == 2
+    assert recompute(older, again()).rounds == 0
+    assert recompute(entries(lines), again(), form=1).rounds == 2  # begun by an older version, gone on with by this one
 
 
 def test_a_shortfall_stands_in_the_log_and_logs_of_format_1_may_lack_it():
     lines, registrar = [], fresh(load("uniform"))
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     registrar.finish(registrar.begin([1, 2], 5))
     registrar.finish(registrar.begin(range(6), 5))
     log.flush()
     assert [entry["notes"] for entry in entries(lines)] == [{"shortfall": 3}, {}]
     older = changed(lines, 0, lambda entry: entry.update(notes={}))
     for told, form, rounds in ((entries(lines), 2, 2), (older, 1, 2), (entries(lines), 1, 2), (older, 2, 0)):
-        assert recount(told, fresh(load("uniform")), form=form).rounds == rounds
+        assert recompute(told, fresh(load("uniform")), form=form).rounds == rounds
     forged = changed(lines, 0, lambda entry: entry.update(notes={"shortfall": 2}))
-    assert recount(forged, fresh(load("uniform")), form=1).rounds == 0
+    assert recompute(forged, fresh(load("uniform")), form=1).rounds == 0
 
 
 def test_logs_of_format_1_do_not_note_places_that_stay_empty():
     lines = []
     registrar = fresh(load("uniform"))
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     registrar.finish(registrar.begin([1, 2], 4))
     log.flush()
     assert entries(lines)[0]["notes"] == {"shortfall": 2}
     older = changed(lines, 0, lambda entry: entry.update(notes={}))
-    assert recount(older, fresh(load("uniform")), form=1).rounds == 1
-    assert recount(older, fresh(load("uniform"))).rounds == 0
+    assert recompute(older, fresh(load("uniform")), form=1).rounds == 1
+    assert recompute(older, fresh(load("uniform"))).rounds == 0
 
 
 @pytest.mark.parametrize("change", [{"0": "made up"}, None])
@@ -226,7 +226,7 @@ def test_refusals_follow_from_what_arrived(change):
     lines, _ = logged(selector)
     at = next(t for t, entry in enumerate(entries(lines)) if "rejected" in entry)
     told = changed(lines, at, lambda e: e.pop("rejected") if change is None else e.update(rejected=change))
-    result = recount(told, fresh(selector))
+    result = recompute(told, fresh(selector))
     assert result.rounds == at
     assert result.differences[0].startswith(f"Round {at}: the refused numbers")
 
@@ -235,7 +235,7 @@ def test_an_odd_row_of_any_announced_shape_takes_no_memory():
     selector = load("power-of-choice", d=6)
     lines, _ = logged(selector, faults=Faults())
     told = changed(lines, 0, lambda e: e["asked"][0]["answers"].update(odd={"0": [10**6, 10**6]}))
-    assert recount(told, fresh(selector)).rounds == 0
+    assert recompute(told, fresh(selector)).rounds == 0
 
 
 def test_a_vector_that_has_not_its_digest_is_found():
@@ -245,7 +245,7 @@ def test_a_vector_that_has_not_its_digest_is_found():
     values = reading.values.copy()
     values[1] += 1e-9
     heard[2].reports[name] = Reading(reading.ids, values)
-    (difference,) = recount(entries(lines), fresh(selector), again=lambda t: heard[t]).differences
+    (difference,) = recompute(entries(lines), fresh(selector), again=lambda t: heard[t]).differences
     assert difference.startswith(f"Round 2: the report '{name}' of client {reading.ids[1]} should be")
 
 
@@ -253,7 +253,7 @@ def test_rows_of_an_odd_form_are_told_and_refused_again():
     selector = load("power-of-choice", d=6)
     lines = []
     registrar = fresh(selector)
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     turn = registrar.begin(np.arange(40), 3)
     asked = turn.question.ids.tolist()
     turn.answer({asked[0]: [1.0, 2.0], asked[1]: "rubbish", **dict.fromkeys(asked[2:], 1.5)})
@@ -261,7 +261,7 @@ def test_rows_of_an_odd_form_are_told_and_refused_again():
     log.flush()
     assert entries(lines)[0]["asked"][0]["answers"]["odd"] == {str(asked[0]): [2], str(asked[1]): None}
     again = fresh(selector)
-    assert recount(entries(lines), again).rounds == 1
+    assert recompute(entries(lines), again).rounds == 1
     assert again.quarantined.tolist() == registrar.quarantined.tolist()
     assert again.quarantined.sum() == 2
 
@@ -269,7 +269,7 @@ def test_rows_of_an_odd_form_are_told_and_refused_again():
 def test_an_abandoned_turn_and_a_round_played_again_have_one_line():
     selector, lines = load("uniform"), []
     registrar = fresh(selector)
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     registrar.begin(np.arange(10), 3)
     saved = registrar.export()
     registrar.finish(registrar.begin(np.arange(20), 3))
@@ -284,16 +284,16 @@ def test_clients_that_join_are_told_with_the_round_they_join_in():
     selector, lines = load("by-size"), []
     small, large = Population(np.arange(5, 15)), Population(np.arange(5, 25))
     registrar = Registrar(selector, small, seed=3)
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     registrar.finish(registrar.begin(np.arange(10), 3))
     registrar.join(large)
     registrar.finish(registrar.begin(np.arange(20), 3))
     registrar.finish(registrar.begin(np.arange(20), 3))
     log.flush()
     assert [entry.get("joined", {}).get("clients") for entry in entries(lines)] == [None, 20, None]
-    known = recount(entries(lines), Registrar(selector, small, seed=3), population=lambda n: large)
+    known = recompute(entries(lines), Registrar(selector, small, seed=3), population=lambda n: large)
     assert known.rounds == 3
-    unknown = recount(entries(lines), Registrar(selector, small, seed=3))
+    unknown = recompute(entries(lines), Registrar(selector, small, seed=3))
     assert (unknown.rounds, unknown.differences) == (1, [])
     assert "their facts are not at hand" in unknown.left
 
@@ -308,7 +308,7 @@ def test_commitments_hide_and_bind():
 def test_a_round_of_100_000_clients_stays_small():
     lines = []
     registrar = Registrar(load("power-of-choice", d=200), Population(np.ones(100_000)), seed=0)
-    registrar.witness = log = AuditLog(registrar, SALT, lines.append)
+    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     turn = registrar.begin(np.flatnonzero(np.random.default_rng(0).random(100_000) < 0.5), 50)
     turn.answer(Reading(turn.question.ids, np.random.default_rng(1).random(200)))
     registrar.finish(turn)

@@ -24,7 +24,7 @@ DIGESTS = 1024  # up to this many vectors have digests of their own; more share 
 MOST = 1 << 26  # clients that a log may tell of
 
 
-def ids_told(ids: Ids) -> Any:
+def encode_ids(ids: Ids) -> Any:
     """Ids as JSON, in their order."""
     if ids.size <= SHORT:
         return ids.tolist()
@@ -39,7 +39,7 @@ def ids_told(ids: Ids) -> Any:
     return {"bits": _packed(np.packbits(mask).tobytes()), "n": mask.size}
 
 
-def ids_read(told: Any) -> Ids:
+def decode_ids(told: Any) -> Ids:
     """The ids that were told."""
     try:
         if isinstance(told, list):
@@ -82,7 +82,7 @@ def _unpacked(text: str, most: int) -> bytes:
     return raw
 
 
-def numbers_told(values: Array) -> Any:
+def encode_numbers(values: Array) -> Any:
     """Numbers (n,) as JSON; one number where all are the same, so that uniform weights stay readable."""
     if values.size and np.isfinite(values[0]) and values.tobytes() == values[:1].tobytes() * values.size:
         return float(values[0])
@@ -91,7 +91,7 @@ def numbers_told(values: Array) -> Any:
     return {"packed": base64.b64encode(values.astype(values.dtype.newbyteorder("<")).tobytes()).decode()}
 
 
-def numbers_read(told: Any, n: int, dtype: str = "f8") -> Floats:
+def decode_numbers(told: Any, n: int, dtype: str = "f8") -> Floats:
     """The n numbers that were told."""
     try:
         if dtype not in ("f2", "f4", "f8"):

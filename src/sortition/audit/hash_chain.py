@@ -36,7 +36,7 @@ class Link:
         return self.entry.get("previous")
 
 
-def forged(number: int, previous: str, entry: Mapping[str, Any]) -> tuple[bytes, str]:
+def seal(number: int, previous: str, entry: Mapping[str, Any]) -> tuple[bytes, str]:
     """The line (with its newline) of an entry, and its hash."""
     body = json.dumps({"entry": number, "previous": previous, **entry}, separators=(",", ":"), allow_nan=False)
     head = body[:-1].encode()

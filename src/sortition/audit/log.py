@@ -18,7 +18,7 @@ import numpy as np
 
 from sortition import __version__
 from sortition.audit import hash_chain
-from sortition.audit.encoding import digests, ids_told, numbers_told, plain
+from sortition.audit.encoding import digests, encode_ids, encode_numbers, plain
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.guards.screening import Answers
 from sortition.core.observer import Reports
@@ -90,7 +90,7 @@ def _version(name: str) -> str:
 
 
 class AuditLog:
-    """A witness that writes one line per finished turn, when the next one begins or at :meth:`flush`.
+    """An observer that writes one line per finished turn, when the next one begins or at :meth:`flush`.
 
     So a round that a server falls over in, and that is played again from what was saved before it, has one line.
 
@@ -113,7 +113,7 @@ class AuditLog:
             self._add(header(registrar, salt))
 
     def _add(self, entry: Mapping[str, Any]) -> None:
-        line, own = hash_chain.forged(self.entries, self.last, entry)
+        line, own = hash_chain.seal(self.entries, self.last, entry)
         self._write(line)
         self.entries, self.last = self.entries + 1, own
 
@@ -129,9 +129,9 @@ class AuditLog:
         self._asked.append(
             {
                 "signal": question.signal.name,
-                **({} if same else {"ids": ids_told(question.ids)}),
-                **({} if question.after is None else {"after": cohort_told(question.after)}),
-                "answers": answers_told(question.signal, answers, question.ids),
+                **({} if same else {"ids": encode_ids(question.ids)}),
+                **({} if question.after is None else {"after": encode_cohort(question.after)}),
+                "answers": encode_answers(question.signal, answers, question.ids),
             }
         )
 
@@ -139,17 +139,17 @@ class AuditLog:
         """Write the round."""
         cohort = turn.cohort or Cohort.uniform([])
         signals = {signal.name: signal for signal in turn._registrar.needs.reports}
-        told = {name: answers_told(signals[name], rows(given, done), done) for name, given in reports.items()}
+        told = {name: encode_answers(signals[name], rows(given, done), done) for name, given in reports.items()}
         self._pending = {
             "round": turn.index,
             "budget": self._begun[1],
-            "available": ids_told(self._begun[0]),
+            "available": encode_ids(self._begun[0]),
             **self._joined,
             **({"kept_out": self._kept} if self._kept else {}),
             **({"asked": self._asked} if self._asked else {}),
-            **cohort_told(cohort),
-            "notes": notes_told(cohort.notes),
-            **({} if np.array_equal(done, cohort.ids) else {"done": ids_told(done)}),
+            **encode_cohort(cohort),
+            "notes": encode_notes(cohort.notes),
+            **({} if np.array_equal(done, cohort.ids) else {"done": encode_ids(done)}),
             **({"reports": told} if told else {}),
             **({"rejected": plain(turn.rejected)} if turn.rejected else {}),
             **({"blamed": plain(turn.blamed)} if turn.blamed else {}),
@@ -165,10 +165,10 @@ class AuditLog:
 
     def joined(self, population: Population) -> None:
         """The next round is chosen from a population of this size and digest."""
-        self._joined = {"joined": joined_told(population)}
+        self._joined = {"joined": encode_joined(population)}
 
 
-def joined_told(population: Population) -> dict[str, Any]:
+def encode_joined(population: Population) -> dict[str, Any]:
     """Who is known once clients have joined, as JSON."""
     return {"clients": population.n_clients, "population": digest_of(population)}
 
@@ -178,25 +178,25 @@ def kept_out(turn: Turn, available: Ids) -> dict[str, Any]:
 
     Of a round that is skipped for want of eligible clients the quota's lot is not told: nobody can be chosen.
     """
-    gate = turn._registrar.gate
+    gate = turn._registrar.eligibility
     out = gate.until[available] > turn.index if gate.guards.quarantine else np.zeros(available.size, bool)
     left = available[~out]
     thinned = left[:0] if turn.round is None else np.setdiff1d(left, turn.round.available, assume_unique=True)
     told = {"quarantined": available[out], "quota": thinned}
-    return {why: ids_told(ids) for why, ids in told.items() if ids.size}
+    return {why: encode_ids(ids) for why, ids in told.items() if ids.size}
 
 
-def cohort_told(cohort: Cohort) -> dict[str, Any]:
+def encode_cohort(cohort: Cohort) -> dict[str, Any]:
     """A cohort as JSON."""
     return {
-        "cohort": ids_told(cohort.ids),
-        "weights": numbers_told(cohort.weights),
+        "cohort": encode_ids(cohort.ids),
+        "weights": encode_numbers(cohort.weights),
         **({} if cohort.groups is None else {"groups": plain(cohort.groups)}),
         **({"full": True} if cohort.full else {}),
     }
 
 
-def notes_told(notes: Mapping[str, Any]) -> Any:
+def encode_notes(notes: Mapping[str, Any]) -> Any:
     """A cohort's notes as JSON; long ones by their digest."""
     told = plain(dict(notes))
     text = json.dumps(told, separators=(",", ":"))
@@ -208,13 +208,13 @@ def rows(given: Any, done: Ids) -> Answers:
     return given if isinstance(given, Reading | Mapping) else Reading(done, np.asarray(given))
 
 
-def answers_told(signal: Signal, answers: Answers, asked: Ids) -> dict[str, Any]:
+def encode_answers(signal: Signal, answers: Answers, asked: Ids) -> dict[str, Any]:
     """What arrived, before it was sifted: scalars in full, vectors by digest, rows of an odd form by their form."""
     reading, odd = as_table(signal, answers)
-    told: dict[str, Any] = {} if np.array_equal(reading.ids, asked) else {"ids": ids_told(reading.ids)}
+    told: dict[str, Any] = {} if np.array_equal(reading.ids, asked) else {"ids": encode_ids(reading.ids)}
     told["dtype"] = reading.values.dtype.str[1:]
     if reading.values.ndim == 1:
-        told["values"] = numbers_told(reading.values)
+        told["values"] = encode_numbers(reading.values)
     else:
         told |= {"shape": list(reading.values.shape[1:]), "sha256": digests(reading.values)}
     return told | ({"odd": odd} if odd else {})

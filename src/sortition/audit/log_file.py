@@ -17,7 +17,7 @@ from sortition.core.storage.journal import Journal
 from sortition.core.storage.snapshot import write_atomically
 
 
-class Logbook:
+class LogFile:
     """Keeps the log of one registrar in ``path``.
 
     The salt is fresh from the operating system, so that nobody can guess the seed from its commitment; keep it with
@@ -33,7 +33,7 @@ class Logbook:
         self._release: Callable[[], object] = lambda: None  # nothing is held yet
 
     def watch(self, registrar: Registrar) -> None:
-        """Become the registrar's witness; of a restored one, rounds that it has not played are cut off.
+        """Become the registrar's observer; of a restored one, rounds that it has not played are cut off.
 
         A registrar that begins is refused where there is a log already: it would be wiped.
         """
@@ -50,11 +50,11 @@ class Logbook:
             self.close()
             raise
         self._log = AuditLog(registrar, self.salt, self._journal.write, entries, last)
-        self._registrar, registrar.witness = registrar, self._log
+        self._registrar, registrar.observer = registrar, self._log
 
     def _hold(self, entries: int) -> None:
         try:
-            handle = lock.held(self.path)
+            handle = lock.acquire(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} could not be written: {error.strerror}.") from None
         if handle is None:

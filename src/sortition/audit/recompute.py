@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from sortition.audit.encoding import ids_read, ids_told, numbers_read, plain
-from sortition.audit.log import FORMAT, answers_told, cohort_told, digest_of, kept_out, notes_told
+from sortition.audit.encoding import decode_ids, decode_numbers, encode_ids, plain
+from sortition.audit.log import FORMAT, digest_of, encode_answers, encode_cohort, encode_notes, kept_out
 from sortition.core.arrays import Ids
 from sortition.core.errors import SortitionError, shown
 from sortition.core.guards.screening import Answers
@@ -33,7 +33,7 @@ NAMES = {
 
 
 @dataclass
-class Heard:
+class Evidence:
     """What is known of one round from elsewhere than the log: the set-up, or the run played again."""
 
     asked: list[Answers] = field(default_factory=list)  # what clients answered, in order
@@ -42,7 +42,7 @@ class Heard:
 
 
 @dataclass
-class Recount:
+class Recomputation:
     """How far the choices were recomputed, and where they differ."""
 
     rounds: int = 0  # recomputed, all alike
@@ -58,14 +58,14 @@ class Unknown(Exception):  # noqa: N818
     """The log does not hold what the recomputation needs."""
 
 
-def recount(
+def recompute(
     entries: Sequence[Mapping[str, Any]],
     registrar: Registrar,
     *,
-    again: Callable[[int], Heard] | None = None,
+    again: Callable[[int], Evidence] | None = None,
     population: Callable[[int], Population | None] = lambda clients: None,
     form: int = FORMAT,
-) -> Recount:
+) -> Recomputation:
     """Recompute the rounds of a log, in order, until one differs or lacks what is needed.
 
     Args:
@@ -75,7 +75,7 @@ def recount(
         population: the first so many clients, for logs of federations that clients joined.
         form: the log's format; older ones do not say whom the guards kept out, nor how many places stayed empty.
     """
-    result = Recount()
+    result = Recomputation()
     for entry in entries:
         where = f"Round {entry.get('round')}"
         try:
@@ -106,7 +106,7 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
     for key, expected in ({} if heard is None else heard.told).items():
         _same(NAMES.get(key, key), expected, entry.get(key))
     _join(entry.get("joined"), registrar, population)
-    available = ids_read(entry["available"])
+    available = decode_ids(entry["available"])
     turn = registrar.begin(available, entry["budget"])
     if form > 1 or "kept_out" in entry:
         _same("clients kept out by the guards", kept_out(turn, available) or None, entry.get("kept_out"))
@@ -117,14 +117,14 @@ def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, populatio
     cohort = turn.cohort or Cohort.uniform([])
     _same(
         "cohort",
-        cohort_told(cohort),
+        encode_cohort(cohort),
         {key: entry[key] for key in ("cohort", "weights", "groups", "full") if key in entry},
     )
     noted = dict(cohort.notes)
-    if form == 1 and notes_told(noted) != entry["notes"]:
+    if form == 1 and encode_notes(noted) != entry["notes"]:
         noted.pop("shortfall", None)  # older versions did not note it
-    _same("notes", notes_told(noted), entry["notes"])
-    done = ids_read(entry["done"]) if "done" in entry else cohort.ids
+    _same("notes", encode_notes(noted), entry["notes"])
+    done = decode_ids(entry["done"]) if "done" in entry else cohort.ids
     signals = {signal.name: signal for signal in registrar.needs.reports}
     told = entry.get("reports", {})
     if heard is not None and (missing := [name for name in heard.reports if name not in told]):
@@ -147,15 +147,15 @@ def _join(told: Mapping[str, Any] | None, registrar: Registrar, population: Any)
     registrar.join(grown)
 
 
-def _answer(turn: Turn, at: int, asked: Mapping[str, Any], entry: Mapping[str, Any], heard: Heard | None) -> None:
+def _answer(turn: Turn, at: int, asked: Mapping[str, Any], entry: Mapping[str, Any], heard: Evidence | None) -> None:
     question = turn.question
     if question is None:
         raise Differs(f"the log has a question for {asked['signal']!r} that is not asked.")
     if question.signal.name != asked["signal"]:
         raise Differs(f"question {at + 1} should be for {question.signal.name!r}; the log has {asked['signal']!r}.")
-    ids = ids_told(question.ids)
+    ids = encode_ids(question.ids)
     _same(f"clients asked for {question.signal.name!r}", ids, asked.get("ids", entry["available"]))
-    after = None if question.after is None else cohort_told(question.after)
+    after = None if question.after is None else encode_cohort(question.after)
     _same("cohort of the rehearsal", after, asked.get("after"))
     sent = heard.asked[at] if heard is not None and at < len(heard.asked) else None
     turn.answer(_rows(question.signal, asked["answers"], question.ids, sent, f"answers to {question.signal.name!r}"))
@@ -164,12 +164,12 @@ def _answer(turn: Turn, at: int, asked: Mapping[str, Any], entry: Mapping[str, A
 def _rows(signal: Signal, told: Mapping[str, Any], asked: Ids, sent: Answers | None, what: str) -> Answers:
     """The rows that the log tells, or, of vectors, those that were sent again and have its digests."""
     if sent is not None:
-        _same_rows(what, answers_told(signal, sent, asked), told, asked)
+        _same_rows(what, encode_answers(signal, sent, asked), told, asked)
         return sent
-    ids = ids_read(told["ids"]) if "ids" in told else asked
+    ids = decode_ids(told["ids"]) if "ids" in told else asked
     if "values" not in told and ids.size:
         raise Unknown(f"{what} of {ids.size} clients stand in the log by digest only.")
-    values = numbers_read(told["values"], ids.size, told["dtype"]) if ids.size else np.empty(0)
+    values = decode_numbers(told["values"], ids.size, told["dtype"]) if ids.size else np.empty(0)
     if not told.get("odd"):
         return Reading(ids, values)
     rows: dict[int, Any] = dict(zip(ids.tolist(), values, strict=True))
@@ -191,7 +191,7 @@ def _same_rows(what: str, expected: Mapping[str, Any], logged: Mapping[str, Any]
     """The same rows; else the first client whose row differs is named."""
     if expected == logged:
         return
-    ids = ids_read(expected["ids"]).tolist() if "ids" in expected else asked.tolist()
+    ids = decode_ids(expected["ids"]).tolist() if "ids" in expected else asked.tolist()
     for key in ("values", "sha256"):
         mine, theirs = expected.get(key), logged.get(key)
         if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):

@@ -54,7 +54,7 @@ def audit(
             one = look()
         name = "/".join(one.run.parts[-3:])
         answers = "played again" if one.replayed else "as logged"
-        table.add_row(escape(name), str(one.rounds), str(one.recounted), answers, one.verdict)
+        table.add_row(escape(name), str(one.rounds), str(one.recomputed), answers, one.verdict)
         said += [f"{name}: {text}" for text in (*one.faults, *one.remarks)]
         found.append(one)
     screen = console()
@@ -70,12 +70,12 @@ def audit(
 def _reach(found: list[Finding]) -> list[str]:
     """What was believed, not compared."""
     said = []
-    if any(one.recounted and not one.replayed and not one.federated for one in found):
+    if any(one.recomputed and not one.replayed and not one.federated for one in found):
         said.append(
             "Believed where answers are as logged: what clients answered and reported, who completed, whose updates "
             "were refused, test figures and costs. --replay plays the runs again and compares them."
         )
-    if any(one.recounted and one.federated for one in found):
+    if any(one.recomputed and one.federated for one in found):
         said.append(
             "Believed of federations, since only the log tells of it: who was available, the budget, what clients "
             "answered and reported, who completed, whose updates were refused."

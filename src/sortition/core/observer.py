@@ -1,4 +1,4 @@
-"""Who may look on while a selection is made: a witness sees all that goes into a registrar and all that comes out."""
+"""Who may look on while a selection is made: an observer sees all that goes into a registrar and all that comes out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Reports = Mapping[str, Answers | npt.ArrayLike]
 
 
-class Witness(Protocol):
+class Observer(Protocol):
     """Is told of a turn as it goes; answers and reports are seen as they arrived, before they are sifted.
 
     A turn that is abandoned is never finished: what was told of it is void once the next one begins.

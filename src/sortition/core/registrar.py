@@ -14,13 +14,13 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, as_ids, strangers
+from sortition.core.arrays import Array, Ids, as_array, as_ids, not_among
 from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
 from sortition.core.facts import LARGEST
-from sortition.core.guards.eligibility import Gate
-from sortition.core.guards.screening import Answers, sift, winsorised
+from sortition.core.guards.eligibility import Eligibility
+from sortition.core.guards.screening import Answers, screen, winsorised
 from sortition.core.guards.settings import Guards
-from sortition.core.observer import Witness
+from sortition.core.observer import Observer
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Population, Round, check_cohort
 from sortition.core.selector import Selector
@@ -42,7 +42,7 @@ class Registrar:
         horizon: how many rounds there will be, where known.
         seed: of all the selector's draws.
         guards: how far clients are trusted; default: no honest client notices.
-        witness: is told of every turn, such as an audit log.
+        observer: is told of every turn, such as an audit log.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Registrar:
         horizon: int | None = None,
         seed: int = 0,
         guards: Guards | None = None,
-        witness: Witness | None = None,
+        observer: Observer | None = None,
     ) -> None:
         if not isinstance(selector, Selector):
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
@@ -62,20 +62,20 @@ class Registrar:
         self.guards = Guards() if guards is None else guards
         if not isinstance(self.guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.selector, self.horizon, self.seed, self.witness = selector, horizon, seed, witness
+        self.selector, self.horizon, self.seed, self.observer = selector, horizon, seed, observer
         self.needs = selector.needs
         self.owner = type(selector).__name__
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._open: Turn | None = None
-        self.gate = Gate(self.guards, population)
+        self.eligibility = Eligibility(self.guards, population)
         self._adopt(population)
         self.state: State = selector.init(population.n_clients, stream(seed, "initial state"))
 
     def _adopt(self, population: Population) -> None:
         self.population = population
-        self._view = population.disclose(self.needs.reads, self.owner, self.gate.shown)
+        self._view = population.disclose(self.needs.reads, self.owner, self.eligibility.shown)
 
     # -- one round ------------------------------------------------------------------------------------------------
 
@@ -90,13 +90,13 @@ class Registrar:
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
         rng = stream(self.seed, "selection", self.index)
         round = Round(self.index, self.horizon, ids, budget, self._view, rng)
-        eligible, guarded = self.gate.admit(ids, int(budget), self.index, self.seed)
+        eligible, guarded = self.eligibility.admit(ids, int(budget), self.index, self.seed)
         if eligible is not ids:
             round = replace(round, available=eligible)
         self._abandon()
         self._open = Turn(self, self.state.copy(), round if eligible.size else None, self.index, guarded)
-        if self.witness is not None:
-            self.witness.begun(self._open, ids, int(budget))
+        if self.observer is not None:
+            self.observer.begun(self._open, ids, int(budget))
         return self._open
 
     def finish(
@@ -122,7 +122,7 @@ class Registrar:
         if turn.cohort is None:
             raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
         done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
-        outside = strangers(done, np.sort(turn.cohort.ids))
+        outside = not_among(done, np.sort(turn.cohort.ids))
         if outside.size:
             raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
         readings = self._reports(turn, done, {} if reports is None else reports)
@@ -135,10 +135,10 @@ class Registrar:
         self.state, self.shapes, self._open, turn.open = turn.state, turn.shapes, None, False
         for what, count in turn.counters.items():
             self.counters[what] += count
-        self.gate.blame(turn.rejected | turn.blamed, self.index)
+        self.eligibility.blame(turn.rejected | turn.blamed, self.index)
         self.index += 1
-        if self.witness is not None:
-            self.witness.finished(turn, done, reports or {})
+        if self.observer is not None:
+            self.observer.finished(turn, done, reports or {})
         return usable
 
     def _reports(self, turn: Turn, done: Ids, reports: Mapping[str, Answers | npt.ArrayLike]) -> dict[str, Reading]:
@@ -167,7 +167,7 @@ class Registrar:
             raise UndeclaredError(
                 f"{self.owner} asked for {question.signal.name!r}, which its needs.asks do not declare."
             )
-        outside = strangers(question.ids, round.available)
+        outside = not_among(question.ids, round.available)
         if outside.size:
             raise bad(f"{self.owner}'s question", "to available clients", f"client {int(outside[0])}")
         if question.after is not None:
@@ -179,7 +179,7 @@ class Registrar:
         return self._let_in(turn, signal, *self._sifted(turn, signal, answers, asked))
 
     def _sifted(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Sifted:
-        return sift(signal, answers, asked, turn.shapes.get(signal.name), self.guards)
+        return screen(signal, answers, asked, turn.shapes.get(signal.name), self.guards)
 
     def _let_in(self, turn: Turn, signal: Signal, reading: Reading, rejected: dict[int, str]) -> Reading:
         turn.counters["rejected"] += len(rejected)
@@ -195,7 +195,7 @@ class Registrar:
     @property
     def quarantined(self) -> Array:
         """(N,) rounds in which each client sent something unsound."""
-        return self.gate.strikes
+        return self.eligibility.strikes
 
     def count(self, what: str) -> None:
         """One more late, duplicate or stale message."""
@@ -208,16 +208,16 @@ class Registrar:
         if population.n_clients < self.population.n_clients:
             raise bad("join(population)", f"of at least {self.population.n_clients} clients", population.n_clients)
         self._abandon()
-        self.gate.adopt(population)
+        self.eligibility.adopt(population)
         self._adopt(population)
         self.state.grow(population.n_clients)
-        if self.witness is not None:
-            self.witness.joined(population)
+        if self.observer is not None:
+            self.observer.joined(population)
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
         arrays = {f"state.{name}": value for name, value in self.state.arrays().items()}
-        arrays |= {"quarantined": self.gate.strikes, "until": self.gate.until}
+        arrays |= {"quarantined": self.eligibility.strikes, "until": self.eligibility.until}
         header = {
             "selector": self.owner,
             "parameters": {name: str(value) for name, value in self.selector.parameters().items()},
@@ -255,7 +255,7 @@ class Registrar:
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
         self.state, self.counters, self.shapes, self.index = state, counters, shapes, index
-        self.gate.strikes, self.gate.until = strikes, until
+        self.eligibility.strikes, self.eligibility.until = strikes, until
         self._abandon()
         return self
 

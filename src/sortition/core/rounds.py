@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, strangers
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.facts import check_fact
 
@@ -217,7 +217,7 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
     """The cohort, if it is one that this round allows."""
     if not isinstance(cohort, Cohort):
         raise bad(f"{owner}.select", "a function that returns a Cohort", cohort)
-    outside = strangers(cohort.ids, round.available)
+    outside = not_among(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     if not cohort.full and cohort.ids.size > round.budget:

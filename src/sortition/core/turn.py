@@ -79,8 +79,8 @@ class Turn:
             return
         question = self.question
         reading = self._registrar.let_in(self, question.signal, answers, question.ids)
-        if self._registrar.witness is not None:
-            self._registrar.witness.answered(self, question, answers)
+        if self._registrar.observer is not None:
+            self._registrar.observer.answered(self, question, answers)
         self.asked.append(
             Asked(
                 question.signal.name,
@@ -109,7 +109,7 @@ class Turn:
         """The selector's cohort, checked, with explorers where an exploration floor is set."""
         registrar = self._registrar
         cohort = check_cohort(choice, round, registrar.owner)
-        guards, capped = registrar.guards, registrar.gate.capped
+        guards, capped = registrar.guards, registrar.eligibility.capped
         if guards.explore:
             rng = stream(registrar.seed, "exploration", self.index)
             cohort, lot = explored(cohort, round, guards.explore, rng)

@@ -83,7 +83,7 @@ def held(path: Path | None, resumed: Path | None) -> Iterator[None]:
         return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle = lock.held(path.with_name(f".{path.name}.lock"))
+        handle = lock.acquire(path.with_name(f".{path.name}.lock"))
     except OSError as error:
         raise StorageError(
             f"{path} must be in a folder that can be written; got {error.strerror}. Choose another checkpoint=."

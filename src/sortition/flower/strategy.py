@@ -19,7 +19,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
-from sortition.audit.log_file import Logbook
+from sortition.audit.log_file import LogFile
 from sortition.core import Guards, Registrar, Turn
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError, bad
@@ -117,7 +117,7 @@ class SelectorStrategy(Strategy):
         self._sent: dict[int, Message] = {}
         self._model: dict[str, Array] = {}
         self._done, self._timeout, self._target = 0, 3600.0, 0
-        self.logbook = None if audit is None else Logbook(audit)
+        self.logbook = None if audit is None else LogFile(audit)
 
     def summary(self) -> None:
         """Log who chooses, and what it learns of clients."""

@@ -12,7 +12,7 @@ from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Populat
 from sortition.core.errors import InputError, StorageError
 from sortition.core.guards.eligibility import capped, thinned
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import norms, sift, winsorised
+from sortition.core.guards.screening import norms, screen, winsorised
 from sortition.core.questions import Reading
 from sortition.core.rounds import Round
 from sortition.core.streams import stream
@@ -151,14 +151,14 @@ class TestBounds:
 
     def test_an_absurd_row_stays_out_and_the_others_come_in(self):
         rows = {0: [1.0, 1.0], 1: [1e7, 0.0], 2: [2.0, 0.0], 3: [np.nan, 0.0], 4: [0.0, 1.0]}
-        reading, rejected = sift(UPDATE, rows, np.arange(5), None, Guards(norm=100))
+        reading, rejected = screen(UPDATE, rows, np.arange(5), None, Guards(norm=100))
         assert reading.ids.tolist() == [0, 2, 4]
         assert rejected == {1: "norm above 100 times the median", 3: "not finite"}
 
     def test_negative_losses_have_no_say_in_the_median(self):
         # the median of 1, 1, 50 is 1, that of 1, 1, 50, 40, 40 would be 40
         values = np.array([1.0, 1.0, 50.0, -40.0, -40.0])
-        reading, rejected = sift(LOSS, Reading(np.arange(5), values), np.arange(5), None, Guards(norm=10))
+        reading, rejected = screen(LOSS, Reading(np.arange(5), values), np.arange(5), None, Guards(norm=10))
         assert reading.ids.tolist() == [0, 1]
         assert rejected == {2: "norm above 10 times the median", 3: "negative", 4: "negative"}
 
@@ -232,7 +232,7 @@ class TestQuarantine:
         assert again.guards == self.guards  # those of the snapshot
         again.join(population(10))
         assert 5 not in turn_of(again, np.ones(10)).round.available
-        assert again.gate.until.tolist() == [0, 0, 0, 0, 0, 5, 0, 0, 0, 0]
+        assert again.eligibility.until.tolist() == [0, 0, 0, 0, 0, 5, 0, 0, 0, 0]
         with pytest.raises(StorageError, match=r"guards.quarantine was 3, is absent; guards.strikes was 2, is absent"):
             Registrar.load(tmp_path / "a.npz", Believer(), population(8), guards=Guards())
 
@@ -244,7 +244,7 @@ class TestQuarantine:
         header.pop("guards")
         again = Registrar(Believer(), population(7), guards=self.guards).restore(arrays, header)
         assert again.quarantined.tolist() == [0, 0, 0, 0, 0, 1, 0]
-        assert again.gate.until.tolist() == [0] * 7
+        assert again.eligibility.until.tolist() == [0] * 7
 
     def test_without_it_strikes_are_only_counted(self):
         registrar = Registrar(Believer(), population(6))
@@ -509,7 +509,7 @@ def test_every_method_under_all_guards(name):
             if cohort.ids.size:
                 assert np.isin(cohort.ids, turn.round.available).all()
                 assert cohort.weights.sum() > 0
-            assert not (registrar.gate.until[cohort.ids] > registrar.index + 2).any()
+            assert not (registrar.eligibility.until[cohort.ids] > registrar.index + 2).any()
             explored_in += "explored" in turn.guarded
             quarantined += turn.guarded.get("quarantined", 0)
         assert name == "full" or explored_in > 0

@@ -7,7 +7,7 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.audit import hash_chain
-from sortition.audit.log import cohort_told, notes_told
+from sortition.audit.log import encode_cohort, encode_notes
 from sortition.core import StorageError
 from sortition.results import metrics, run_folder
 from sortition.simulation import start
@@ -58,7 +58,7 @@ def rehashed(entries):
     last, made = hash_chain.START, []
     for number, entry in enumerate(entries):
         rest = {key: value for key, value in entry.items() if key not in ("entry", "previous", "hash")}
-        line, last = hash_chain.forged(number, last, rest)
+        line, last = hash_chain.seal(number, last, rest)
         made.append(line.rstrip(b"\n"))
     return made, last
 
@@ -95,16 +95,16 @@ def faults(run, **options):
 
 def test_an_honest_run_holds(whole):
     found = examine(whole)
-    assert (found.faults, found.left, found.recounted, found.rounds) == ([], "", 6, 6)
+    assert (found.faults, found.left, found.recomputed, found.rounds) == ([], "", 6, 6)
     assert not found.replayed
     again = examine(whole, replay=True)
-    assert (again.faults, again.recounted, again.replayed) == ([], 6, True)
+    assert (again.faults, again.recomputed, again.replayed) == ([], 6, True)
 
 
 @pytest.mark.parametrize("name", ["hics", "fedcor", "longfed"])
 def test_vectors_come_from_playing_the_run_again(tmp_path, name):
     found = examine(played(tmp_path, {"name": name}, rounds=4))
-    assert (found.faults, found.recounted) == ([], 4)
+    assert (found.faults, found.recomputed) == ([], 4)
 
 
 def test_altered(run):
@@ -139,10 +139,10 @@ def test_what_a_kill_leaves_is_no_tampering(run):
     (run.path / run_folder.SUMMARY).unlink()
     path.write_bytes(path.read_bytes()[:-40])
     found = examine(run_folder.Run(run.path))
-    assert (found.faults, found.verdict, found.recounted) == ([], "unfinished: 5 of 6 rounds", 5)
+    assert (found.faults, found.verdict, found.recomputed) == ([], "unfinished: 5 of 6 rounds", 5)
     recorded(run, lambda told: told.__delitem__(slice(2, None)))
     found = examine(run_folder.Run(run.path), replay=True)
-    assert (found.faults, found.verdict, found.recounted) == ([], "unfinished: 2 of 6 rounds", 2)
+    assert (found.faults, found.verdict, found.recomputed) == ([], "unfinished: 2 of 6 rounds", 2)
     path.write_bytes(b"")
     (run.path / run_folder.ROUNDS).unlink()
     assert examine(run_folder.Run(run.path)).verdict == "unfinished: 0 of 6 rounds"
@@ -205,7 +205,7 @@ def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
     recorded(run, lambda told: told[2]["cohort"].__setitem__(0, absent))
     found = examine(run_folder.Run(run.path))
     assert found.faults[-1].startswith("Round 2: the cohort should be")
-    assert (found.recounted, found.left) == (2, "an earlier round differs")
+    assert (found.recomputed, found.left) == (2, "an earlier round differs")
 
 
 def test_forged_weights_and_completions_disagree_with_the_records(run):
@@ -234,7 +234,7 @@ def test_availability_forged_with_all_that_follows_from_it_is_found(tmp_path, re
             absent = next(k for k in range(12) if k not in entry["available"])
             entry["available"] = sorted([absent, *[k for k in entry["available"] if k != entry["cohort"][0]]])
         turn = registrar.begin(entry["available"], entry["budget"])
-        entry |= {**cohort_told(turn.cohort), "notes": notes_told(turn.cohort.notes)}
+        entry |= {**encode_cohort(turn.cohort), "notes": encode_notes(turn.cohort.notes)}
         record |= {"cohort": turn.cohort.ids.tolist(), "weights": turn.cohort.weights.tolist()}
         registrar.finish(turn)
     made, last = rehashed(entries)
@@ -372,7 +372,7 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     run = played(tmp_path, {"name": method}, rounds=12, faults=faults, guards=guards, attacks=attacks)
     finding = examine(run)
     assert finding.faults == []
-    assert (finding.recounted, finding.left) == (12, "")
+    assert (finding.recomputed, finding.left) == (12, "")
     assert finding.replayed or examine(run, replay=True).faults == []
     entries = [json.loads(line) for line in lines(run)]
     assert any("joined" in entry for entry in entries)

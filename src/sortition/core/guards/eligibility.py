@@ -15,7 +15,7 @@ from sortition.core.rounds import Population
 from sortition.core.streams import stream
 
 
-class Gate:
+class Eligibility:
     """The guards' memory of clients: how often each was unsound, and until which round it sits out."""
 
     def __init__(self, guards: Guards, population: Population) -> None:

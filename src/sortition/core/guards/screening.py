@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Floats, Ids, as_ids, strangers
+from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
 from sortition.core.errors import bad
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
@@ -17,7 +17,7 @@ from sortition.core.signals import Signal
 Answers = Reading | Mapping[int, npt.ArrayLike]
 
 
-def sift(
+def screen(
     signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | None, guards: Guards | None = None
 ) -> tuple[Reading, dict[int, str]]:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
@@ -28,7 +28,7 @@ def sift(
     rows = _rows(answers)
     ids = rows.ids if isinstance(rows, Reading) else as_ids("Reading.ids", list(rows))
     complete = np.array_equal(ids, asked)  # the usual case, and at a million clients a sort is not free
-    outside = ids[:0] if complete else strangers(ids, np.sort(asked))
+    outside = ids[:0] if complete else not_among(ids, np.sort(asked))
     if outside.size:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
     if signal.scalar:

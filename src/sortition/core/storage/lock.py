@@ -14,7 +14,7 @@ except ImportError:  # no advisory locks on this system
     fcntl = None  # type: ignore[assignment]
 
 
-def held(path: Path) -> int | None:
+def acquire(path: Path) -> int | None:
     """A handle that holds the file, which is made where there is none, until it is closed; None if another does."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
     if _locked(handle, alone=True):

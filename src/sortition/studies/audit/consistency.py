@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sortition.audit import log as audit
-from sortition.audit.encoding import ids_read, numbers_read, plain
+from sortition.audit.encoding import decode_ids, decode_numbers, plain
 from sortition.audit.log import commitment, digest_of
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.errors import SortitionError
@@ -59,17 +59,17 @@ def shown(entry: Mapping[str, Any]) -> str:
 
 
 def _one(entry: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
-    cohort = ids_read(entry["cohort"])
+    cohort = decode_ids(entry["cohort"])
     answered = record["cohort"] if record["answered"] is None else record["answered"]
     notes, told = dict(record["notes"]), {key: value for key, value in entry["notes"].items() if key != "guards"}
-    asked = [[one["signal"], ids_read(one.get("ids", entry["available"])).size] for one in entry.get("asked", [])]
+    asked = [[one["signal"], decode_ids(one.get("ids", entry["available"])).size] for one in entry.get("asked", [])]
     pairs: dict[str, tuple[Any, Any]] = {
         "round": (entry["round"], record["round"]),
-        "number of available clients": (ids_read(entry["available"]).size, record["available"]),
+        "number of available clients": (decode_ids(entry["available"]).size, record["available"]),
         "questions": (asked, [[one["signal"], one["asked"]] for one in record["questions"]]),
         "cohort": (cohort.tolist(), record["cohort"]),
-        "weights": (numbers_read(entry["weights"], cohort.size).tolist(), record["weights"]),
-        "completed clients": (ids_read(entry.get("done", entry["cohort"])).tolist(), answered),
+        "weights": (decode_numbers(entry["weights"], cohort.size).tolist(), record["weights"]),
+        "completed clients": (decode_ids(entry.get("done", entry["cohort"])).tolist(), answered),
         "refused numbers": (entry.get("rejected", {}), record.get("rejected") or {}),
         "refused updates": ([int(k) for k in entry.get("blamed", {})], notes.get("unsound_updates", [])),
     }

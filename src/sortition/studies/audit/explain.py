@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sortition.audit.encoding import ids_read, numbers_read
+from sortition.audit.encoding import decode_ids, decode_numbers
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.studies.audit.log_reader import Entry, Log, reading
@@ -104,12 +104,12 @@ def _listed(ids: Ids) -> str:
 
 
 def _answered(answers: Mapping[str, Any], asked: Ids) -> Ids:
-    return ids_read(answers["ids"]) if "ids" in answers else asked
+    return decode_ids(answers["ids"]) if "ids" in answers else asked
 
 
 def _value(answers: Mapping[str, Any], asked: Ids, who: int) -> str:
     ids = _answered(answers, asked)
-    return f"{numbers_read(answers['values'], ids.size, answers['dtype'])[ids == who][0]:.6g}"
+    return f"{decode_numbers(answers['values'], ids.size, answers['dtype'])[ids == who][0]:.6g}"
 
 
 def _question(signal: str, asked: Ids, answers: Mapping[str, Any], who: int) -> str:
@@ -120,7 +120,7 @@ def _question(signal: str, asked: Ids, answers: Mapping[str, Any], who: int) -> 
         return f"It was asked for {signal} and did not answer."
     if "values" not in answers:
         return f"It was asked for {signal} and sent a vector, of which the log holds the digest."
-    values = numbers_read(answers["values"], ids.size, answers["dtype"])
+    values = decode_numbers(answers["values"], ids.size, answers["dtype"])
     own = values[ids == who][0]
     above = int(np.sum(values > own))
     return f"It was asked for {signal} and answered {own:.6g}: number {above + 1} of {ids.size}, from the largest."

@@ -11,7 +11,7 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import MOST
 from sortition.audit.log import commitment, digest_of
-from sortition.audit.recompute import recount
+from sortition.audit.recompute import recompute
 from sortition.core.errors import SortitionError
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
@@ -75,10 +75,10 @@ def _choices(links: list[hash_chain.Link], told: Mapping[str, Any], finding: Fin
     if finding.faults:
         finding.left = "the log does not fit what was revealed"
     elif not finding.left:
-        result = recount(
+        result = recompute(
             entries, registrar, population=lambda n: revealed_population(told, n), form=int(header["format"])
         )
-        finding.recounted, finding.left = result.rounds, result.left
+        finding.recomputed, finding.left = result.rounds, result.left
         finding.faults += result.differences
 
 

@@ -19,7 +19,7 @@ class Finding:
 
     run: Path
     entries: int = 0
-    recounted: int = 0
+    recomputed: int = 0
     replayed: bool = False  # whether the run was played again, and all of its records compared
     faults: list[str] = field(default_factory=list)
     left: str = ""  # why some rounds could not be recomputed
@@ -41,7 +41,7 @@ class Finding:
             return f"{self.state}: {self.rounds}{f' of {self.planned}' if self.planned else ''} rounds"
         if self.state == "no log":
             return self.state
-        return "holds" if self.recounted == self.rounds and not self.left else "partly"
+        return "holds" if self.recomputed == self.rounds and not self.left else "partly"
 
     @property
     def remarks(self) -> list[str]:
@@ -49,9 +49,9 @@ class Finding:
         said = []
         if self.state in ("unfinished", "in progress") and not self.faults:
             said.append(f"{self.verdict}: how it ends cannot be checked yet.")
-        if self.recounted < self.rounds:
+        if self.recomputed < self.rounds:
             reason = self.left or "something else differs"
-            said.append(f"rounds {self.recounted} to {self.rounds - 1} were not recomputed: {reason}.")
+            said.append(f"rounds {self.recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
         elif self.left:
             said.append(f"{self.left}.")
         return said

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sortition.audit import hash_chain
-from sortition.audit.encoding import ids_read, numbers_read
+from sortition.audit.encoding import decode_ids, decode_numbers
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, StorageError, bad, shown
@@ -34,7 +34,7 @@ class Entry:
     def asked(self) -> list[tuple[str, Ids, Mapping[str, Any]]]:
         """Signal, clients asked and what came back, of each question."""
         found = self.told.get("asked", [])
-        return [(one["signal"], ids_read(one.get("ids", self.told["available"])), one["answers"]) for one in found]
+        return [(one["signal"], decode_ids(one.get("ids", self.told["available"])), one["answers"]) for one in found]
 
     @property
     def notes(self) -> dict[str, Any]:
@@ -64,11 +64,11 @@ class Log:
             raise bad("--round", f"0 to {len(self.entries) - 1}, as this log has them", t)
         told = self.entries[t]
         with reading(t):
-            cohort = ids_read(told["cohort"])
-            done = ids_read(told["done"]) if "done" in told else cohort
-            weights = numbers_read(told["weights"], cohort.size)
-            kept = {why: ids_read(ids) for why, ids in told.get("kept_out", {}).items()}
-            return Entry(told, ids_read(told["available"]), cohort, weights, done, kept)
+            cohort = decode_ids(told["cohort"])
+            done = decode_ids(told["done"]) if "done" in told else cohort
+            weights = decode_numbers(told["weights"], cohort.size)
+            kept = {why: decode_ids(ids) for why, ids in told.get("kept_out", {}).items()}
+            return Entry(told, decode_ids(told["available"]), cohort, weights, done, kept)
 
     def clients(self, t: int) -> int:
         """How many clients were known in round t."""

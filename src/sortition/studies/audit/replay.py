@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from sortition.audit import log
-from sortition.audit.encoding import ids_told, plain
-from sortition.audit.recompute import Differs, Heard
+from sortition.audit.encoding import encode_ids, plain
+from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import shown
 from sortition.core.guards.screening import Answers
@@ -29,32 +29,32 @@ class Known:
         self.setup = setup
         self._t = 0
 
-    def __call__(self, t: int) -> Heard:
+    def __call__(self, t: int) -> Evidence:
         """What the log's entry of round t must tell."""
         self._t, faults = t, self.setup.faults
         grown = t > 0 and (faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0)
         people = self.setup.known(t) if grown else None
         told = {
-            "available": ids_told(np.flatnonzero(self.setup.reachable(t))),
+            "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
             "budget": self.setup.world.fleet.devices.budget(self.setup.cohort),
-            "joined": None if people is None else log.joined_told(people),
+            "joined": None if people is None else log.encode_joined(people),
         }
-        return Heard(told=told)
+        return Evidence(told=told)
 
     def population(self, clients: int) -> Population:
         """Who is known in the round asked for last."""
         return self.setup.known(self._t)
 
 
-class Again(Known):
-    """The run, played once more, as a witness of its own registrar; every record is held against rounds.jsonl."""
+class Replay(Known):
+    """The run, played once more, as an observer of its own registrar; every record is held against rounds.jsonl."""
 
     def __init__(self, setup: Setup, records: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(setup)
-        self._carry, self._records, self._heard = start(setup), records, Heard()
-        self._carry.registrar.witness = self
+        self._carry, self._records, self._heard = start(setup), records, Evidence()
+        self._carry.registrar.observer = self
 
-    def __call__(self, t: int) -> Heard:
+    def __call__(self, t: int) -> Evidence:
         """Play round t."""
         self._heard = super().__call__(t)
         self._carry, record = play_round(self.setup, self._carry)
@@ -85,7 +85,7 @@ class Again(Known):
         """Keep who completed, the reports, and whose updates were refused."""
         self._heard.reports = {name: log.rows(given, done) for name, given in reports.items()}
         all_of_it = turn.cohort is None or np.array_equal(done, turn.cohort.ids)
-        self._heard.told |= {"done": None if all_of_it else ids_told(done), "blamed": plain(turn.blamed) or None}
+        self._heard.told |= {"done": None if all_of_it else encode_ids(done), "blamed": plain(turn.blamed) or None}
 
     def joined(self, population: Population) -> None:
         """Nothing to keep: the set-up says who joins."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sortition.audit import hash_chain
-from sortition.audit.recompute import recount
+from sortition.audit.recompute import recompute
 from sortition.core.errors import SortitionError
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
@@ -14,7 +14,7 @@ from sortition.studies import federation
 from sortition.studies.audit.consistency import against_end, against_header, against_records
 from sortition.studies.audit.federation import examine_log
 from sortition.studies.audit.finding import Finding, read, readable
-from sortition.studies.audit.replay import Again, Known
+from sortition.studies.audit.replay import Known, Replay
 from sortition.studies.config import RunConfig, checked
 from sortition.studies.runs.journals import tells_of_a_log
 from sortition.studies.runs.one_run import one_thread
@@ -94,7 +94,7 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
     finding.replayed = replay or vectors
     with one_thread():
-        known = Again(setup, rounds) if finding.replayed else Known(setup)
-        result = recount(entries, registrar, again=known, population=known.population, form=header["format"])
-    finding.recounted, finding.left = result.rounds, result.left or finding.left
+        known = Replay(setup, rounds) if finding.replayed else Known(setup)
+        result = recompute(entries, registrar, again=known, population=known.population, form=header["format"])
+    finding.recomputed, finding.left = result.rounds, result.left or finding.left
     finding.faults += result.differences

@@ -15,7 +15,7 @@ from sortition.results import run_folder
 
 
 class Journals:
-    """Opened before the first round, closed after the last; the audit log is the registrar's witness."""
+    """Opened before the first round, closed after the last; the audit log is the registrar's observer."""
 
     def __init__(self, path: Path, registrar: Registrar, *, audited: bool) -> None:
         self._open: list[Journal] = []
@@ -24,7 +24,7 @@ class Journals:
             self.rounds = self._opened(path / run_folder.ROUNDS, registrar.index)
             self.timings = self._opened(path / run_folder.TIMINGS, registrar.index)
             if audited:
-                self.log = registrar.witness = self._logged(path / run_folder.AUDIT, registrar)
+                self.log = registrar.observer = self._logged(path / run_folder.AUDIT, registrar)
         except BaseException:
             self.close()
             raise

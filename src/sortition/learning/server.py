@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from sortition.core.errors import bad, unknown
-from sortition.learning.vector import Vector
+
+if TYPE_CHECKING:
+    from sortition.learning.vector import Vector
 
 RULES = ("plain", "momentum", "adam")
 State = dict[str, npt.NDArray[np.float32]]

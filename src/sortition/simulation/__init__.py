@@ -1,15 +1,21 @@
 """The simulator: a world that answers and trains, an engine that plays rounds, and what everything cost.
 
 :class:`World` is the backend (``measure`` and ``train``), :class:`Setup` says what is played, :func:`play_round` plays
-one round and :func:`run` many. The selector is given; this room imports none. Needs the extra ``[lab]``.
+one round and :func:`run` many. The selector is given; this room imports none. Needs the extra ``[lab]``. The names are
+imported when they are first used: the settings of devices, faults and attacks need no PyTorch.
 """
 
-from sortition.simulation.attacks import Attacks
-from sortition.simulation.devices import Devices
-from sortition.simulation.engine import play_round, run
-from sortition.simulation.faults import Faults, Mishaps
-from sortition.simulation.setup import Carry, Setup, start
-from sortition.simulation.world import Outcome, World
+from typing import TYPE_CHECKING
+
+from sortition._lazy import exports
+
+if TYPE_CHECKING:
+    from sortition.simulation.attacks import Attacks
+    from sortition.simulation.devices import Devices
+    from sortition.simulation.engine import play_round, run
+    from sortition.simulation.faults import Faults, Mishaps
+    from sortition.simulation.setup import Carry, Setup, start
+    from sortition.simulation.world import Outcome, World
 
 __all__ = [
     "Attacks",
@@ -24,3 +30,19 @@ __all__ = [
     "run",
     "start",
 ]
+__getattr__ = exports(
+    __name__,
+    {
+        "Attacks": "sortition.simulation.attacks",
+        "Carry": "sortition.simulation.setup",
+        "Devices": "sortition.simulation.devices",
+        "Faults": "sortition.simulation.faults",
+        "Mishaps": "sortition.simulation.faults",
+        "Outcome": "sortition.simulation.world",
+        "Setup": "sortition.simulation.setup",
+        "World": "sortition.simulation.world",
+        "play_round": "sortition.simulation.engine",
+        "run": "sortition.simulation.engine",
+        "start": "sortition.simulation.setup",
+    },
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from sortition.core.guards.settings import Number
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, Signal
 from sortition.core.streams import stream
-from sortition.learning.vector import Vector
+
+if TYPE_CHECKING:
+    from sortition.learning.vector import Vector
 
 KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
 STRONGEST = 1e15  # as long as the longest report that guards let in; what is stronger proves nothing more

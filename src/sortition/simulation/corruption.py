@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Reading
-from sortition.learning.vector import Vector
+
+if TYPE_CHECKING:
+    from sortition.learning.vector import Vector
 
 DAMAGES = ("nan", "infinity", "shape", "norm")
 HUGE = 1e20  # beyond any bound, and still a float32

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +20,11 @@ from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
-from sortition.learning.vector import Vector
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
-from sortition.simulation.world import Outcome
+
+if TYPE_CHECKING:
+    from sortition.learning.vector import Vector
+    from sortition.simulation.world import Outcome
 
 Mask = npt.NDArray[np.bool_]
 FATES = ("before", "during", "after")  # of a selected client that falls silent: when, seen from its training

@@ -21,7 +21,7 @@ def test_studies(path, tmp_path):
     sets = ["seeds=1", *CUT.get(path.stem, [])]  # every setting, once; every method too unless cut
     result = study(path, out=tmp_path, sets=sets)
     assert all(run.done for run in result.runs)
-    assert result.sheets
+    assert result.tables
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)

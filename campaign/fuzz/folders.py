@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 READERS = (
     lambda home: gather([home]),
     lambda home: run_folder.curves(home),
-    lambda home: summary.sheets(run_folder.find(home)),
+    lambda home: summary.tables(run_folder.find(home)),
 )
 
 

@@ -3,7 +3,7 @@
 from tests.report.conftest import write_run
 
 from sortition.report.gather import gather
-from sortition.report.guard_section import actions, table
+from sortition.report.guard_section import actions, guard_table
 from sortition.report.page import Page
 
 
@@ -31,4 +31,4 @@ def test_the_page_shows_them_by_method(tmp_path):
 
 
 def test_nothing_is_shown_where_they_did_nothing(study):
-    assert table(gather([study])) == ""
+    assert guard_table(gather([study])) == ""

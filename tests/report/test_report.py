@@ -27,8 +27,8 @@ def test_every_section_is_there(study, tmp_path):
     write_run(study, "fedgs", 0, [0.3, 0.6, 0.8], notes={"grouping": {"ids": [0, 1, 2, 3], "group": [0, 1, 0, 0]}})
     page = text_of(write([study], tmp_path / "page.html"))
     for key, title in SECTIONS.items():
-        if key == "lost":
-            continue  # nothing went wrong here; see test_lost.py
+        if key == "losses":
+            continue  # nothing went wrong here; see test_losses_section.py
         assert f'<section id="{key}"><h2>{title}' in page
     assert "fedgs: too few seeds to tell, +18.33" in page
     assert "@misc{fedgs}" in page
@@ -36,7 +36,7 @@ def test_every_section_is_there(study, tmp_path):
 
 
 def test_empty_sections_are_left_out(study, tmp_path):
-    assert 'id="saw"' not in text_of(write([study], tmp_path / "page.html"))
+    assert 'id="method_notes"' not in text_of(write([study], tmp_path / "page.html"))
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_empty_sections_are_left_out(study, tmp_path):
 def test_pictures_of_what_a_method_saw(tmp_path, kind):
     write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes=kind)
     page = Page(gather([tmp_path]))
-    assert f"uniform: {next(iter(kind))}" in page.saw()
+    assert f"uniform: {next(iter(kind))}" in page.method_notes()
     (figure,) = (figure for _, figure in page.figures)
     assert all(len(rows) for rows in figure.spec()["datasets"].values())
 
 
 def test_a_note_that_is_no_picture_is_passed_over(tmp_path):
     write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], notes={"graph": {"nodes": 3}, "grouping": [4, 5]})
-    assert Page(gather([tmp_path])).saw() == ""
+    assert Page(gather([tmp_path])).method_notes() == ""
 
 
 def test_one_run_one_seed_and_no_target(tmp_path):

@@ -28,7 +28,7 @@ def test_figures_by_hand(rows):
     # paired: (0.5667 − 0.4, 0.4667 − 0.2667) = +16.67 and +20.00 points
     assert fedgs["− uniform"].startswith("+18.33 [")
     assert rows["fedgs"].verdict == "too few seeds to tell"
-    assert rows["uniform"].verdict == "the yardstick"
+    assert rows["uniform"].verdict == "the baseline"
     assert uniform["MB"] == "7.5"  # 3 rounds × 2.5 MB
     assert uniform["client passes"] == "300"
     assert uniform["ms/selection"] == "2.00"
@@ -67,7 +67,7 @@ def test_better_and_worse_in_words(tmp_path):
         write_run(tmp_path, "bad", seed, [0.2, 0.3, 0.3 + seed / 80])
         write_run(tmp_path, "same", seed, [0.2, 0.4, 0.5 + seed / 100 + (-1) ** seed * 0.01])
     found = {row.label: row.verdict for row in tables.rows(gather([tmp_path]).settings[0])}
-    assert found == {"uniform": "the yardstick", "good": "better", "bad": "worse", "same": "no difference shown"}
+    assert found == {"uniform": "the baseline", "good": "better", "bad": "worse", "same": "no difference shown"}
 
 
 def test_a_digest_counts_labels_and_questions(study):

@@ -40,7 +40,7 @@ def loaded(tmp_path, **changes):
 
 def test_a_preset_from_runs_to_page(tmp_path):
     made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a",), rounds=2), jobs=1)
-    rounds, best = made.sheets
+    rounds, best = made.tables
     assert rounds.columns == ["method", "a, paper", "a, ours", "b", "elsewhere, paper"]
     assert [row[:2] for row in rounds.rows] == [["uniform", "12 ± 3"], ["power-of-choice", ""], ["absent", ">500"]]
     assert all(row[2] and not row[3] for row in rounds.rows[:2])  # b was not run: empty

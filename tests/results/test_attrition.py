@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from sortition.core.errors import InputError
-from sortition.results.attrition import fates, happened, per_client, toll
+from sortition.results.attrition import attrition, counts_per_client, happened, places
 from sortition.studies import study
 from sortition.studies.plan import plan
 
@@ -26,22 +26,22 @@ FAULTS = {"before": 0.2, "during": 0.2, "after": 0.2, "newcomers": 0.3, "leaving
 
 
 def test_places_are_told_apart():
-    assert fates(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
-    assert fates(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
-    totals = toll([ROUND, BAD])
+    assert places(ROUND) == {"selected": [4, 1, 7], "started": [4, 1, 7], "completed": [4, 1, 7], "wasted": []}
+    assert places(BAD) == {"selected": [4, 1, 7], "started": [1, 7], "completed": [7], "wasted": [1]}
+    totals = attrition([ROUND, BAD])
     assert [totals[key] for key in ("selected", "started", "completed", "wasted")] == [6, 5, 4, 1]
     assert [totals[key] for key in ("before", "during", "late", "rejected")] == [1, 1, 3, 1]
     assert happened(totals)
-    assert not happened(toll([ROUND]))
-    assert per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
-    assert set(per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
+    assert not happened(attrition([ROUND]))
+    assert counts_per_client([ROUND, BAD], 8)["wasted"].tolist() == [0, 1, 0, 0, 0, 0, 0, 0]
+    assert set(counts_per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
 
 
 def test_a_study_with_faults_and_liars(tmp_path):
     table = STUDY | {"faults": FAULTS, "attacks": {"kind": "size", "share": 0.25, "strength": 100.0}}
     result = study(table, out=tmp_path)
-    assert "main: lost on the way" in [sheet.title for sheet in result.sheets]
-    assert [sheet.title for sheet in result.sheets][-2].startswith("Captured by liars")
+    assert "main: lost on the way" in [table.title for table in result.tables]
+    assert [table.title for table in result.tables][-2].startswith("Captured by adversaries")
     for run in result.runs:
         clients, figures = run.clients(), run.summary["figures"]
         assert (clients["completed"] + clients["wasted"] == clients["started"]).all()

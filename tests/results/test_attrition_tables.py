@@ -1,5 +1,5 @@
-from sortition.results.attrition import toll
-from sortition.results.attrition_tables import Attacked, captured, fates
+from sortition.results.attrition import attrition
+from sortition.results.attrition_tables import Attacked, capture, losses
 
 FINE = {"cohort": [0, 1], "answered": None}
 LOST = {"cohort": [0, 1], "answered": [1], "faults": {"after": [0]}}
@@ -17,21 +17,21 @@ def attacked(name, share, guards=None, **config):
 
 
 def test_a_table_only_where_something_was_lost():
-    assert fates("main", {"uniform": [toll([FINE])]}) is None
-    sheet = fates("main", {"uniform": [toll([FINE]), toll([LOST])], "full": [toll([FINE])]})
-    assert sheet.columns == ["method", "selected", "started", "completed", "wasted", "upload lost"]
-    assert sheet.rows == [["uniform", "2", "2", "1.5", "0.5", "0.5"], ["full", "2", "2", "2", "0", "0"]]
+    assert losses("main", {"uniform": [attrition([FINE])]}) is None
+    table = losses("main", {"uniform": [attrition([FINE]), attrition([LOST])], "full": [attrition([FINE])]})
+    assert table.columns == ["method", "selected", "started", "completed", "wasted", "upload lost"]
+    assert table.rows == [["uniform", "2", "2", "1.5", "0.5", "0.5"], ["full", "2", "2", "2", "0", "0"]]
 
 
 def test_settings_that_differ_in_guards_alone_share_a_column():
     settings = [attacked("loss", 0.4), attacked("loss, guarded", 0.1, {"norm": 5.0}), attacked("long", 0.3, rounds=9)]
-    places, weight = captured(settings)
+    places, weight = capture(settings)
     assert places.columns == ["method", "loss", "long"]
     assert places.rows == [["uniform", "40 → 10", "30"]]
     assert weight.rows == [["uniform", "20 → 5", "15"]]
-    alone = captured([attacked("loss, guarded", 0.1, {"norm": 5.0})])
+    alone = capture([attacked("loss, guarded", 0.1, {"norm": 5.0})])
     assert alone[0].rows == [["uniform", "10"]]
 
 
 def test_no_table_where_nobody_lies():
-    assert captured([Attacked("main", {"rounds": 3}, {"uniform": [{}]})]) == []
+    assert capture([Attacked("main", {"rounds": 3}, {"uniform": [{}]})]) == []

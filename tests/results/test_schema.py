@@ -61,7 +61,7 @@ def test_configurations_of_wrong_kind(run, text):
     with pytest.raises(StorageError, match=run_folder.CONFIG):
         _ = fresh(run).config
     with pytest.raises(StorageError, match=run_folder.CONFIG):
-        summary.sheets(run_folder.find(run.path))
+        summary.tables(run_folder.find(run.path))
 
 
 @pytest.mark.parametrize(

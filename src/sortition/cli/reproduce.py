@@ -66,8 +66,8 @@ def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any,
         say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
         place = page.parent if page else folder
         made = reproduce(one, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
-        for sheet in [] if quiet else made.sheets:
-            screen.print(sheet.rich())
+        for table in [] if quiet else made.tables:
+            screen.print(table.rich())
         pages.append(made.markdown)
         if not page:
             write(folder / f"{one.name}.md", [made.markdown])

@@ -95,8 +95,8 @@ def table(out: Path, screen: Console) -> None:
     """Print the summary of the runs in a folder."""
     from sortition.results import run_folder, summary
 
-    for sheet in summary.sheets(run_folder.find(out)):
-        screen.print(sheet.rich())
+    for one in summary.tables(run_folder.find(out)):
+        screen.print(one.rich())
     screen.print(f"runs: {out}", soft_wrap=True)
 
 
@@ -114,18 +114,18 @@ def finish(outcome: Any, hint: str) -> None:
 
 
 def _estimate(plan: Any, jobs: int | None) -> None:
-    from sortition.results.table import Sheet
+    from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores
 
     found, side = estimates(plan.runs), jobs or cores()
-    sheet = Sheet(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
+    listing = Table(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
     for one in found:
         cells = [one.setting, one.method, str(one.runs), str(one.rounds)]
-        sheet.rows.append([*cells, f"{1000 * one.round:.1f}", f"{one.seconds:.0f}"])
+        listing.rows.append([*cells, f"{1000 * one.round:.1f}", f"{one.seconds:.0f}"])
     total = sum(one.seconds for one in found) / min(side, max(1, len(plan.runs)))
-    sheet.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
-    console().print(sheet.rich())
+    listing.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
+    console().print(listing.rich())
 
 
 def schema() -> None:

@@ -1,17 +1,19 @@
-"""What reviewers of client-selection papers complain of, checked on the runs at hand."""
+"""What reviewers of client-selection papers ask, checked on the runs at hand."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 
-LEARNING_RATES = "lr"
+FEWEST_CLIENTS, FEWEST_SEEDS = 100, 6
 
 
 @dataclass
 class Point:
-    """One complaint: whether these runs are safe from it, and the fact behind the answer."""
+    """One demand: whether these runs meet it, and the fact behind the answer."""
 
     asks: str
     passed: bool
@@ -21,58 +23,77 @@ class Point:
 def checklist(gathered: Gathered) -> list[Point]:
     """The points, in the order in which reviewers raise them."""
     settings = gathered.settings
-    clients = min(_clients(s) for s in settings)
-    seeds = min(min(len(runs) for runs in s.methods.values()) for s in settings)
-    partial = [s.name for s in settings if not _intermittent(s)]
-    unfinished = sum(not run.done for s in settings for run in s.runs)
-    asking = sorted({run.method for s in settings for run in s.runs if run.questions})
-    costed = all(run.bytes for s in settings for run in s.runs)
-    paired = [s.name for s in settings if len({tuple(sorted(r.seed for r in runs)) for runs in s.methods.values()}) > 1]
-    hashes = all(
-        (run.manifest.get("data") or run.manifest.get("digests") or run.manifest) for s in settings for run in s.runs
-    )
-    tuned = {s.name: len({_rate(run) for run in s.runs}) for s in settings}
     return [
-        Point("At least 100 clients", clients >= 100, f"{clients} in the smallest setting"),
-        Point("Enough seeds for a test (6, better 10)", seeds >= 6, f"{seeds} for the method that has fewest"),
-        Point("Methods compared in pairs, on the same seeds", not paired, _told(paired, "different seeds in")),
-        Point("A yardstick: uniform is among the methods", all(s.baseline for s in settings), _yardsticks(settings)),
-        Point("Availability is not ignored", not partial, _told(partial, "everybody always there in")),
-        Point(
-            "The cost of questions is counted",
-            costed,
-            f"questions of {', '.join(asking)}" if asking else "no method asks anything",
-        ),
-        Point("All runs finished", not unfinished, f"{unfinished} unfinished" if unfinished else "yes"),
+        _clients(settings),
+        _seeds(settings),
+        _pairs(settings),
+        _baseline(settings),
+        _availability(settings),
+        _cost(gathered.runs),
+        _finished(gathered.runs),
         Point("More than one setting", len(settings) > 1, f"{len(settings)}"),
-        Point(
-            "Baselines tuned for the setting",
-            any(n > 1 for n in tuned.values()),
-            "one learning rate for all methods: sweep it, or say why" if max(tuned.values()) == 1 else "rates differ",
-        ),
-        Point("Data and partition can be identified", hashes, "hashes in every manifest" if hashes else "missing"),
+        _tuning(settings),
+        _identity(gathered.runs),
     ]
 
 
-def _clients(setting: Setting) -> int:
-    sizes = setting.federation.get("sizes")
-    return 0 if sizes is None else int(sizes.size)
+def _clients(settings: list[Setting]) -> Point:
+    fewest = min(int(s.federation["sizes"].size) if "sizes" in s.federation else 0 for s in settings)
+    return Point(f"At least {FEWEST_CLIENTS} clients", fewest >= FEWEST_CLIENTS, f"{fewest:,} in the smallest setting")
 
 
-def _intermittent(setting: Setting) -> bool:
-    mask = setting.federation.get("availability")
-    return mask is not None and not bool(mask.all())
+def _seeds(settings: list[Setting]) -> Point:
+    fewest = min(len(runs) for s in settings for runs in s.methods.values())
+    return Point(
+        "Enough seeds for a test (6, better 10)",
+        fewest >= FEWEST_SEEDS,
+        f"{fewest} for the method that has fewest",
+    )
 
 
-def _rate(run: object) -> object:
-    config = getattr(run, "config", {})
-    return (config.get("method", {}).get("local") or config.get("local") or {}).get(LEARNING_RATES)
+def _pairs(settings: list[Setting]) -> Point:
+    unpaired = [
+        s.name for s in settings if len({tuple(sorted(r.seed for r in runs)) for runs in s.methods.values()}) > 1
+    ]
+    return Point("Methods compared in pairs, on the same seeds", not unpaired, _fact("different seeds in", unpaired))
 
 
-def _told(names: list[str], what: str) -> str:
-    return f"{what} {', '.join(names)}" if names else "yes"
-
-
-def _yardsticks(settings: list[Setting]) -> str:
+def _baseline(settings: list[Setting]) -> Point:
     missing = [s.name for s in settings if not s.baseline]
-    return f"none in {', '.join(missing)}" if missing else "yes"
+    return Point("A baseline: uniform is among the methods", not missing, _fact("none in", missing))
+
+
+def _availability(settings: list[Setting]) -> Point:
+    always = [s.name for s in settings if s.availability is None or bool(s.availability.all())]
+    return Point("Availability is not ignored", not always, _fact("every client is always available in", always))
+
+
+def _cost(runs: list[Digest]) -> Point:
+    asking = sorted({run.method for run in runs if run.questions})
+    fact = f"questions of {', '.join(asking)}" if asking else "no method asks anything"
+    return Point("The cost of questions is counted", all(run.bytes for run in runs), fact)
+
+
+def _finished(runs: list[Digest]) -> Point:
+    unfinished = sum(not run.done for run in runs)
+    return Point("All runs finished", not unfinished, f"{unfinished} unfinished" if unfinished else "yes")
+
+
+def _tuning(settings: list[Setting]) -> Point:
+    tuned = any(len({_learning_rate(run) for run in s.runs}) > 1 for s in settings)
+    fact = "rates differ" if tuned else "one learning rate for all methods: sweep it, or say why"
+    return Point("Baselines tuned for the setting", tuned, fact)
+
+
+def _identity(runs: list[Digest]) -> Point:
+    known = all(run.manifest for run in runs)
+    return Point("Data and partition can be identified", known, "hashes in every manifest" if known else "missing")
+
+
+def _learning_rate(run: Digest) -> Any:
+    config = run.config
+    return (config.get("method", {}).get("local") or config.get("local") or {}).get("lr")
+
+
+def _fact(words: str, names: list[str]) -> str:
+    return f"{words} {', '.join(names)}" if names else "yes"

@@ -10,7 +10,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.report.guard_section import actions
 from sortition.results import fairness, metrics
-from sortition.results.attrition import toll
+from sortition.results.attrition import attrition
 from sortition.results.run_folder import Run
 
 # notes that are pictures of what a method saw; see docs/report.md
@@ -31,7 +31,7 @@ class Digest:
         bytes: total traffic by kind; ``passes`` the clients' computing by kind.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
-        toll: places by what became of them, and how often each fault was met.
+        attrition: places by what became of them, and how often each fault occurred.
     """
 
     setting: str
@@ -58,15 +58,15 @@ class Digest:
     rejected: int
     pictures: dict[str, tuple[int, Any]] = field(default_factory=dict)
     guarded: dict[str, int] = field(default_factory=dict)
-    toll: dict[str, int] = field(default_factory=dict)
+    attrition: dict[str, int] = field(default_factory=dict)
 
 
 def condense(run: Run) -> Digest:
     """Read a run once."""
     records, federation = run.records, run.federation()
-    sent = np.cumsum([sum(_flat(r.get("bytes"))) for r in records]) / 1e6 if records else np.empty(0)
-    tested = [at for at, r in enumerate(records) if r.get("test")]
-    made = Digest(
+    counts = _selection_counts(records, federation, run.clients())
+    figures = {"ms": metrics.selection_ms(run), "seconds": metrics.seconds(run)}
+    return Digest(
         setting=run.setting,
         method=run.method,
         name=str(run.config.get("method", {}).get("name", "")),
@@ -75,29 +75,44 @@ def condense(run: Run) -> Digest:
         config=run.config,
         manifest=run.manifest,
         played=len(records),
-        rounds=np.array([records[at]["round"] + 1 for at in tested], np.int64),
-        accuracy=_tested(records, tested, "accuracy"),
-        loss=_tested(records, tested, "loss"),
-        clock=np.array([records[at].get("clock") or 0.0 for at in tested], np.float64),
-        megabytes=sent[tested] if tested else np.empty(0),
+        **_evaluations(records),
         skew=_skew(records, federation.get("label_counts")),
-        figures=dict(metrics.summarise(run)) | {"ms": metrics.selection_ms(run), "seconds": metrics.seconds(run)},
+        figures={**metrics.summarise(run), **figures, "sigma": _sigma(counts, federation.get("label_counts"))},
         bytes=_totals(records, "bytes"),
         passes=_totals(records, "passes"),
         questions=_questions(records),
-        counts=_counts(records, federation, run.clients()),
+        counts=counts,
         cohorts=[list(r.get("cohort") or ()) for r in records[:TIMELINE]],
         skipped=sum(bool(r.get("skipped")) for r in records),
         rejected=sum(len(r.get("rejected") or ()) for r in records),
+        pictures=_pictures(records),
         guarded=actions(records),
-        toll=toll(records),
+        attrition=attrition(records),
     )
-    made.figures["sigma"] = _sigma(made.counts, federation.get("label_counts"))
+
+
+def _evaluations(records: list[dict[str, Any]]) -> dict[str, Array]:
+    """The columns of the rounds in which the model was tested."""
+    sent = np.cumsum([sum(_flat(r.get("bytes"))) for r in records]) / 1e6 if records else np.empty(0)
+    tested = [at for at, r in enumerate(records) if r.get("test")]
+    return {
+        "rounds": np.array([records[at]["round"] + 1 for at in tested], np.int64),
+        "accuracy": _tested(records, tested, "accuracy"),
+        "loss": _tested(records, tested, "loss"),
+        "clock": np.array([records[at].get("clock") or 0.0 for at in tested], np.float64),
+        "megabytes": sent[tested] if tested else np.empty(0),
+    }
+
+
+def _pictures(records: list[dict[str, Any]]) -> dict[str, tuple[int, Any]]:
+    """The latest picture of each kind, with its round."""
+    found = {}
     for record in records:
-        for kind in PICTURES:
-            if isinstance((record.get("notes") or {}).get(kind), dict):
-                made.pictures[kind] = (record["round"] + 1, record["notes"][kind])
-    return made
+        notes = record.get("notes") or {}
+        found.update(
+            {kind: (record["round"] + 1, notes[kind]) for kind in PICTURES if isinstance(notes.get(kind), dict)}
+        )
+    return found
 
 
 def _tested(records: list[dict[str, Any]], tested: list[int], key: str) -> Floats:
@@ -142,7 +157,9 @@ def _skew(records: list[dict[str, Any]], label_counts: Array | None) -> Floats:
     return found
 
 
-def _counts(records: list[dict[str, Any]], federation: dict[str, Array], stored: dict[str, Array]) -> dict[str, Array]:
+def _selection_counts(
+    records: list[dict[str, Any]], federation: dict[str, Array], stored: dict[str, Array]
+) -> dict[str, Array]:
     """Times selected and available (N,); recounted where the run is not finished and holds none."""
     if "selected" in stored and "available" in stored:
         return {key: stored[key] for key in ("selected", "available", "completed", "accuracy") if key in stored}

@@ -57,6 +57,11 @@ class Setting:
         """All seeds that any method has."""
         return sorted({run.seed for run in self.runs})
 
+    @property
+    def availability(self) -> Array | None:
+        """(rounds, N) who was reachable; None where everybody always is."""
+        return self.federation.get("availability")
+
     def labels(self) -> Floats | None:
         """(N, C) examples per client and label, where known."""
         return self.federation.get("label_counts")
@@ -73,6 +78,11 @@ class Gathered:
     def methods(self) -> list[str]:
         """All labels, in order of first appearance."""
         return list(dict.fromkeys(label for setting in self.settings for label in setting.methods))
+
+    @property
+    def runs(self) -> list[Digest]:
+        """Of all settings."""
+        return [run for setting in self.settings for run in setting.runs]
 
     @property
     def names(self) -> dict[str, str]:
@@ -115,7 +125,7 @@ def gather(folders: Sequence[str | Path]) -> Gathered:
     return Gathered(list(settings.values()), left_out)
 
 
-def thinned(length: int, most: int) -> Array:
+def evenly_spread(length: int, most: int) -> Array:
     """At most ``most`` positions, evenly spread, the first and the last among them."""
     if length <= most:
         return np.arange(length)

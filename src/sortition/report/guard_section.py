@@ -29,10 +29,10 @@ def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for record in records:
         notes = record.get("notes") or {}
-        told: Any = notes.get("guards")
-        told = told if isinstance(told, Mapping) else {}
+        noted: Any = notes.get("guards")
+        noted = noted if isinstance(noted, Mapping) else {}
         here = {"rejected": record.get("rejected"), "unsound_updates": notes.get("unsound_updates")}
-        for name, value in {**here, **{name: told.get(name) for name in OWN}}.items():
+        for name, value in {**here, **{name: noted.get(name) for name in OWN}}.items():
             if name.startswith("too_few"):
                 value = value is not None
             count = len(value) if isinstance(value, list | Mapping) else value
@@ -41,9 +41,9 @@ def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     return found
 
 
-def table(gathered: Gathered) -> str:
+def guard_table(gathered: Gathered) -> str:
     """One row a setting and method, a column per guard that acted; nothing where none did."""
-    rows = {(s.name, label): _added(runs) for s in gathered.settings for label, runs in s.methods.items()}
+    rows = {(s.name, label): _summed(runs) for s in gathered.settings for label, runs in s.methods.items()}
     shown = [name for name in COLUMNS if any(name in found for found in rows.values())]
     if not shown:
         return ""
@@ -58,7 +58,7 @@ def table(gathered: Gathered) -> str:
     return f'<h3>Where guards acted</h3><div class="scroll"><table><tr><th>method</th>{head}</tr>{body}</table></div>'
 
 
-def _added(runs: Iterable[Any]) -> dict[str, int]:
+def _summed(runs: Iterable[Any]) -> dict[str, int]:
     total: dict[str, int] = {}
     for run in runs:
         for name, count in run.guarded.items():

@@ -11,18 +11,18 @@ from typing import Any
 
 from sortition import __version__
 from sortition.report import guard_section, losses_section, privacy, tables
-from sortition.report.charts import Figure, cost, federation, learning, method_notes, selection
+from sortition.report.charts import Chart, cost, federation, learning, method_notes, selection
 from sortition.report.checklist import checklist
 from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
-from sortition.report.verdicts import answer, sentence
+from sortition.report.verdicts import description, verdict_lines
 
 SECTIONS = {
     "overview": "Overview",
     "learning": "Learning",
     "selected": "Who was selected",
-    "saw": "What the method saw",
-    "lost": "Lost on the way, and liars",
+    "method_notes": "What the method saw",
+    "losses": "Lost on the way, and adversaries",
     "cost": "Cost and privacy",
     "federation": "Federation",
     "checklist": "Reviewer's checklist",
@@ -44,7 +44,7 @@ class Page:
         self.gathered = gathered
         self.palette = Palette(gathered.methods, gathered.names)
         self.specs: list[dict[str, Any]] = []
-        self.figures: list[tuple[str, Figure]] = []
+        self.figures: list[tuple[str, Chart]] = []
 
     def render(self, refresh: float | None = None) -> str:
         """The whole page; with ``refresh``, one that loads itself anew every so many seconds."""
@@ -53,11 +53,11 @@ class Page:
         parts = [f'<section id="{key}"><h2>{SECTIONS[key]}</h2>{body}</section>' for key, body in shown.items()]
         links = "".join(f'<a href="#{key}">{SECTIONS[key]}</a>' for key in shown)
         data = json.dumps(self.specs, separators=(",", ":")).replace("<", "\\u003c")  # no text can end the script
-        again = f'<meta http-equiv="refresh" content="{refresh:g}">' if refresh else ""
+        reload = f'<meta http-equiv="refresh" content="{refresh:g}">' if refresh else ""
         made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         title = " · ".join(setting.name for setting in self.gathered.settings[:3])
         return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8">{again}'
+            f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}'
             f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
             f"<title>Sortition: {escape(title)}</title><style>{_text('page.css')}</style></head><body>"
             f"<h1>Who trained, and what came of it</h1>"
@@ -70,10 +70,10 @@ class Page:
     # -- sections -------------------------------------------------------------------------------------------------
 
     def overview(self) -> str:
-        """First screen: the setting in a sentence, the answer in words, the main table."""
+        """First screen: the setting in one line, the answer in words, the main table."""
         parts = []
         for setting in self.gathered.settings:
-            parts.append(f"<h3>{escape(setting.name)}</h3><p>{escape(sentence(setting))}</p>{_answer(setting)}")
+            parts.append(f"<h3>{escape(setting.name)}</h3><p>{escape(description(setting))}</p>{_verdicts(setting)}")
             parts.append(self._table(setting))
         parts.append(self._show("all", learning.overview(self.gathered, self.palette)))
         return "".join(parts)
@@ -84,19 +84,21 @@ class Page:
 
     def selected(self) -> str:
         """Counts, timelines, mixtures, and where guards acted."""
-        return self._each(lambda setting: selection.figures(setting, self.palette)) + guard_section.table(self.gathered)
+        return self._each(lambda setting: selection.figures(setting, self.palette)) + guard_section.guard_table(
+            self.gathered
+        )
 
-    def saw(self) -> str:
+    def method_notes(self) -> str:
         """Pictures from the notes."""
         return self._each(method_notes.figures)
 
-    def lost(self) -> str:
-        """Dropouts, faults and what liars captured; nothing where nothing went wrong."""
-        return losses_section.tables(self.gathered)
+    def losses(self) -> str:
+        """Dropouts, faults and what adversaries captured; nothing where nothing went wrong."""
+        return losses_section.loss_tables(self.gathered)
 
     def cost(self) -> str:
         """Traffic and the privacy label of each method."""
-        return self._each(cost.figures) + privacy.table(self.gathered)
+        return self._each(cost.figures) + privacy.privacy_table(self.gathered)
 
     def federation(self) -> str:
         """The partition and who is there."""
@@ -141,7 +143,7 @@ class Page:
             parts += [self._show(setting.name, figure) for figure in made]
         return "".join(parts)
 
-    def _show(self, setting: str, figure: Figure) -> str:
+    def _show(self, setting: str, figure: Chart) -> str:
         self.figures.append((setting, figure))
         self.specs.append({"spec": figure.bare(), "tables": figure.columns()})
         title, place = escape(figure.title), len(self.specs) - 1
@@ -177,8 +179,8 @@ class Page:
         return f'<div class="answer warn">Left out or mixed:<ul>{items}{rest}</ul></div>'
 
 
-def _answer(setting: Setting) -> str:
-    items = "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in answer(setting))
+def _verdicts(setting: Setting) -> str:
+    items = "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in verdict_lines(setting))
     return f'<div class="answer"><ul>{items}</ul></div>'
 
 

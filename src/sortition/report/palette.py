@@ -1,6 +1,6 @@
-"""One colour a method over all charts, told apart by colour-blind readers too.
+"""One colour a method over all charts, distinguishable for colour-blind readers too.
 
-Okabe and Ito's eight colours; beyond them the same colours with a dashed line. Uniform, the yardstick, is grey.
+Okabe and Ito's eight colours; beyond them the same colours with a dashed line. Uniform, the baseline, is grey.
 """
 
 from __future__ import annotations

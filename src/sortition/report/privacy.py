@@ -8,7 +8,7 @@ from typing import Any
 from sortition.report.gather import Gathered
 
 
-def table(gathered: Gathered) -> str:
+def privacy_table(gathered: Gathered) -> str:
     """One row a method."""
     rows = []
     seen: set[str] = set()
@@ -19,7 +19,13 @@ def table(gathered: Gathered) -> str:
                 continue
             seen.add(label)
             secure = "no: single updates must be visible" if needs.get("individual") else "possible"
-            cells = [label, _told(needs.get("reads")), _told(needs.get("asks")), _told(needs.get("reports")), secure]
+            cells = [
+                label,
+                _listed(needs.get("reads")),
+                _listed(needs.get("asks")),
+                _listed(needs.get("reports")),
+                secure,
+            ]
             rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     if not rows:
         return ""
@@ -34,7 +40,7 @@ def table(gathered: Gathered) -> str:
     )
 
 
-def _told(items: Any) -> str:
+def _listed(items: Any) -> str:
     """Facts by name; signals, a table from name to summary, by what they reveal."""
     words = items.values() if isinstance(items, dict) else items or ()
     return ", ".join(str(word).replace("_", " ") for word in words) or "nothing"

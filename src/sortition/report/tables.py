@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 from sortition.results.statistics import Paired, centre, holm, paired, verdict
-from sortition.results.table import Sheet, told
+from sortition.results.table import Table, mean_and_sd
 
 OTHER = {"last 10": "last", "best": "best", "final": "final"}
 WORDS = {"better": "good", "worse": "bad", "no difference shown": "even", "too few seeds to tell": "open"}
@@ -67,18 +67,18 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
     made = []
     for label, runs in setting.methods.items():
         one = found.get(label)
-        words = verdict(one, higher=setting.higher) if one else ("the yardstick" if label == setting.baseline else "")
+        words = verdict(one, higher=setting.higher) if one else ("the baseline" if label == setting.baseline else "")
         cells = {
-            f"last 10 {of}": _told(runs, f"last-{of}"),
+            f"last 10 {of}": _text(runs, f"last-{of}"),
             f"− {setting.baseline}": difference(one, of),
-            f"best {of}": _told(runs, f"best-{of}"),
-            f"final {of}": _told(runs, f"final-{of}"),
-            "peak − final": _told(runs, f"peak-minus-final-{of}"),
-            **{f"{name} {other}": _told(runs, f"{key}-{other}") for name, key in OTHER.items()},
+            f"best {of}": _text(runs, f"best-{of}"),
+            f"final {of}": _text(runs, f"final-{of}"),
+            "peak − final": _text(runs, f"peak-minus-final-{of}"),
+            **{f"{name} {other}": _text(runs, f"{key}-{other}") for name, key in OTHER.items()},
             "first crossing": _reached(runs, "rounds-to-target"),
             "rounds to target": _reached(runs, "rounds-to-target-smoothed"),
             "speed-up": speed_up(setting, label),
-            "worst tenth": _told(runs, "worst-tenth"),
+            "worst tenth": _text(runs, "worst-tenth"),
             "Jain": _mean(runs, "jain", 3),
             "Gini": _mean(runs, "gini", 3),
             "count variance": _mean(runs, "count-variance", 2),
@@ -103,17 +103,16 @@ def _useful(made: list[Row]) -> list[Row]:
     return made
 
 
-def sheet(setting: Setting) -> Sheet:
+def table(setting: Setting) -> Table:
     """The same as texts, for Markdown and LaTeX."""
     made = rows(setting)
-    table = Sheet(setting.name, ["method", "seeds", *made[0].cells, "verdict"])
-    table.rows = [[row.label, str(row.seeds), *row.cells.values(), row.verdict] for row in made]
-    return table
+    columns = ["method", "seeds", *made[0].cells, "verdict"]
+    return Table(setting.name, columns, [[row.label, str(row.seeds), *row.cells.values(), row.verdict] for row in made])
 
 
 def latex(setting: Setting) -> str:
     """A booktabs table."""
-    made = sheet(setting)
+    made = table(setting)
     escape = str.maketrans({"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "×": r"$\times$", "−": "--"})
     lines = [" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in [made.columns, *made.rows]]
     head = [r"\begin{tabular}{l" + "r" * (len(made.columns) - 1) + "}", r"\toprule", lines[0], r"\midrule"]
@@ -139,14 +138,14 @@ def thousands(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def _told(runs: list[Digest], key: str) -> str:
-    return told(centre([run.figures.get(key) for run in runs]), 3)
+def _text(runs: list[Digest], key: str) -> str:
+    return mean_and_sd(centre([run.figures.get(key) for run in runs]), 3)
 
 
 def _reached(runs: list[Digest], key: str) -> str:
     if not runs[0].config.get("target"):
         return ""
-    return told(centre([run.figures.get(key) for run in runs]), 1, total=len(runs))
+    return mean_and_sd(centre([run.figures.get(key) for run in runs]), 1, total=len(runs))
 
 
 def _mean(runs: list[Digest], key: str, digits: int, scale: float = 1.0, unit: str = "") -> str:

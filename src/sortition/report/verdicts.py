@@ -7,7 +7,7 @@ from sortition.report.gather import Setting
 from sortition.results.statistics import verdict
 
 
-def sentence(setting: Setting) -> str:
+def description(setting: Setting) -> str:
     """What was run, in a sentence."""
     config = setting.first.config
     data, model, local = (config.get(key) or {} for key in ("data", "model", "local"))
@@ -31,7 +31,7 @@ def sentence(setting: Setting) -> str:
     )
 
 
-def answer(setting: Setting) -> list[tuple[str, str]]:
+def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
     """One line a method: kind for its colour, and the verdict with size and cost."""
     base, of = setting.baseline, setting.metric
     if base is None:
@@ -45,8 +45,8 @@ def answer(setting: Setting) -> list[tuple[str, str]]:
     for label, one in sorted(found.items(), key=lambda item: -item[1].mean if setting.higher else item[1].mean):
         words = verdict(one, higher=setting.higher)
         cost = f", at {traffic[label] / traffic[base]:.2g}× the traffic" if traffic[base] and traffic[label] else ""
-        told = f"{label}: {words} than {base}" if words in ("better", "worse") else f"{label}: {words}"
-        lines.append((tables.WORDS[words], f"{told}, {tables.difference(one, of)}{unit} in last-10 {of}{cost}."))
+        lead = f"{label}: {words} than {base}" if words in ("better", "worse") else f"{label}: {words}"
+        lines.append((tables.WORDS[words], f"{lead}, {tables.difference(one, of)}{unit} in last-10 {of}{cost}."))
     return lines
 
 

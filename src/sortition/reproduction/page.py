@@ -8,7 +8,7 @@ from pathlib import Path
 from sortition.core.storage.snapshot import write_atomically
 from sortition.reproduction.preset import Preset
 from sortition.results.run_folder import Run
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.studies.plan import Plan
 
 
@@ -18,9 +18,9 @@ def page(
     plan: Plan,
     whole: Plan,
     found: list[Run],
-    sheets: list[Sheet],
+    tables: list[Table],
     pictures: list[str],
-    compared: list[Sheet],
+    compared: list[Table],
 ) -> str:
     """The Markdown page: what, how, the tables, the pictures, the statistics."""
     parts = [f"# {preset.paper.title}"]
@@ -28,9 +28,9 @@ def page(
     parts.append(f"Made by `sortition reproduce {preset.name}{options}`.")
     if whole.runs:
         parts.append(_how(plan, whole, found))
-    parts += [sheet.markdown() for sheet in sheets] + pictures
+    parts += [table.markdown() for table in tables] + pictures
     if compared:
-        parts += ["## Paired comparison", *[sheet.markdown() for sheet in compared]]
+        parts += ["## Paired comparison", *[table.markdown() for table in compared]]
     return "\n\n".join(parts) + "\n"
 
 

@@ -15,7 +15,7 @@ from sortition.results import summary
 from sortition.results.metrics import metric
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
-from sortition.results.table import Sheet, told
+from sortition.results.table import Table, mean_and_sd
 from sortition.studies.plan import Plan
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
@@ -67,7 +67,7 @@ class Context:
 class Reproduction:
     """What was made of a preset."""
 
-    sheets: list[Sheet]
+    tables: list[Table]
     markdown: str
     outcome: runner.Outcome | None
 
@@ -90,13 +90,13 @@ def reproduce(
         outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress, on=on)
     found = _of(chosen, runs)
     groups = summary.grouped(found)
-    sheets = [paper_table(table, whole, groups) for table in preset.tables]
+    tables = [paper_table(table, whole, groups) for table in preset.tables]
     context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say)
     context.folder.mkdir(parents=True, exist_ok=True)
     pictures = [presets.hook(one)(context, **(one.model_extra or {})) for one in preset.figures]
-    compared = [sheet for sheet in summary.sheets(found) if sheet.title.endswith("compared")]
-    text = page(preset, cuts.options(), chosen, whole, found, sheets, pictures, compared)
-    return Reproduction(sheets, text, outcome)
+    compared = [one for one in summary.tables(found) if one.title.endswith("compared")]
+    text = page(preset, cuts.options(), chosen, whole, found, tables, pictures, compared)
+    return Reproduction(tables, text, outcome)
 
 
 def cut(preset: Preset, cuts: Cuts) -> Plan:
@@ -121,7 +121,7 @@ def _order(plan: Plan) -> Callable[[Any], tuple[int, int, int]]:
     return lambda run: (settings.index(run.setting), labels.index(run.method.label), run.seed)
 
 
-def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Sheet:
+def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Table:
     """Rows are methods; a column for each setting, with the published one before it where there is one.
 
     A published column that is of no setting (some papers do not say of which) stands alone.
@@ -132,7 +132,7 @@ def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Sheet:
     for setting in settings:
         ours = [f"{setting}, ours" if setting in table.paper else setting] if setting in plan.settings else []
         columns += [*([f"{setting}, paper"] if setting in table.paper else []), *ours]
-    sheet = Sheet(table.title, columns)
+    made = Table(table.title, columns)
     for label in labels:
         row = [label]
         for setting in settings:
@@ -140,8 +140,8 @@ def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Sheet:
                 row.append(published(table.paper[setting].get(label), table.digits))
             if setting in plan.settings:
                 row.append(measured(table, groups.get(setting, {}), label))
-        sheet.rows.append(row)
-    return sheet
+        made.rows.append(row)
+    return made
 
 
 def published(cell: Cell | None, digits: int) -> str:
@@ -170,4 +170,4 @@ def measured(table: PaperTable, methods: dict[str, dict[int, Run]], label: str) 
         except TypeError as error:
             raise InputError(f"table {table.title!r}: {table.metric} does not take these options: {error}.") from None
     geometric = (table.aggregate or ("geometric" if table.metric == "speed-up" else "")) == "geometric"
-    return told(centre(values, geometric=geometric), table.digits, scale=table.scale, total=len(values))
+    return mean_and_sd(centre(values, geometric=geometric), table.digits, scale=table.scale, total=len(values))

@@ -1,8 +1,8 @@
-"""What was lost on the way: selected, started, completed and wasted told apart; and what liars got hold of."""
+"""Attrition: places selected, started, completed and wasted; and the share of places that adversaries hold."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
 EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "joined", "taken")
+ADVERSARIES = ("adversaries", "liars")  # the array's name in federation.npz, today and in older run folders
 Record = Mapping[str, Any]
 
 
-def fates(record: Record) -> dict[str, list[int]]:
+def places(record: Record) -> dict[str, list[int]]:
     """Ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
     selected = list(record.get("cohort") or ())
     started, completed = record.get("started"), record.get("answered")
@@ -25,11 +26,11 @@ def fates(record: Record) -> dict[str, list[int]]:
     return dict(zip(PLACES, (selected, started, completed, wasted), strict=True))
 
 
-def toll(records: Iterable[Record]) -> dict[str, int]:
-    """Totals over rounds: places by fate, and every kind of fault by how often it was met."""
+def attrition(records: Iterable[Record]) -> dict[str, int]:
+    """Totals over rounds: places by what became of them, and how often each kind of fault occurred."""
     totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
     for record in records:
-        for name, ids in fates(record).items():
+        for name, ids in places(record).items():
             totals[name] += len(ids)
         for name, found in (record.get("faults") or {}).items():
             totals[name] = totals.get(name, 0) + (found if isinstance(found, int) else len(found))
@@ -44,11 +45,11 @@ def happened(totals: Mapping[str, int]) -> bool:
     return not trivial or any(totals[name] for name in totals if name not in PLACES)
 
 
-def per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
+def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
     """(N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
     for record in records:
-        for name, ids in fates(record).items():
+        for name, ids in places(record).items():
             counts[name][ids] += 1
     lost = bool((counts["completed"] < counts["selected"]).any())
     return {name: counts[name] for name in (PLACES if lost else ("selected", "completed"))}
@@ -70,27 +71,33 @@ def wasted(run: Run) -> float | None:
 
 
 def _share(run: Run, part: str, whole: str) -> float | None:
-    totals = toll(run.records)
+    totals = attrition(run.records)
     return totals[part] / totals[whole] if totals[whole] else None
 
 
 def captured(run: Run) -> float | None:
-    """Share of the cohorts' places that liars held; None where nobody was watched."""
+    """Share of the cohorts' places that adversaries held; None where the run has no attack."""
     return _captured(run, lambda record: [1.0] * len(record["cohort"]))
 
 
 def captured_weight(run: Run) -> float | None:
-    """Share of the aggregation weight that liars held, as the cohorts were chosen."""
+    """Share of the aggregation weight that adversaries held, as the cohorts were chosen."""
     return _captured(run, lambda record: record["weights"])
 
 
-def _captured(run: Run, of: Any) -> float | None:
+def _captured(run: Run, of: Callable[[Record], Sequence[float]]) -> float | None:
     if not run.config.get("attacks"):
         return None
-    liars = set(run.federation().get("liars", np.empty(0, np.int64)).tolist())
+    adversaries = adversaries_of(run)
     theirs = total = 0.0
     for record in run.records:
         shares = of(record)
         total += sum(shares)
-        theirs += sum(share for client, share in zip(record["cohort"], shares, strict=True) if client in liars)
+        theirs += sum(share for client, share in zip(record["cohort"], shares, strict=True) if client in adversaries)
     return theirs / total if total else None
+
+
+def adversaries_of(run: Run) -> set[int]:
+    """Ids of the clients that attack, or that are watched as if they did."""
+    arrays = run.federation()
+    return {int(k) for name in ADVERSARIES for k in arrays.get(name, ())}

@@ -6,10 +6,11 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sortition.results import attrition_tables, metrics
+from sortition.results import metrics
+from sortition.results.attrition_tables import attrition_tables
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Paired, centre, holm, paired, verdict
-from sortition.results.table import Sheet, told
+from sortition.results.table import Table, mean_and_sd
 
 BASELINE = "uniform"
 Groups = dict[str, dict[str, dict[int, Run]]]
@@ -31,12 +32,12 @@ def baseline(methods: Mapping[str, Mapping[int, Run]]) -> str | None:
     return next((label for label, name in named.items() if name == BASELINE), None)
 
 
-def sheets(runs: Iterable[Run]) -> list[Sheet]:
-    """Two tables a setting, learning and comparison with costs; a third where work was lost, and two of all liars.
+def tables(runs: Iterable[Run]) -> list[Table]:
+    """Two tables a setting, learning and comparison with costs; a third where work was lost, and two of all attacks.
 
     Only finished runs count.
     """
-    made: dict[str, list[Sheet]] = {}
+    made: dict[str, list[Table]] = {}
     groups = {}
     for setting, methods in grouped(runs).items():
         finished = {label: {s: r for s, r in runs.items() if r.done} for label, runs in methods.items()}
@@ -45,33 +46,33 @@ def sheets(runs: Iterable[Run]) -> list[Sheet]:
         if finished:
             groups[setting] = finished
             made[setting] = [learning(setting, finished, left), comparison(setting, finished)]
-    lost, captured = attrition_tables.sheets(groups)
-    told = [sheet for setting in made for sheet in (*made[setting], *([lost[setting]] if setting in lost else []))]
-    return [*told, *captured]
+    lost, captured = attrition_tables(groups)
+    own = [table for setting in made for table in (*made[setting], *([lost[setting]] if setting in lost else []))]
+    return [*own, *captured]
 
 
-def learning(setting: str, methods: Mapping[str, Mapping[int, Run]], left: int = 0) -> Sheet:
+def learning(setting: str, methods: Mapping[str, Mapping[int, Run]], left: int = 0) -> Table:
     """Best, final, last-10 and mean of the metric; rounds to the target, raw and of the 5-round mean."""
     config = next(iter(next(iter(methods.values())).values())).config
     of, target = metric_of(config), config.get("target", {})
     columns = ["method", "seeds", f"best {of}", "final", "last 10", "mean"]
     if target:
         columns += [f"rounds to {target[of]:g}", f"{metrics.SMOOTH}-round mean"]
-    sheet = Sheet(f"{setting}: test {of}", columns)
+    table = Table(f"{setting}: test {of}", columns)
     for label, runs in methods.items():
-        cells = [_told(runs, f"{name}-{of}") for name in ("best", "final", "last", "mean")]
+        cells = [_text(runs, f"{name}-{of}") for name in ("best", "final", "last", "mean")]
         if target:
             keys = ("rounds-to-target", "rounds-to-target-smoothed")
-            cells += [told(centre(_values(runs, key)), 1, total=len(runs)) for key in keys]
-        sheet.rows.append([label, str(len(runs)), *cells])
+            cells += [mean_and_sd(centre(_values(runs, key)), 1, total=len(runs)) for key in keys]
+        table.rows.append([label, str(len(runs)), *cells])
     if target:
-        sheet.notes.append("Rounds to the target: mean ± sd over the seeds that reached it (how many of all).")
+        table.notes.append("Rounds to the target: mean ± sd over the seeds that reached it (how many of all).")
     if left:
-        sheet.notes.append(f"{left} unfinished runs are left out.")
-    return sheet
+        table.notes.append(f"{left} unfinished runs are left out.")
+    return table
 
 
-def comparison(setting: str, methods: Mapping[str, Mapping[int, Run]]) -> Sheet:
+def comparison(setting: str, methods: Mapping[str, Mapping[int, Run]]) -> Table:
     """Paired difference from the baseline with its verdict, then fairness and cost."""
     config = next(iter(next(iter(methods.values())).values())).config
     of = metric_of(config)
@@ -79,21 +80,21 @@ def comparison(setting: str, methods: Mapping[str, Mapping[int, Run]]) -> Sheet:
     base = baseline(methods)
     found = {} if base is None else differences(methods, base, f"last-{of}")
     columns = ["method", *([f"last 10 − {base}, {unit}".rstrip(", "), "verdict"] if base else [])]
-    sheet = Sheet(f"{setting}: compared", [*columns, "worst tenth", "Jain", "MB", "ms/select", "s"])
+    table = Table(f"{setting}: compared", [*columns, "worst tenth", "Jain", "MB", "ms/select", "s"])
     for label, runs in methods.items():
         cells = [label]
         if base:
             one = found.get(label)
             cells += [_difference(one, scale), verdict(one, higher=metrics.HIGHER[of]) if one else "–"]
-        cells += [_told(runs, "worst-tenth"), _told(runs, "jain", spread=False), _told(runs, "megabytes", 1, False)]
+        cells += [_text(runs, "worst-tenth"), _text(runs, "jain", spread=False), _text(runs, "megabytes", 1, False)]
         timed = [[metrics.METRICS[key](run) for run in runs.values()] for key in ("selection-ms", "seconds")]
-        sheet.rows.append([*cells, *[_mean(values) for values in timed]])
+        table.rows.append([*cells, *[_mean(values) for values in timed]])
     if found:
-        sheet.notes.append("Difference: mean over paired seeds [95 % bootstrap interval]; Wilcoxon, Holm-corrected.")
+        table.notes.append("Difference: mean over paired seeds [95 % bootstrap interval]; Wilcoxon, Holm-corrected.")
         if all(one.floor >= 0.05 for one in found.values()):
             least = min(one.floor for one in found.values())
-            sheet.notes.append(f"So few seeds cannot fall below p = {least:.2g} here; 10 or more are advised.")
-    return sheet
+            table.notes.append(f"So few seeds cannot fall below p = {least:.2g} here; 10 or more are advised.")
+    return table
 
 
 def metric_of(config: Mapping[str, Any]) -> str:
@@ -123,9 +124,9 @@ def _values(runs: Mapping[int, Run], key: str) -> list[float | None]:
     return [figure(run, key) for run in runs.values()]
 
 
-def _told(runs: Mapping[int, Run], key: str, digits: int = 3, spread: bool = True) -> str:
+def _text(runs: Mapping[int, Run], key: str, digits: int = 3, spread: bool = True) -> str:
     values = _values(runs, key)
-    return told(centre(values), digits) if spread else _mean(values, digits)
+    return mean_and_sd(centre(values), digits) if spread else _mean(values, digits)
 
 
 def _mean(values: list[float | None], digits: int = 2) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from sortition.results.statistics import Centre
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    import rich.table
 
 
 @dataclass
-class Sheet:
+class Table:
     """Rows under columns, with a title above and notes below."""
 
     title: str
@@ -42,14 +42,14 @@ class Sheet:
         notes = "".join(f"<p><i>{html.escape(note)}</i></p>" for note in self.notes)
         return f"<table><caption>{html.escape(self.title)}</caption><tr>{head}</tr>{body}</table>{notes}"
 
-    def rich(self) -> Table:
+    def rich(self) -> rich.table.Table:
         """A table for the terminal."""
         from rich import box
         from rich.markup import escape
-        from rich.table import Table
+        from rich.table import Table as RichTable
 
         caption = escape("\n".join(self.notes)) or None
-        table = Table(title=escape(self.title), caption=caption, box=box.SIMPLE_HEAD, title_justify="left")
+        table = RichTable(title=escape(self.title), caption=caption, box=box.SIMPLE_HEAD, title_justify="left")
         table.caption_justify = "left"
         for at, column in enumerate(self.columns):
             table.add_column(escape(column), justify="left" if at == 0 else "right", overflow="fold")
@@ -58,7 +58,7 @@ class Sheet:
         return table
 
 
-def told(value: Centre | None, digits: int = 3, *, scale: float = 1.0, total: int = 0) -> str:
+def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, total: int = 0) -> str:
     """``0.712 ± 0.010``; with how many seeds count where not all do: ``84.0 ± 8.1 (7/10)``, ``– (0/10)``."""
     if value is None:
         return f"– (0/{total})" if total else ""

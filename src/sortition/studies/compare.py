@@ -13,7 +13,7 @@ import polars as pl
 
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder, summary
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.studies.plan import plan, read
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
@@ -45,15 +45,15 @@ class Results:
         )
 
     @property
-    def sheets(self) -> list[Sheet]:
+    def tables(self) -> list[Table]:
         """The summary tables."""
-        return summary.sheets(self.runs)
+        return summary.tables(self.runs)
 
     def __str__(self) -> str:
-        return "\n\n".join(sheet.markdown() for sheet in self.sheets)
+        return "\n\n".join(table.markdown() for table in self.tables)
 
     def _repr_html_(self) -> str:
-        return "".join(sheet.html() for sheet in self.sheets)
+        return "".join(table.html() for table in self.tables)
 
 
 def study(

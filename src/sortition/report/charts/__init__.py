@@ -17,26 +17,26 @@ Rows = Sequence[dict[str, Any]]
 
 
 @dataclass
-class Figure:
-    """A chart with its place in the world.
+class Chart:
+    """A chart with its texts and its data.
 
     Attributes:
         name: of its files, when exported.
         title: above it, on the page.
         caption: below it: how to read it.
-        chart: an Altair chart on named data.
+        drawing: an Altair chart on named data.
         tables: the rows behind each name.
     """
 
     name: str
     title: str
     caption: str
-    chart: Any
+    drawing: Any
     tables: dict[str, Rows] = field(default_factory=dict)
 
     def bare(self) -> dict[str, Any]:
         """The specification without its rows."""
-        return dict(self.chart.to_dict(validate=False))
+        return dict(self.drawing.to_dict(validate=False))
 
     def spec(self) -> dict[str, Any]:
         """The whole specification."""

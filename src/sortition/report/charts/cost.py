@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import altair as alt
 
-from sortition.report.charts import WIDTH, Figure, on
+from sortition.report.charts import WIDTH, Chart, on
 from sortition.report.gather import Setting
 
 KINDS = {
@@ -20,14 +20,14 @@ KINDS = {
 COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#7FC9B0", "#CC79A7", "#999999")
 
 
-def figures(setting: Setting) -> list[Figure]:
+def figures(setting: Setting) -> list[Chart]:
     """Bytes by kind, per method, mean over seeds."""
     rows = []
     for label, runs in setting.methods.items():
-        for at, (kind, told) in enumerate(KINDS.items()):
+        for at, (kind, words) in enumerate(KINDS.items()):
             megabytes = sum(run.bytes.get(kind, 0.0) for run in runs) / len(runs) / 1e6
             if megabytes > 0:
-                rows.append({"method": label, "kind": told, "order": at, "MB": round(megabytes, 3)})
+                rows.append({"method": label, "kind": words, "order": at, "MB": round(megabytes, 3)})
     if not rows:
         return []
     chart = (
@@ -42,5 +42,5 @@ def figures(setting: Setting) -> list[Figure]:
         )
         .properties(width=WIDTH, height=alt.Step(24))
     )
-    told = "Mean over seeds; questions and rehearsals are counted."
-    return [Figure("traffic", "What crossed the wire", told, chart, {"traffic": rows})]
+    caption = "Mean over seeds; questions and rehearsals are counted."
+    return [Chart("traffic", "Traffic by kind", caption, chart, {"traffic": rows})]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import altair as alt
 import numpy as np
 
-from sortition.report.charts import WIDTH, Figure, on
-from sortition.report.gather import Setting, thinned
+from sortition.report.charts import WIDTH, Chart, on
+from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import LABELS
 
 SHOWN = 100
 CELLS = 80
 
 
-def figures(setting: Setting) -> list[Figure]:
+def figures(setting: Setting) -> list[Chart]:
     """Those that the runs have data for."""
     made = []
     if setting.labels() is not None:
@@ -25,10 +25,10 @@ def figures(setting: Setting) -> list[Figure]:
     return made
 
 
-def partition(setting: Setting) -> Figure:
+def partition(setting: Setting) -> Chart:
     """FedGS Fig. 7: one bar a client, one colour a label, as long as its data."""
     counts = setting.federation["label_counts"]
-    keep = thinned(len(counts), SHOWN)
+    keep = evenly_spread(len(counts), SHOWN)
     rows = [
         {"client": int(k), "label": str(label), "examples": int(counts[k, label])}
         for k in keep
@@ -53,12 +53,12 @@ def partition(setting: Setting) -> Figure:
         )
         .properties(width=WIDTH, height=220)
     )
-    told = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
-    caption = f"Labels of each client's examples, seed {setting.first.seed}.{told}"
-    return Figure("partition", "Who holds what", caption, chart, {"partition": rows})
+    note = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
+    caption = f"Labels of each client's examples, seed {setting.first.seed}.{note}"
+    return Chart("partition", "Who holds what", caption, chart, {"partition": rows})
 
 
-def sizes(setting: Setting) -> Figure:
+def sizes(setting: Setting) -> Chart:
     """How many examples clients hold."""
     held = setting.federation["sizes"]
     bins = min(30, max(1, np.unique(held).size))
@@ -78,9 +78,9 @@ def sizes(setting: Setting) -> Figure:
         )
         .properties(width=WIDTH, height=140)
     )
-    told = f"{held.size:,} clients hold {int(held.sum()):,} examples; "
-    told += f"median {np.median(held):.0f}, from {held.min()} to {held.max()}."
-    return Figure("sizes", "How much", told, chart, {"sizes": rows})
+    caption = f"{held.size:,} clients hold {int(held.sum()):,} examples; "
+    caption += f"median {np.median(held):.0f}, from {held.min()} to {held.max()}."
+    return Chart("sizes", "How much", caption, chart, {"sizes": rows})
 
 
 def ticks_of(length: int, step: int, start: int) -> list[int]:
@@ -89,7 +89,7 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def availability(setting: Setting) -> Figure:
+def availability(setting: Setting) -> Chart:
     """Share of clients that are reachable, by group of clients and span of rounds."""
     mask = setting.federation["availability"][: max(run.played for run in setting.runs)]
     rounds, n = mask.shape
@@ -115,6 +115,6 @@ def availability(setting: Setting) -> Figure:
         .properties(width=WIDTH, height=240)
     )
     here = mask.mean(axis=1)
-    told = f"{100 * mask.mean():.0f} % of the clients on average, "
-    told += f"from {100 * here.min():.0f} to {100 * here.max():.0f} % in a round."
-    return Figure("availability", "Who is there", told, chart, {"availability": rows})
+    caption = f"{100 * mask.mean():.0f} % of the clients on average, "
+    caption += f"from {100 * here.min():.0f} to {100 * here.max():.0f} % in a round."
+    return Chart("availability", "Who is there", caption, chart, {"availability": rows})

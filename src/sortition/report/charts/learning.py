@@ -7,9 +7,9 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.report.charts import WIDTH, Figure, on
+from sortition.report.charts import WIDTH, Chart, on
 from sortition.report.digest import Digest
-from sortition.report.gather import Gathered, Setting, thinned
+from sortition.report.gather import Gathered, Setting, evenly_spread
 from sortition.report.palette import Palette
 from sortition.results.metrics import smoothed
 
@@ -43,7 +43,7 @@ def _seed(run: Digest, of: str, width: int) -> pl.DataFrame:
     values = run.accuracy if of == "accuracy" else run.loss
     values = smoothed(values, width)
     rounds, clock, sent = (column[column.size - values.size :] for column in (run.rounds, run.clock, run.megabytes))
-    keep = thinned(values.size, POINTS)
+    keep = evenly_spread(values.size, POINTS)
     return pl.DataFrame(
         {"round": rounds[keep], "value": values[keep], "clock": clock[keep], "megabytes": sent[keep]}
     ).with_columns(method=pl.lit(run.method), smoothing=pl.lit(width))
@@ -71,15 +71,15 @@ def dash(palette: Palette) -> alt.StrokeDash:
     return alt.StrokeDash("method:N", scale=scale)
 
 
-def figures(setting: Setting, palette: Palette) -> list[Figure]:
+def figures(setting: Setting, palette: Palette) -> list[Chart]:
     """Accuracy and loss against a chosen axis."""
-    told = (
+    caption = (
         "Mean over seeds with its 95 % interval (from three seeds on). Click a method in the legend to single it out "
         "(shift-click for more); choose what runs along the axis and over how many evaluations to average."
     )
     start = SMOOTHINGS[1] if min(run.rounds.size for run in setting.runs) >= 2 * SMOOTHINGS[1] else 1
     return [
-        Figure(of, f"Test {of}", told, _curve(of, palette, start), {f"curves_{of}": rounded(curves(setting, of))})
+        Chart(of, f"Test {of}", caption, _curve(of, palette, start), {f"curves_{of}": rounded(curves(setting, of))})
         for of in ("accuracy", "loss")
     ]
 
@@ -94,7 +94,7 @@ def _curve(of: str, palette: Palette, start: int) -> alt.LayerChart:
     chosen = alt.selection_point(fields=["method"], bind="legend", name=f"legend_{of}")
     names = list(AXES.items())
     pick = (
-        " : ".join(f"axis_{of} == '{told}' ? datum['{key}']" for key, told in names[:-1])
+        " : ".join(f"axis_{of} == '{title}' ? datum['{key}']" for key, title in names[:-1])
         + f" : datum['{names[-1][0]}']"
     )
     base = (
@@ -120,38 +120,15 @@ def _curve(of: str, palette: Palette, start: int) -> alt.LayerChart:
     return (band + line).add_params(smoothing, axis, chosen).properties(width=WIDTH, height=320)
 
 
-def overview(gathered: Gathered, palette: Palette) -> Figure:
+def overview(gathered: Gathered, palette: Palette) -> Chart:
     """Methods × settings: each panel one method against the baseline."""
-    rows = []
-    for setting in gathered.settings:
-        frame = curves(setting, setting.metric).filter(pl.col("smoothing") == 5)
-        if not frame.height:  # fewer than five evaluations
-            frame = curves(setting, setting.metric).filter(pl.col("smoothing") == 1)
-        keep = thinned(frame["round"].n_unique(), 40)
-        rounds = np.sort(frame["round"].unique().to_numpy())[keep]
-        frame = frame.filter(pl.col("round").is_in(rounds.tolist()))
-        yardstick = frame.filter(pl.col("method") == (setting.baseline or ""))
-        for label in setting.methods:
-            mine = frame.filter(pl.col("method") == label)
-            for part, role in ((mine, label), (yardstick, setting.baseline or label)):
-                rows += [
-                    {"setting": setting.name, "panel": label, "method": role, **row}
-                    for row in rounded(part.select("round", "mean", "low", "high"))
-                ]
     columns = min(max(len(gathered.methods), 1), 5)
     width = max(110, (WIDTH + 140) // columns - 30)
-    base = on("panels").encode(x=alt.X("round:Q", title=None, axis=alt.Axis(tickCount=3)))
-    line = base.mark_line(strokeWidth=1.6).encode(
-        y=alt.Y("mean:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3)),
-        color=colour(palette, None),
-    )
-    band = base.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q", color=colour(palette, None))
-    layered = (band + line).properties(width=width, height=80)
-    panel = alt.Facet(
-        "panel:N", sort=gathered.methods, title=None, header=alt.Header(labelLimit=width, labelFontWeight="bold")
-    )
+    layered = _panel(palette).properties(width=width, height=80)
+    header = alt.Header(labelLimit=width, labelFontWeight="bold")
+    panel = alt.Facet("panel:N", sort=gathered.methods, title=None, header=header)
     if len(gathered.settings) > 1:
-        chart: alt.FacetChart | alt.VConcatChart = alt.vconcat(
+        drawing: alt.FacetChart | alt.VConcatChart = alt.vconcat(
             *(
                 layered.transform_filter(alt.datum.setting == s.name)
                 .facet(facet=panel, columns=columns, title=s.name)
@@ -160,12 +137,33 @@ def overview(gathered: Gathered, palette: Palette) -> Figure:
             )
         )
     else:
-        chart = layered.facet(facet=panel, columns=columns)
-    metric = gathered.settings[0].metric
-    return Figure(
-        "overview",
-        "At a glance",
-        f"Test {metric} of each method beside the yardstick (grey), 95 % band.",
-        chart,
-        {"panels": rows},
+        drawing = layered.facet(facet=panel, columns=columns)
+    caption = f"Test {gathered.settings[0].metric} of each method beside the baseline (grey), 95 % band."
+    rows = [row for setting in gathered.settings for row in _panel_rows(setting)]
+    return Chart("overview", "At a glance", caption, drawing, {"panels": rows})
+
+
+def _panel(palette: Palette) -> alt.LayerChart:
+    base = on("panels").encode(x=alt.X("round:Q", title=None, axis=alt.Axis(tickCount=3)))
+    line = base.mark_line(strokeWidth=1.6).encode(
+        y=alt.Y("mean:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3)),
+        color=colour(palette, None),
     )
+    band = base.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q", color=colour(palette, None))
+    return band + line
+
+
+def _panel_rows(setting: Setting) -> list[dict[str, object]]:
+    """Of each method its own curve and the baseline's, thinned to forty rounds."""
+    whole = curves(setting, setting.metric)
+    frame = whole.filter(pl.col("smoothing") == 5)
+    if not frame.height:  # fewer than five evaluations
+        frame = whole.filter(pl.col("smoothing") == 1)
+    rounds = np.sort(frame["round"].unique().to_numpy())
+    frame = frame.filter(pl.col("round").is_in(rounds[evenly_spread(rounds.size, 40)].tolist()))
+    return [
+        {"setting": setting.name, "panel": label, "method": shown, **row}
+        for label in setting.methods
+        for shown in (label, setting.baseline or label)
+        for row in rounded(frame.filter(pl.col("method") == shown).select("round", "mean", "low", "high"))
+    ]

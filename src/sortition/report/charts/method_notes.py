@@ -16,7 +16,7 @@ import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.report.charts import Figure, Rows, on
+from sortition.report.charts import Chart, Rows, on
 from sortition.report.gather import Setting
 from sortition.report.palette import LABELS
 
@@ -24,7 +24,7 @@ SIDE = 340
 Drawn = tuple[Any, dict[str, Rows], str]  # chart, its tables, how to read it
 
 
-def figures(setting: Setting) -> list[Figure]:
+def figures(setting: Setting) -> list[Chart]:
     """One figure a method and kind, of its first seed."""
     made = []
     for label, runs in setting.methods.items():
@@ -33,7 +33,7 @@ def figures(setting: Setting) -> list[Figure]:
                 chart, tables, caption = DRAWN[kind](note, setting)
             except (KeyError, TypeError, ValueError, IndexError):
                 continue  # a method of somebody else may mean another thing by the word
-            made.append(Figure(f"saw-{label}-{kind}", f"{label}: {kind}", f"Round {round}. {caption}", chart, tables))
+            made.append(Chart(f"notes-{label}-{kind}", f"{label}: {kind}", f"Round {round}. {caption}", chart, tables))
     return made
 
 

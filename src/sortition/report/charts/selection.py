@@ -6,16 +6,16 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from sortition.report.charts import WIDTH, Figure, on
+from sortition.report.charts import WIDTH, Chart, on
 from sortition.report.charts.learning import colour, dash, rounded
 from sortition.report.digest import TIMELINE
-from sortition.report.gather import Setting, thinned
+from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
 
 BINS = 100  # clients shown one by one up to here, in groups of equal size beyond
 
 
-def figures(setting: Setting, palette: Palette) -> list[Figure]:
+def figures(setting: Setting, palette: Palette) -> list[Chart]:
     """Those that the runs have data for."""
     made = []
     if setting.first.counts:
@@ -45,20 +45,20 @@ def lines(table: str, x: tuple[str, str], y: tuple[str, str], palette: Palette) 
     )
 
 
-def counts(setting: Setting, palette: Palette) -> Figure:
+def counts(setting: Setting, palette: Palette) -> Chart:
     """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
     rows = []
     for label, runs in setting.methods.items():
         ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in runs], axis=0)
-        keep = thinned(ranked.size, BINS)
+        keep = evenly_spread(ranked.size, BINS)
         rows += [{"method": label, "rank": int(at) + 1, "count": round(float(ranked[at]), 2)} for at in keep]
     chart = lines("counts", ("rank", "clients, most often selected first"), ("count", "times selected"), palette)
-    return Figure(
+    return Chart(
         "counts", "How often each client trained", "Mean over seeds; a flat line is even.", chart, {"counts": rows}
     )
 
 
-def shares(setting: Setting, palette: Palette) -> Figure:
+def shares(setting: Setting, palette: Palette) -> Chart:
     """Times selected against rounds available: raw counts would blame a method for clients that were away."""
     rows = []
     for label, runs in setting.methods.items():
@@ -88,7 +88,7 @@ def shares(setting: Setting, palette: Palette) -> Figure:
         .properties(width=WIDTH, height=280)
     )
     binned = " Clients are averaged in groups of neighbours." if setting.first.counts["selected"].size > 60 else ""
-    return Figure(
+    return Chart(
         "availability-counts",
         "Selected against available",
         f"One seed ({setting.first.seed}). A level cloud means that being away costs a client nothing later.{binned}",
@@ -97,7 +97,7 @@ def shares(setting: Setting, palette: Palette) -> Figure:
     )
 
 
-def timeline(setting: Setting, palette: Palette) -> Figure:
+def timeline(setting: Setting, palette: Palette) -> Chart:
     """FedGS Fig. 8: round × client, unavailable clients greyed, selected ones in the method's colour."""
     n = setting.first.counts["selected"].size
     group = -(-n // BINS)
@@ -131,7 +131,7 @@ def timeline(setting: Setting, palette: Palette) -> Figure:
         .mark_rect(**size)
         .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "round:O", "client:O"])
     )
-    return Figure(
+    return Chart(
         "timeline",
         "Round by round",
         f"Seed {setting.first.seed}, first {rounds} rounds: coloured where a client trained, grey where it was away.",
@@ -145,7 +145,7 @@ def _sparse(n: int, group: int) -> alt.Axis:
     return alt.Axis(values=[c // group * group for c in range(0, n, step)], ticks=False)
 
 
-def mixtures(setting: Setting, palette: Palette) -> Figure:
+def mixtures(setting: Setting, palette: Palette) -> Chart:
     """Distance of each cohort's label mixture from the population's."""
     frames = []
     for run in setting.runs:
@@ -160,11 +160,11 @@ def mixtures(setting: Setting, palette: Palette) -> Figure:
         .sort("method", "round")
     )
     chart = lines("mixtures", ("round", "round"), ("skew", "distance from the population's labels"), palette)
-    return Figure(
+    return Chart(
         "mixtures",
         "Labels of the cohort against the population's",
         f"Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
-        f"{f' and {width} rounds' if width > 1 else ''}. It needs no training, and tells much of how a method works.",
+        f"{f' and {width} rounds' if width > 1 else ''}. It needs no training, and shows much of how a method works.",
         chart,
         {"mixtures": rounded(frame)},
     )

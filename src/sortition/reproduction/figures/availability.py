@@ -11,7 +11,7 @@ from sortition.availability import Availability
 from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
 from sortition.reproduction.reproduce import Context
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.studies.config import Data, checked
 from sortition.studies.federation import split
 
@@ -25,7 +25,7 @@ def make(context: Context, *, data: dict[str, Any], mode: list[dict[str, Any]], 
 
     parts = split(checked(Data, data, "figure.data"), 0)
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
-    charts, sheet = [], Sheet("Reachable, share of clients", ["mode", "paper", "expected", "measured", "largest |z|"])
+    charts, table = [], Table("Reachable, share of clients", ["mode", "paper", "expected", "measured", "largest |z|"])
     for one in mode:
         options = {key: value for key, value in one.items() if key != "name"}
         bound = availability.make(
@@ -37,16 +37,16 @@ def make(context: Context, *, data: dict[str, Any], mode: list[dict[str, Any]], 
         alias = NAMES.get(one["name"], "")
         order = np.lexsort((rates.mean(axis=0), np.argmax(rates, axis=0)))
         charts.append(availability_chart(masks[:shown, order], f"{one['name']} ({alias})"))
-        sheet.rows.append(
+        table.rows.append(
             [one["name"], alias, f"{rates.mean():.4f}", f"{masks.mean():.4f}", f"{_largest(masks, rates):.2f}"]
         )
-    sheet.notes.append(
+    table.notes.append(
         f"{len(charts)} modes over {parts.clients} clients; |z|: the client whose frequency lies farthest from its "
         "expectation, in standard errors. Of so many clients one between 2 and 4 is usual; draws that are repeated "
         "because nobody was reachable lift it a little."
     )
     picture = context.save("modes", alt.concat(*charts, columns=2, spacing=24))
-    return f"{picture}\n\n{sheet.markdown()}"
+    return f"{picture}\n\n{table.markdown()}"
 
 
 def _rates(bound: Availability, t: int) -> Array:

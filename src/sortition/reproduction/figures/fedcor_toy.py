@@ -14,7 +14,7 @@ from scipy.special import expit
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats
 from sortition.reproduction.reproduce import Context
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.selectors._parts.gaussian_process import Likelihood, ascend, greedy
 
 STEPS, RATE = 20, 0.5  # of local training
@@ -73,12 +73,12 @@ def make(context: Context, *, samples: int = 15, worlds: int = 50) -> str:
         rows = [loss[toy.pairs.index(chosen[name])] for name in names]
         found.append([*rows, *[np.mean(loss < row) for row in rows], loss.mean()])
     mean = np.mean(found, axis=0)
-    sheet = Sheet(f"Mean loss after one round, over {len(found)} worlds", ["choice", "loss", "pairs that are better"])
-    sheet.rows = [[n, f"{mean[i]:.3f}", f"{100 * mean[3 + i]:.0f} %"] for i, n in enumerate(names)]
-    sheet.rows.append(["a pair by lot", f"{mean[-1]:.3f}", "50 %"])
+    table = Table(f"Mean loss after one round, over {len(found)} worlds", ["choice", "loss", "pairs that are better"])
+    table.rows = [[n, f"{mean[i]:.3f}", f"{100 * mean[3 + i]:.0f} %"] for i, n in enumerate(names)]
+    table.rows.append(["a pair by lot", f"{mean[-1]:.3f}", "50 %"])
     toy = Toy(0)
     picture = context.save("choices", _picture(toy, toy.choices(samples, stream(0, "toy samples"))))
-    return f"{picture}\n\n{sheet.markdown()}"
+    return f"{picture}\n\n{table.markdown()}"
 
 
 def _pair(ids: Array) -> Pair:

@@ -9,7 +9,7 @@ from sortition.data.describe import describe
 from sortition.reproduction.reproduce import Context
 from sortition.results.metrics import best
 from sortition.results.run_folder import Run, find
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.studies.config import Data, checked
 from sortition.studies.federation import split
 
@@ -51,7 +51,7 @@ def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> 
     runs = _done(context)
     settings = list(dict.fromkeys(run.setting for run in runs)) or list(paper)
     graphs = list(dict.fromkeys(graph for cells in paper.values() for graph in cells))
-    sheet = Sheet(
+    table = Table(
         "Best test loss, best over α",
         ["graph", *[f"{setting}, {whose}" for setting in settings for whose in ("paper", "ours")]],
     )
@@ -60,9 +60,9 @@ def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> 
         for setting in settings:
             published = paper.get(setting, {}).get(graph)
             row += ["" if published is None else f"{published:.3f}", _least(runs, setting, graph)]
-        sheet.rows.append(row)
-    sheet.notes.append("In brackets: the α that was best. Differences in the third decimal are within those of seeds.")
-    return sheet.markdown()
+        table.rows.append(row)
+    table.notes.append("In brackets: the α that was best. Differences in the third decimal are within those of seeds.")
+    return table.markdown()
 
 
 def _least(runs: list[Run], setting: str, graph: str) -> str:

@@ -10,7 +10,7 @@ from sortition.core import Measure, probe
 from sortition.core.arrays import Array, Floats
 from sortition.data.describe import describe
 from sortition.reproduction.reproduce import Context
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.selectors._parts import graph as g
 from sortition.simulation.world import World
 from sortition.studies.config import Data, RunConfig, checked
@@ -24,16 +24,16 @@ FEDERATION = {"rounds": 1, "cohort": 1, "setting": "main", "method": {"name": "u
 
 def edges_found(context: Context, *, federation: list[dict[str, Any]], paper: dict[str, dict[str, list[float]]]) -> str:
     """Table 3: precision, recall and F1 of the edges that updates and probes predict, at their best ε."""
-    sheet = Sheet(
+    table = Table(
         "Edges of the oracle graph found",
         ["data", "similarity", "whose", "precision", "recall", "F1", "ε", "edges, share of pairs"],
     )
-    for table in federation:
-        name = table["data"]["name"]
+    for one in federation:
+        name = one["data"]["name"]
         scores: dict[str, list[Floats]] = {"functional": [], "cosine": []}
         for seed in range(context.seeds or 1):
             context.say(f"{name}, seed {seed}: one local training of every client")
-            config = checked(RunConfig, {**FEDERATION, **table, "seed": seed}, "figure.federation")
+            config = checked(RunConfig, {**FEDERATION, **one, "seed": seed}, "figure.federation")
             world = ground(config).world
             oracle = oracle_edges(world.label_counts)
             for how, V in similarities(world).items():
@@ -41,11 +41,11 @@ def edges_found(context: Context, *, federation: list[dict[str, Any]], paper: di
         for how, found in scores.items():
             published = paper.get(name, {}).get(how)
             if published:
-                sheet.rows.append([name, how, "paper", *[f"{x:.4f}" for x in published], "", ""])
+                table.rows.append([name, how, "paper", *[f"{x:.4f}" for x in published], "", ""])
             mean = np.mean(found, axis=0)
-            sheet.rows.append([name, how, "ours", *[f"{x:.4f}" for x in mean[:3]], f"{mean[3]:g}", f"{mean[4]:.3f}"])
-    sheet.notes.append(f"{context.seeds or 1} seed(s). Last: the share of all pairs that the prediction joins.")
-    return sheet.markdown()
+            table.rows.append([name, how, "ours", *[f"{x:.4f}" for x in mean[:3]], f"{mean[3]:g}", f"{mean[4]:.3f}"])
+    table.notes.append(f"{context.seeds or 1} seed(s). Last: the share of all pairs that the prediction joins.")
+    return table.markdown()
 
 
 def oracle_edges(label_counts: Array) -> Array:

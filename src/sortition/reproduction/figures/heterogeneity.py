@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 
 from sortition.reproduction.reproduce import Context
 from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measured
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.simulation import play_round, start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
@@ -62,36 +62,36 @@ def _ends(values: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
     return float(values[order[:fifth]].mean()), float(values[order[-fifth:]].mean())
 
 
-def _table(seen: list[Seen]) -> Sheet:
+def _table(seen: list[Seen]) -> Table:
     columns = ["round", "test accuracy", "rank correlation, bias", "rank correlation, row means"]
-    sheet = Sheet("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
+    table = Table("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
     for at, score, now, _ in seen:
         true, guess = _ends(now.truth, now.truth), _ends(now.bias, now.truth)
         ranks = [f"{_rank(now.truth, now.bias):.3f}", f"{_rank(now.truth, now.rows):.3f}"]
         ends = [f"{low:.2f} – {high:.2f}" for low, high in (true, guess)]
-        sheet.rows.append([str(at), f"{score:.3f}", *ranks, *ends])
-    sheet.notes.append(
+        table.rows.append([str(at), f"{score:.3f}", *ranks, *ends])
+    table.notes.append(
         "Spearman's rank correlation over all clients. Skewed and balanced: means over the fifth of the clients with "
         "the lowest and the highest true entropy, in nats. The temperature decides the scale of Ĥ; its order counts."
     )
-    return sheet
+    return table
 
 
-def _assumption(seen: list[Seen]) -> Sheet:
+def _assumption(seen: list[Seen]) -> Table:
     columns = ["round", "rank correlation with H", "κ", "ρ", "β", "slack saved"]
-    sheet = Sheet("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
+    table = Table("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
     for at, _, now, bound in seen:
         cells = [
             f"{_rank(now.truth, now.dissimilarity):.3f}",
             *[f"{v:.3g}" for v in (bound.kappa, bound.rho, bound.beta)],
         ]
-        sheet.rows.append([str(at), *cells, f"{bound.tighter:.0%}"])
-    sheet.notes.append(
+        table.rows.append([str(at), *cells, f"{bound.tighter:.0%}"])
+    table.notes.append(
         "The tightest bound of this form that holds for every client; slack saved: how much of the mean distance to "
         f"the best constant bound it takes away. D_0 is the uniform distribution; β is searched from {BETAS[0]:g}, "
         "where the bound is nearly a straight line."
     )
-    return sheet
+    return table
 
 
 def _estimates(seen: list[Seen]) -> Any:

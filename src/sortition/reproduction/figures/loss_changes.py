@@ -18,7 +18,7 @@ from sortition.core.sampling import uniformly
 from sortition.learning.server import aggregate
 from sortition.reproduction import preset as presets
 from sortition.reproduction.reproduce import Context
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.simulation import World
 from sortition.studies import federation
 from sortition.studies.config import RunConfig
@@ -62,7 +62,7 @@ def normality(
     """Histograms of the first principal components beside the normal density, and how far apart they are."""
     import altair as alt
 
-    sheet = Sheet(
+    table = Table(
         f"Loss changes over {cohorts} uniform cohorts at round {round}",
         ["setting", "component", "share of variance", "skewness", "excess kurtosis", "largest gap of the distribution"],
     )
@@ -78,10 +78,10 @@ def normality(
                 x = parts[:, i]
                 gap = stats.kstest(x, "norm").statistic
                 figures = [share[i], stats.skew(x), stats.kurtosis(x), gap]
-                sheet.rows.append([config.setting, str(i + 1), *[f"{value:.3f}" for value in figures]])
+                table.rows.append([config.setting, str(i + 1), *[f"{value:.3f}" for value in figures]])
                 panels.append(_histogram(alt, x, f"{config.setting}, component {i + 1}"))
-    sheet.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
-    return f"{context.save('components', alt.concat(*panels, columns=shown, spacing=16))}\n\n{sheet.markdown()}"
+    table.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
+    return f"{context.save('components', alt.concat(*panels, columns=shown, spacing=16))}\n\n{table.markdown()}"
 
 
 def stationarity(
@@ -112,12 +112,12 @@ def stationarity(
                 values.append({"round": t, "similarity": round(found[-1], 4), "setting": config.setting})
             last = changes
         rows.append([config.setting, f"{np.min(found):.3f}", f"{np.mean(found):.3f}", f"{np.max(found):.3f}"])
-    sheet = Sheet(f"Cosine of the covariances {interval} rounds apart", ["setting", "least", "mean", "largest"], rows)
+    table = Table(f"Cosine of the covariances {interval} rounds apart", ["setting", "least", "mean", "largest"], rows)
     chart = alt.Chart(alt.InlineData(values=values)).mark_line(point=True)
     chart = chart.encode(
         x="round:Q", y=alt.Y("similarity:Q", scale=alt.Scale(domain=[0, 1])), color=alt.Color("setting:N", title=None)
     )
-    return f"{context.save('similarity', chart.properties(width=420, height=240))}\n\n{sheet.markdown()}"
+    return f"{context.save('similarity', chart.properties(width=420, height=240))}\n\n{table.markdown()}"
 
 
 def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:

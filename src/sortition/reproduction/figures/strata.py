@@ -12,7 +12,7 @@ from sortition.core.storage import snapshot
 from sortition.reproduction.reproduce import Context
 from sortition.reproduction.theory.stratification import dissimilarity, mse
 from sortition.results import run_folder
-from sortition.results.table import Sheet
+from sortition.results.table import Table
 from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy
 from sortition.selectors._parts.strata import Strata, label_shares, stratify
@@ -29,23 +29,23 @@ def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most:
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     exact = stratify(label_shares(counts), most, stream(0, "strata"))
     columns = ["ε", "mechanism", "scale of the noise", "strata", "silhouette", "agreement"]
-    sheet = Sheet("Strata from private label counts", columns)
-    sheet.rows.append(["∞", "none", "0", str(len(exact.means)), f"{exact.score:.3f}", "1.000"])
+    table = Table("Strata from private label counts", columns)
+    table.rows.append(["∞", "none", "0", str(len(exact.means)), f"{exact.score:.3f}", "1.000"])
     for level in sorted(epsilon, reverse=True):
         for mechanism in MECHANISMS:
             made = [_blurred(counts, level, mechanism, most, draw) for draw in range(draws)]
             scale = 1 / level if mechanism == "laplace" else gaussian_scale(level, DELTA)
             agreement = np.mean([adjusted_rand_score(exact.labels, one.labels) for one in made])
             strata, score = np.mean([len(one.means) for one in made]), np.mean([one.score for one in made])
-            sheet.rows.append(
+            table.rows.append(
                 [f"{level:g}", mechanism, f"{scale:.3g}", f"{strata:.1f}", f"{score:.3f}", f"{agreement:.3f}"]
             )
         context.say(f"strata under ε = {level:g}")
-    sheet.notes.append(
+    table.notes.append(
         f"{parts.clients} clients with {counts.sum(axis=1).mean():.0f} examples on average; means of {draws} draws. "
         f"Scale: Laplace's b = 1/ε, or σ for (ε, δ = {DELTA:g}). Agreement: adjusted Rand index with the exact strata."
     )
-    return sheet.markdown()
+    return table.markdown()
 
 
 def _blurred(counts: np.ndarray, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
@@ -58,17 +58,17 @@ def worth(context: Context, *, method: str, seed: int = 0) -> str:
     if context.runs is None:
         return ""
     columns = ["setting", "model", "H²", "Σ N_k H_k² / N", "gain, eq. 22", "MSE ratio, eq. 13"]
-    sheet = Sheet(f"What stratifying is worth, measured on {method}'s models", columns)
+    table = Table(f"What stratifying is worth, measured on {method}'s models", columns)
     for run in run_folder.find(context.runs):
         if run.done and run.method == method and run.seed == seed:
             context.say(f"gradients of all clients, {run.setting}")
-            sheet.rows += _measured(run)
-    sheet.notes.append(
+            table.rows += _measured(run)
+    table.notes.append(
         "H² and H_k² (eqs. 21 and 11): variance of the clients' gradients plus the mean square of their own gradient "
         "noise. MSE ratio: eq. 13 of proportional stratified sampling over that of simple random sampling, both with "
         "everybody available, in terms of the full local gradients."
     )
-    return sheet.markdown() if sheet.rows else ""
+    return table.markdown() if table.rows else ""
 
 
 def _measured(run: run_folder.Run) -> list[list[str]]:

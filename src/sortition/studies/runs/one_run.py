@@ -179,7 +179,7 @@ def _save(path: Path, carry: Carry, journals: Journals) -> None:
 def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[str, Any]) -> None:
     run = run_folder.Run(path)
     n = shared.split.clients
-    counts = {**attrition.per_client(run.records, n), "available": np.zeros(n, np.int64)}
+    counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
     for record in run.records:
         counts["available"] += setup.reachable(record["round"])
     accuracy = setup.at(carry.registrar.index - 1).world.client_accuracies(carry.params)

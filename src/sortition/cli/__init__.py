@@ -1,13 +1,18 @@
-"""The command line: ``app`` gathers one module per group of commands; ``main`` is what the shell calls."""
+"""The command line: ``app`` gathers one module per group of commands; ``main`` is what the shell calls.
+
+Commands import what they need when they are called, so that ``--help`` and completion answer at once.
+"""
 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 import typer
 
 from sortition.cli import audit, data, methods, report, reproduce, run
-from sortition.core.errors import SortitionError
+
+__all__ = ["app", "main"]
 
 app = typer.Typer(
     name="sortition",
@@ -30,12 +35,18 @@ def main() -> None:
     """Run the command line; a mistake of the user is one line on stderr and exit code 2."""
     try:
         app()
-    except SortitionError as error:
-        sys.stderr.write(f"sortition: {error}\n")
-        raise SystemExit(2) from None
     except MemoryError as error:
-        sys.stderr.write(f"sortition: this needs more memory than there is: {error or 'no more was given'}.\n")
-        raise SystemExit(2) from None
+        _leave(f"this needs more memory than there is: {error or 'no more was given'}.", 2)
     except KeyboardInterrupt:
-        sys.stderr.write("sortition: stopped.\n")
-        raise SystemExit(130) from None
+        _leave("stopped.", 130)
+    except Exception as error:
+        from sortition.core.errors import SortitionError
+
+        if not isinstance(error, SortitionError):
+            raise
+        _leave(str(error), 2)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    sys.stderr.write(f"sortition: {message}\n")
+    raise SystemExit(code) from None

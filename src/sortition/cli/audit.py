@@ -1,7 +1,8 @@
-"""``sortition audit`` and ``sortition why``: is a run what it says, and why was somebody chosen?"""
+"""``sortition audit`` and ``sortition why``: is a run what it says, and why was a client chosen?"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +12,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from sortition.cli.run import Allow, allowing, console
-from sortition.core.errors import InputError
+from sortition.cli.options import Allow, allowing, console
 
 if TYPE_CHECKING:
     from sortition.studies.audit.finding import Finding
@@ -21,45 +21,38 @@ Folders = Annotated[
     list[Path],
     typer.Argument(help="run folders, folders that hold some, or audit logs of federations", show_default=False),
 ]
+AS_LOGGED = (
+    "Believed where answers are as logged: what clients answered and reported, who completed, whose updates "
+    "were refused, test figures and costs. --replay replays the runs and compares them."
+)
+FEDERATED = (
+    "Believed of federations, since only the log records it: who was available, the budget, what clients "
+    "answered and reported, who completed, whose updates were refused."
+)
 
 
 def audit(
     folders: Folders,
-    replay: Annotated[bool, typer.Option("--replay", help="play runs again, and compare all that they tell")] = False,
+    replay: Annotated[bool, typer.Option("--replay", help="replay runs, and compare all their records")] = False,
     allow: Allow = None,
 ) -> None:
-    """Check audit logs: the chain of hashes, the seed that was committed to, the records, and every choice, made again.
+    """Check audit logs: the hash chain, the committed seed, the records, and every choice by recomputing it.
 
     Choices are recomputed from the availability and budget of the configuration and from the answers in the log. With
-    --replay (always where a method uses vectors, of which the log has digests) the run is played again: answers,
+    --replay (always where a method uses vectors, of which the log has digests) the run is replayed: answers,
     completions and every figure of rounds.jsonl are compared, too.
 
     Exit code 1 if anything differs; 3 if nothing does, but a run is unfinished or not all of it could be checked.
 
     Example: sortition audit runs/first
     """
-    from sortition.results import run_folder
-    from sortition.studies.audit import run as audit
-
-    logs = [path for path in folders if path.is_file()]
-    runs = run_folder.find(*(path for path in folders if path not in logs))
-    if not runs and not logs:
-        raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
-    table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
-    looks = [partial(audit.examine, run, replay=replay) for run in runs] + [partial(audit.examine_log, p) for p in logs]
-    found: list[Finding] = []
-    said: list[str] = []
-    for look in looks:
+    found = []
+    for examine in _examinations(folders, replay):
         with allowing(allow):
-            one = look()
-        name = "/".join(one.run.parts[-3:])
-        answers = "played again" if one.replayed else "as logged"
-        table.add_row(escape(name), str(one.rounds), str(one.recomputed), answers, one.verdict)
-        said += [f"{name}: {text}" for text in (*one.faults, *one.remarks)]
-        found.append(one)
+            found.append(examine())
     screen = console()
-    screen.print(table)
-    for line in (*said, *_reach(found)):
+    screen.print(_findings(found))
+    for line in (*_remarks(found), *_believed(found)):
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
     if any(one.verdict != "holds" for one in found):
         raise typer.Exit(1 if any(one.faults for one in found) else 3)
@@ -67,20 +60,42 @@ def audit(
     screen.print(f"{len(found)} {many}: chains, seeds, records and choices agree.", highlight=False)
 
 
-def _reach(found: list[Finding]) -> list[str]:
+def _examinations(folders: list[Path], replay: bool) -> list[Callable[[], Finding]]:
+    """One for each run below the folders, then one for each audit log of a federation."""
+    from sortition.core.errors import InputError
+    from sortition.results import run_folder
+    from sortition.studies.audit.run import examine, examine_log
+
+    logs = [path for path in folders if path.is_file()]
+    runs = run_folder.find(*(path for path in folders if path not in logs))
+    if not runs and not logs:
+        raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
+    return [*(partial(examine, run, replay=replay) for run in runs), *(partial(examine_log, path) for path in logs)]
+
+
+def _name(finding: Finding) -> str:
+    return "/".join(finding.run.parts[-3:])
+
+
+def _findings(found: list[Finding]) -> Table:
+    """A row for each log."""
+    table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
+    for one in found:
+        answers = "replayed" if one.replayed else "as logged"
+        table.add_row(escape(_name(one)), str(one.rounds), str(one.recomputed), answers, one.verdict)
+    return table
+
+
+def _remarks(found: list[Finding]) -> list[str]:
+    """Faults and remarks, each with its run."""
+    return [f"{_name(one)}: {text}" for one in found for text in (*one.faults, *one.remarks)]
+
+
+def _believed(found: list[Finding]) -> list[str]:
     """What was believed, not compared."""
-    said = []
-    if any(one.recomputed and not one.replayed and not one.federated for one in found):
-        said.append(
-            "Believed where answers are as logged: what clients answered and reported, who completed, whose updates "
-            "were refused, test figures and costs. --replay plays the runs again and compares them."
-        )
-    if any(one.recomputed and one.federated for one in found):
-        said.append(
-            "Believed of federations, since only the log tells of it: who was available, the budget, what clients "
-            "answered and reported, who completed, whose updates were refused."
-        )
-    return said
+    checked = [one for one in found if one.recomputed]
+    lines = [AS_LOGGED] if any(not one.replayed and not one.federated for one in checked) else []
+    return [*lines, FEDERATED] if any(one.federated for one in checked) else lines
 
 
 def why(
@@ -88,7 +103,7 @@ def why(
     round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in rounds.jsonl")],
     client: Annotated[int | None, typer.Option("--client", help="a client's id [default: the whole cohort]")] = None,
 ) -> None:
-    """Tell in sentences why a client was chosen in a round, or was not: availability, guards, answers, weight, history.
+    """Explain why a client was chosen in a round, or was not: availability, guards, answers, weight, history.
 
     Example: sortition why runs/first/main/fedgs/seed-0 --round 42 --client 17
     """
@@ -96,8 +111,8 @@ def why(
     from sortition.studies.audit import explain
 
     log = explain.Log(run if run.is_file() else run_folder.Run(run))
-    said = explain.cohort(log, round_) if client is None else explain.client(log, round_, client)
-    for line in (*log.warnings, *said):
+    reasons = explain.cohort(log, round_) if client is None else explain.client(log, round_, client)
+    for line in (*log.warnings, *reasons):
         typer.echo(line)
 
 

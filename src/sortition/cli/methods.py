@@ -6,28 +6,32 @@ import inspect
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from sortition import selectors
-from sortition.cli.run import Allow, allowing, console
-from sortition.core.errors import SortitionError, unknown
-from sortition.core.selector import Selector
+from sortition.cli.options import Allow, allowing, console
+
+if TYPE_CHECKING:
+    from sortition.core.selector import Selector
 
 
 def _complete(incomplete: str) -> list[str]:
-    return [name for name in selectors.discover() if name.startswith(incomplete)]
+    from sortition.selectors import discover
+
+    return [name for name in discover() if name.startswith(incomplete)]
 
 
 Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
 
 
 def list_() -> None:
-    """All methods: what they read of clients, ask them and have reported; whether they scale to a million."""
+    """List all methods: what they read of clients, ask them and have reported; whether they scale to a million."""
+    from sortition import selectors
+
     table = Table("method", "reads", "asks", "reports", "scales", "secure aggregation", box=box.SIMPLE_HEAD)
     for name in selectors.discover():
         method = _default(selectors.find(name))
@@ -45,6 +49,8 @@ def list_() -> None:
 
 def _default(cls: type[Selector[Any]]) -> Selector[Any]:
     """An instance with default parameters, or with its first example where some have no default."""
+    from sortition.core.errors import SortitionError
+
     try:
         return cls.load()
     except SortitionError:
@@ -54,15 +60,21 @@ def _default(cls: type[Selector[Any]]) -> Selector[Any]:
 def show(
     name: Name,
     set_: Annotated[list[str] | None, typer.Option("--set", help="a parameter of the method, such as d=20")] = None,
-    model: Annotated[str, typer.Option(help="whose traffic is told: softmax, mlp, cnn or an import path")] = "mlp",
+    model: Annotated[
+        str | None, typer.Option(help="also print the traffic of this model: softmax, mlp, cnn or an import path")
+    ] = None,
     inputs: Annotated[str, typer.Option(help="shape of one example")] = "1,28,28",
     classes: Annotated[int, typer.Option(min=2, help="number of labels")] = 10,
     clients: Annotated[int, typer.Option(min=1, help="clients, all available")] = 100,
     cohort: Annotated[int, typer.Option(min=1, help="clients a round")] = 10,
     rounds: Annotated[int, typer.Option(min=1, help="rounds over which the traffic is averaged")] = 30,
 ) -> None:
-    """What a method is: description, parameters, what it needs to know, bytes a round for a model, how to cite it."""
-    from sortition.studies.estimate import price
+    """Describe a method: its paper, parameters, what it needs to know and how to cite it.
+
+    With --model, also the bytes a round that it exchanges for such a model.
+
+    Example: sortition show fedcor --model mlp
+    """
     from sortition.studies.overlay import assign
 
     cls, screen = _find(name), console()
@@ -74,29 +86,44 @@ def show(
     screen.print(escape(module.strip() or inspect.getdoc(cls) or ""), soft_wrap=True, highlight=False)
     screen.print(_parameters(cls, selector))
     screen.print(_needs(selector))
-    shape = tuple(int(part) for part in inputs.split(",") if part.strip().isdigit())
-    if not shape:
-        raise unknown("shape", inputs, ["1,28,28", "3,32,32", "60"])
-    size, lanes = price(
-        selector, model, {}, inputs=shape, classes=classes, clients=clients, cohort=cohort, rounds=rounds
-    )
-    plain = 2 * 4 * size * cohort
-    table = Table(
-        "bytes a round", "", title=f"{model}, {size:,} numbers; {cohort} of {clients} clients", box=box.SIMPLE_HEAD
-    )
-    for lane, value in lanes.items():
-        if value:
-            table.add_row(lane.replace("_", " "), f"{value:,.0f}")
-    table.add_row("in all", f"{sum(lanes.values()):,.0f} ({sum(lanes.values()) / plain:.2f} × plain averaging)")
-    screen.print(table)
+    if model is not None:
+        screen.print(_traffic(selector, model, _shape(inputs), classes, clients, cohort, rounds))
     screen.print(escape(selector.cite), highlight=False)
 
 
+def _shape(inputs: str) -> tuple[int, ...]:
+    from sortition.core.errors import unknown
+
+    shape = tuple(int(part) for part in inputs.split(",") if part.strip().isdigit())
+    if not shape:
+        raise unknown("shape", inputs, ["1,28,28", "3,32,32", "60"])
+    return shape
+
+
+def _traffic(
+    selector: Selector[Any], model: str, inputs: tuple[int, ...], classes: int, clients: int, cohort: int, rounds: int
+) -> Table:
+    """Mean bytes a round by kind, and their sum beside that of plain averaging."""
+    from sortition.studies.estimate import price
+
+    size, lanes = price(
+        selector, model, {}, inputs=inputs, classes=classes, clients=clients, cohort=cohort, rounds=rounds
+    )
+    title = f"{model}, {size:,} numbers; {cohort} of {clients} clients"
+    table = Table("bytes a round", "", title=title, box=box.SIMPLE_HEAD)
+    for lane, value in lanes.items():
+        if value:
+            table.add_row(lane.replace("_", " "), f"{value:,.0f}")
+    total, plain = sum(lanes.values()), 2 * 4 * size * cohort
+    table.add_row("in all", f"{total:,.0f} ({total / plain:.2f} × plain averaging)")
+    return table
+
+
 def _parameters(cls: type[Selector[Any]], selector: Selector[Any]) -> Table:
-    told = dict(_attributes(inspect.getdoc(cls) or ""))
+    meanings = dict(_attributes(inspect.getdoc(cls) or ""))
     table = Table("parameter", "value", "meaning", title=cls.__name__, box=box.SIMPLE_HEAD)
     for item in fields(cls):  # type: ignore[arg-type]
-        table.add_row(item.name, escape(repr(getattr(selector, item.name))), escape(told.get(item.name, "")))
+        table.add_row(item.name, escape(repr(getattr(selector, item.name))), escape(meanings.get(item.name, "")))
     return table
 
 
@@ -118,8 +145,8 @@ def _needs(selector: Selector[Any]) -> Table:
     table = Table("what the server learns", "", title="privacy label", box=box.SIMPLE_HEAD)
     table.add_row("reads, once per client", ", ".join(needs.reads) or "nothing")
     for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
-        told = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
-        table.add_row(title, told or "nothing")
+        listed = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
+        table.add_row(title, listed or "nothing")
     table.add_row("secure aggregation", "impossible: sees single updates" if needs.individual else "possible")
     table.add_row("number of rounds", "must be known" if needs.horizon else "need not be known")
     return table
@@ -136,7 +163,7 @@ def cite(
     what: Annotated[str, typer.Argument(help="a study's TOML file, or a method", autocompletion=_complete)],
     allow: Allow = None,
 ) -> None:
-    """BibTeX of a method, or of all methods in a study's file."""
+    """Print the BibTeX of a method, or of all methods in a study's file."""
     if what.endswith(".toml"):
         from sortition.studies.methods import find
         from sortition.studies.plan import read
@@ -152,7 +179,7 @@ def cite(
 
 
 def check(name: Name) -> None:
-    """Run the contract that every method keeps, point by point."""
+    """Check a method against the contract that every method keeps, point by point."""
     from sortition.testing import ContractError, contract
 
     broken = 0

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from sortition.cli.run import Allow, Jobs, On, Quiet, allowing, console, finish
+from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
+from sortition.cli.run import finish
 
 
 def _names(incomplete: str) -> list[str]:

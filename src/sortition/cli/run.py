@@ -3,38 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from sortition.core import import_policy
-from sortition.core.errors import SortitionError
+from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console
+
+if TYPE_CHECKING:
+    from sortition.studies.plan import Plan
+    from sortition.studies.runs.runner import Outcome
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs [default: runs/NAME]")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
-]
-Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side [default: all cores]")]
-On = Annotated[
-    str | None,
-    typer.Option("--on", help="a Ray cluster: ray (this machine's) or ray://host:port [default: here]"),
-]
-Allow = Annotated[
-    list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")
-]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
-WIDE = 150  # columns of a table that goes to a file or a pipe
-
-
-def console() -> Console:
-    """Standard output; wide where it is no terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDE)
 
 
 def run(
@@ -45,7 +27,7 @@ def run(
     on: On = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
     only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="tell what would run and how long; run nothing")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run and how long; run nothing")] = False,
     allow: Allow = None,
     quiet: Quiet = False,
 ) -> None:
@@ -70,28 +52,19 @@ def run(
             play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
-@contextmanager
-def allowing(modules: list[str] | None) -> Iterator[None]:
-    """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
-    if modules:
-        sys.path.insert(0, str(Path.cwd()))
-    with import_policy.only(modules or ()):
-        yield
-
-
-def play(plan: Any, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
-    """Run a plan, print its table, tell what failed; the exit code says how it went."""
+def play(plan: Plan, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
+    """Run a plan, print its table and what failed; the exit code says how it went."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
     screen = console()
     outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
-        table(out, screen)
+        print_summary(out, screen)
     finish(outcome, f"add --resume to go on: {out}")
 
 
-def table(out: Path, screen: Console) -> None:
+def print_summary(out: Path, screen: Console) -> None:
     """Print the summary of the runs in a folder."""
     from sortition.results import run_folder, summary
 
@@ -100,12 +73,12 @@ def table(out: Path, screen: Console) -> None:
     screen.print(f"runs: {out}", soft_wrap=True)
 
 
-def finish(outcome: Any, hint: str) -> None:
-    """Tell what failed or was stopped, and leave with the code that says so."""
+def finish(outcome: Outcome, hint: str) -> None:
+    """Print what failed or was stopped, and exit with the code that says so."""
     for path, why in outcome.failed.items():
         log = Path(path) / "failure.log"
-        told = f" (log: {log})" if log.exists() else ""
-        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]}{told}", err=True)
+        where = f" (log: {log})" if log.exists() else ""
+        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]}{where}", err=True)
     if outcome.interrupted:
         typer.echo(f"stopped; {hint}", err=True)
         raise typer.Exit(130)
@@ -113,7 +86,7 @@ def finish(outcome: Any, hint: str) -> None:
         raise typer.Exit(1)
 
 
-def _estimate(plan: Any, jobs: int | None) -> None:
+def _estimate(plan: Plan, jobs: int | None) -> None:
     from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores
@@ -154,7 +127,7 @@ def demo(
     screen = console()
     made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])
     outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
-    table(out / "runs", screen)
+    print_summary(out / "runs", screen)
     if page := _report(out):
         screen.print(f"open: {page}", soft_wrap=True)
     finish(outcome, "the same command goes on.")
@@ -162,6 +135,8 @@ def demo(
 
 def _report(out: Path) -> Path | None:
     """The page of the runs, where the report is installed."""
+    from sortition.core.errors import SortitionError
+
     try:
         from sortition import report
 

@@ -1,0 +1,42 @@
+"""What several commands share: their options, the console, and which modules a file may import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
+]
+Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side [default: all cores]")]
+On = Annotated[
+    str | None,
+    typer.Option("--on", help="a Ray cluster: ray (this machine's) or ray://host:port [default: this machine]"),
+]
+Allow = Annotated[
+    list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
+WIDE = 150  # columns of a table that goes to a file or a pipe
+
+
+def console() -> Console:
+    """Standard output; wide where it is no terminal."""
+    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+
+
+@contextmanager
+def allowing(modules: list[str] | None) -> Iterator[None]:
+    """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
+    from sortition.core import import_policy
+
+    if modules:
+        sys.path.insert(0, str(Path.cwd()))
+    with import_policy.only(modules or ()):
+        yield

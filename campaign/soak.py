@@ -23,9 +23,10 @@ import torch
 
 from campaign.invariants import Observer, check_carry, check_memory, require, unknown_at_first
 from sortition import availability
+from sortition.aggregation import StepRule
 from sortition.core import Guards, stream
 from sortition.data import Dataset
-from sortition.learning import LocalRule, ServerRule, build
+from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find
 from sortition.simulation import Setup, World, checkpoint, play_round, start
 from sortition.simulation.attacks import KINDS, Attacks
@@ -100,7 +101,7 @@ def setup_of(told: dict[str, Any], number: int) -> Setup:
     )
     return Setup(
         world, find(told["method"]).load(**told["parameters"]), told["cohort"], told["rounds"], population, there,
-        ServerRule(**told["server"]), evaluate_every=10, seed=number,
+        step=StepRule(**told["server"]), evaluate_every=10, seed=number,
         faults=Mishaps(Faults(**told["faults"]), n, number), guards=Guards(**told["guards"]),
     )  # fmt: skip
 

@@ -10,7 +10,17 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 SCIENCE = {"numpy", "scipy", "sklearn", "pydantic"}
-BELOW_STUDIES = {"core", "audit", "selectors", "data", "availability", "learning", "simulation", "results"}
+BELOW_STUDIES = {
+    "core",
+    "audit",
+    "aggregation",
+    "selectors",
+    "data",
+    "availability",
+    "learning",
+    "simulation",
+    "results",
+}
 ALL = BELOW_STUDIES | {"studies", "reproduction", "flower", "report", "testing"}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
@@ -20,10 +30,11 @@ MAY = {
     "data": ({"core"}, SCIENCE),
     "availability": ({"core"}, SCIENCE),
     "learning": ({"core"}, SCIENCE | {"torch"}),
-    "simulation": ({"core", "audit", "data", "availability", "learning"}, SCIENCE | {"torch"}),
-    "flower": ({"core", "audit"}, SCIENCE | {"flwr"}),
+    "simulation": ({"core", "audit", "aggregation", "data", "availability", "learning"}, SCIENCE | {"torch"}),
+    "flower": ({"core", "audit", "aggregation"}, SCIENCE | {"flwr"}),
     "testing": ({"core"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
+    "aggregation": ({"core"}, {"numpy"}),
     "results": ({"core"}, SCIENCE | {"polars", "rich"}),
     "studies": (BELOW_STUDIES, SCIENCE | {"torch", "polars", "rich", "tomli_w"}),
     "reproduction": (

@@ -10,10 +10,10 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
 
+from sortition.aggregation import StepRule
 from sortition.core.errors import InputError
 from sortition.flower import wire
 from sortition.flower.base_strategy import Stock
-from sortition.learning import ServerRule
 
 START = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "seen": np.array(4)}
 
@@ -31,14 +31,14 @@ def stepped(stock, model=START, updates=None, first=0):
 
 
 RULES = [
-    (lambda: FedAvg(), ServerRule()),
+    (lambda: FedAvg(), StepRule()),
     (
         lambda: FedAvgM(server_learning_rate=0.5, server_momentum=0.9),
-        ServerRule("momentum", lr=0.5, momentum=0.9),
+        StepRule("momentum", lr=0.5, momentum=0.9),
     ),
     (
         lambda: FedAdam(eta=0.1, beta_1=0.9, beta_2=0.99, tau=1e-3),
-        ServerRule("adam", lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-3),
+        StepRule("adam", lr=0.1, beta1=0.9, beta2=0.99, epsilon=1e-3),
     ),
 ]
 
@@ -50,7 +50,7 @@ def test_server_steps_are_those_of_our_rules(make, rule):
         rate = rule.lr
         if rule.name == "adam":  # Flower corrects the bias, with the round + 1 as Adam's t
             rate *= np.sqrt(1 - rule.beta2 ** (t + 1)) / (1 - rule.beta1 ** (t + 1))
-        params, state = replace(rule, lr=rate).step(params, delta, state)
+        params, state = replace(rule, lr=rate).apply(params, delta, state)
     model = stepped(Stock(make()))
     np.testing.assert_allclose(model["w"].reshape(-1), params, rtol=1e-4)
     assert model["w"].dtype == np.float32

@@ -5,7 +5,7 @@ import pytest
 from tests.flower import federation
 from tests.flower.processes import simulate
 
-from sortition.learning.server import aggregate
+from sortition.aggregation import weighted_sum
 
 pytestmark = pytest.mark.flower
 
@@ -37,7 +37,7 @@ def test_the_others_carry_the_whole_weight(told):
     for t, answered in enumerate(([0, 3, 7, 8, 9], [0, 7, 8, 9])):
         ids = np.array(answered)
         sizes = world.holdings.sizes[ids]
-        params = params + aggregate(world.train(params, ids, [], t).deltas, sizes / sizes.sum())
+        params = params + weighted_sum(sizes / sizes.sum(), world.train(params, ids, [], t).deltas)
     np.testing.assert_allclose(told["full"]["model"], params, atol=1e-6)
 
 

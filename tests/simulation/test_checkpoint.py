@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from tests.simulation.small import Scripted, world
 
+from sortition.aggregation import StepRule
 from sortition.core import signals
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
-from sortition.learning import ServerRule
 from sortition.selectors import load
 from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, run
 
@@ -36,7 +36,7 @@ class Killer(Mishaps):
 
 def setup(faults=None, name="active"):
     own = world(seed=3, devices=Devices(jitter=0.2, dropout=0.2, speed_spread=0.5))
-    return Setup(own, load(name), 4, ROUNDS, server=ServerRule("adam", lr=0.05), seed=3, faults=faults)
+    return Setup(own, load(name), 4, ROUNDS, step=StepRule("adam", lr=0.05), seed=3, faults=faults)
 
 
 def play(folder, faults=None, stop=ROUNDS):
@@ -58,7 +58,7 @@ def play(folder, faults=None, stop=ROUNDS):
 def spawn(folder, kill=-1):
     code = "import sys, pathlib; from tests.simulation.test_checkpoint import play, Killer; "
     code += "play(pathlib.Path(sys.argv[1]), Killer(int(sys.argv[2])))"
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": "."}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f".{os.pathsep}src"}
     return subprocess.Popen([sys.executable, "-c", code, str(folder), str(kill)], env=environment)
 
 

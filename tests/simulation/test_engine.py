@@ -6,11 +6,12 @@ import torch
 from tests.simulation.small import RULE, SIZES, Scripted, data, world
 from torch import nn
 
+from sortition.aggregation import StepRule
 from sortition.core import signals
 from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort, Population
-from sortition.learning import Learner, LocalRule, ServerRule, build
+from sortition.learning import Learner, LocalRule, build
 from sortition.learning.batches import plans
 from sortition.selectors import load
 from sortition.simulation import Devices, Faults, Mishaps, Setup, World, play_round, run, start
@@ -182,7 +183,7 @@ def test_over_selection_closes_at_the_cohort_size():
 
 
 def test_the_server_rule_takes_the_step():
-    carry, _ = played(Setup(world(), Scripted(), 3, 1, server=ServerRule(lr=0.5)))
+    carry, _ = played(Setup(world(), Scripted(), 3, 1, step=StepRule(lr=0.5)))
     plain, _ = played(Setup(world(), Scripted(), 3, 1))
     start_at = world().initial
     np.testing.assert_allclose(carry.params - start_at, 0.5 * (plain.params - start_at), atol=1e-6)

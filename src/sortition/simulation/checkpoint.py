@@ -50,7 +50,7 @@ def load(path: str | Path, setup: Setup) -> Carry:
     for name, total in totals.items():
         if isinstance(total, bool) or not isinstance(total, int) or total < 0:
             raise StorageError(f"{path} is damaged: totals.{name} must be a whole number ≥ 0; got {shown(total)}.")
-    return Carry(params, server, registrar, float(clock), totals)
+    return Carry(params, server, registrar, fresh.memory, float(clock), totals)
 
 
 def _check_numbers(array: Vector, like: Vector, told: str) -> None:

@@ -21,7 +21,6 @@ from sortition.core.arrays import Ids
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
-from sortition.learning.server import aggregate
 from sortition.simulation import exchange
 from sortition.simulation import record as records
 from sortition.simulation.exchange import Arrived
@@ -153,8 +152,9 @@ def _aggregate(setup: Setup, carry: Carry, cohort: Cohort, arrived: Arrived, not
         return carry
     weights, told = cohort.weights_of(arrived.ids)
     notes |= told
-    params, server = setup.server.step(carry.params, aggregate(arrived.deltas, weights), carry.server)
-    return replace(carry, params=sealed(params), server=server, test=None)
+    update, memory = setup.combine.apply(arrived.ids, weights, arrived.deltas, carry.memory)
+    params, server = setup.step.apply(carry.params, update, carry.server)
+    return replace(carry, params=sealed(params), server=server, memory=memory, test=None)
 
 
 def _evaluate(setup: Setup, carry: Carry, t: int, record: RoundRecord) -> Carry:

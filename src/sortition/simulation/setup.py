@@ -7,13 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from sortition.aggregation import CombineRule, StepRule
+from sortition.aggregation.combine import Memory
+from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, frozen
 from sortition.core.errors import bad
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector
-from sortition.learning.server import ServerRule, State
 from sortition.learning.vector import Vector
 from sortition.simulation.faults import Faults, Mishaps
 from sortition.simulation.ledger import LANES
@@ -39,7 +41,8 @@ class Setup:
         horizon: rounds in all.
         population: what the server knows of its clients; default: the world's sizes and label counts.
         availability: default: everybody, always.
-        server: how an aggregated update becomes the next model.
+        combine: how the cohort's updates become one.
+        step: how that update becomes the next model.
         evaluate_every: rounds between evaluations on the test set; 0: never. The last round is always evaluated.
         clients_every: rounds between evaluations of every client; 0: never.
         seed: of the selector's draws; the world and the availability have theirs.
@@ -53,7 +56,8 @@ class Setup:
     horizon: int
     population: Population | None = None
     availability: Availability | None = None
-    server: ServerRule = field(default_factory=ServerRule)
+    combine: CombineRule = field(default_factory=CombineRule)
+    step: StepRule = field(default_factory=StepRule)
     evaluate_every: int = 1
     clients_every: int = 0
     seed: int = 0
@@ -104,8 +108,9 @@ class Carry:
     """What one round hands to the next."""
 
     params: Vector
-    server: State
+    server: StepState  # what the step remembers
     registrar: Registrar
+    memory: Memory = field(default_factory=dict)  # what combine remembers
     clock: float = 0.0
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*LANES, "passes", "steps"), 0))
     test: dict[str, float] | None = None  # of these params, where known
@@ -120,7 +125,8 @@ def start(setup: Setup, played: int = 0) -> Carry:
         raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
     population = setup.known(max(0, played - 1))
     registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed, guards=setup.guards)
-    return Carry(sealed(setup.world.initial), setup.server.init(setup.world.initial.size), registrar)
+    size = setup.world.initial.size
+    return Carry(sealed(setup.world.initial), setup.step.init(size), registrar, setup.combine.init(size))
 
 
 def sealed(params: Vector) -> Vector:

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import nn
 
+from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.questions import Measure, Reading
@@ -24,7 +25,6 @@ from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import BATCH_LOSS, DISPERSION, Signal
 from sortition.data import Dataset
 from sortition.learning import Learner, LocalRule
-from sortition.learning.server import aggregate
 from sortition.learning.vector import Vector
 from sortition.simulation.attacks import Attacks, Liars
 from sortition.simulation.devices import Devices, Fleet
@@ -179,7 +179,7 @@ class World:
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """The model that a cohort would give; its training has randomness of its own."""
         deltas = Moment(self, params, t, "rehearsal").updates(cohort.ids)
-        return params + aggregate(self._sent(cohort.ids, deltas), cohort.weights)
+        return params + weighted_sum(cohort.weights, self._sent(cohort.ids, deltas))
 
     def _told(self, moment: Moment, signal: Signal, ids: Ids) -> Reading:
         """What clients say, the truth or not."""

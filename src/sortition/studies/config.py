@@ -8,12 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, 
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from sortition import availability
+from sortition.aggregation import StepRule
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
-from sortition.learning.server import ServerRule
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
@@ -31,8 +31,8 @@ class Local(LocalRule):
 
 
 @pydantic_dataclass(frozen=True, config=_RULE)
-class Server(ServerRule):
-    """The server rule, with its types checked."""
+class Server(StepRule):
+    """The server's step, with its types checked."""
 
 
 @pydantic_dataclass(frozen=True, config=_RULE)

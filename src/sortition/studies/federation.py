@@ -162,7 +162,7 @@ def setup(config: RunConfig) -> tuple[Ground, Setup]:
         horizon=config.rounds,
         population=shared.population,
         availability=shared.availability,
-        server=config.server,
+        step=config.server,
         evaluate_every=config.evaluate_every,
         clients_every=config.clients_every,
         seed=config.seed,

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from sortition.aggregation import weighted_sum
 from sortition.core import LOSS, Cohort, Measure, Registrar, stream
 from sortition.core.arrays import Array, Floats
 from sortition.core.sampling import uniformly
-from sortition.learning.server import aggregate
 from sortition.reproduction import preset as presets
 from sortition.reproduction.reproduce import Context
 from sortition.results.table import Table
@@ -44,7 +44,7 @@ def sampled_changes(world: World, params: Array, t: int, cohorts: int, size: int
     rng, rows = stream(seed, "sampled cohorts"), []
     for _ in range(cohorts):
         ids = uniformly(everybody, size, rng)
-        after = params + aggregate(deltas[ids], np.full(ids.size, 1 / ids.size))
+        after = params + weighted_sum(np.full(ids.size, 1 / ids.size), deltas[ids])
         rows.append(world.measure(after, Measure(LOSS, everybody), t).values - before)
     return np.stack(rows)
 
@@ -133,7 +133,7 @@ def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Arr
         cohort = turn.cohort or Cohort.uniform([])
         outcome = world.train(params, cohort.ids, registrar.needs.reports, t)
         registrar.finish(turn, cohort.ids, outcome.reports)
-        params = params + aggregate(outcome.deltas, cohort.weights)
+        params = params + weighted_sum(cohort.weights, outcome.deltas)
 
 
 def _configs(of: str, setting: list[str], method: str) -> list[RunConfig]:

@@ -1,30 +1,22 @@
-"""The server's step: from the weighted sum of updates to the next model (Reddi et al. 2021, Hsu et al. 2019)."""
+"""The server's step: from one combined update to the next model (Reddi et al. 2021, Hsu et al. 2019)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from sortition.core.errors import bad, unknown
 
-if TYPE_CHECKING:
-    from sortition.learning.vector import Vector
-
 RULES = ("plain", "momentum", "adam")
-State = dict[str, npt.NDArray[np.float32]]
-
-
-def aggregate(deltas: Vector, weights: npt.NDArray[np.float64]) -> Vector:
-    """Δ = Σ a_k Δ_k (P,), of deltas (k, P) and weights (k,)."""
-    return weights.astype(np.float32) @ deltas
+Vector = npt.NDArray[np.float32]
+StepState = dict[str, Vector]
 
 
 @dataclass(frozen=True)
-class ServerRule:
+class StepRule:
     """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction."""
 
     name: str = "plain"
@@ -36,20 +28,20 @@ class ServerRule:
 
     def __post_init__(self) -> None:
         if self.name not in RULES:
-            raise unknown("server rule", self.name, RULES)
+            raise unknown("step rule", self.name, RULES)
         for name in ("lr", "epsilon"):
             if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise bad(f"ServerRule.{name}", "finite and > 0", getattr(self, name))
+                raise bad(f"StepRule.{name}", "finite and > 0", getattr(self, name))
         for name in ("momentum", "beta1", "beta2"):
             if not 0 <= getattr(self, name) < 1:
-                raise bad(f"ServerRule.{name}", "in [0, 1)", getattr(self, name))
+                raise bad(f"StepRule.{name}", "in [0, 1)", getattr(self, name))
 
-    def init(self, size: int) -> State:
+    def init(self, size: int) -> StepState:
         """What the rule remembers between rounds, for a model of ``size`` numbers."""
         zeros = {"plain": (), "momentum": ("velocity",), "adam": ("first", "second")}[self.name]
         return {key: np.zeros(size, np.float32) for key in zeros}
 
-    def step(self, params: Vector, update: Vector, state: State) -> tuple[Vector, State]:
+    def apply(self, params: Vector, update: Vector, state: StepState) -> tuple[Vector, StepState]:
         """The next model and memory; the given ones stay as they are."""
         lr = np.float32(self.lr)
         if self.name == "plain":

@@ -15,14 +15,14 @@ from pathlib import Path
 from sortition.reproduction.preset import FOLDER
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import plan, read
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 
 
 def seconds(run: RunConfig) -> float:
     """Processor time of one run in a folder of its own."""
     with tempfile.TemporaryDirectory() as scratch:
         begun = time.process_time()
-        Play(run, Path(scratch) / "run")(lambda _done, _accuracy: None, lambda: False)
+        OneRun(run, Path(scratch) / "run")(lambda _done, _accuracy: None, lambda: False)
         return time.process_time() - begun
 
 

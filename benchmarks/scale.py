@@ -39,7 +39,7 @@ def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, floa
     """One run in this process: the same code as ``sortition run``."""
     from sortition.studies import federation
     from sortition.studies.plan import plan
-    from sortition.studies.runs.one_run import Play
+    from sortition.studies.runs.one_run import OneRun
 
     with tempfile.TemporaryDirectory() as folder:
         name = data
@@ -59,11 +59,11 @@ def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, floa
         config = plan(table).runs[0]
         marks: list[float] = []
         begun = time.process_time()
-        federation.ground(config)
+        federation.build_federation(config)
         ready = time.process_time()
         path = Path(folder) / "run"
         path.mkdir()
-        Play(config, path)(lambda t, _: marks.append(time.process_time()), lambda: False)
+        OneRun(config, path)(lambda t, _: marks.append(time.process_time()), lambda: False)
         done = time.process_time()
         held = sum(file.stat().st_size for file in path.iterdir())
     return {

@@ -17,18 +17,18 @@ from sortition.results import run_folder
 from sortition.simulation import checkpoint
 from sortition.studies import federation
 from sortition.studies.plan import plan
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 
 STOP, ROUNDS = 3, 5
 KEPT = (run_folder.CHECKPOINT, run_folder.ROUNDS, run_folder.TIMINGS, run_folder.AUDIT, run_folder.MANIFEST)
 
 
 @functools.cache
-def sound(at: int) -> tuple[Play, dict[str, bytes]]:
+def sound(at: int) -> tuple[OneRun, dict[str, bytes]]:
     """A run that was stopped after some rounds, and the bytes of what it goes on from."""
     table = small(rounds=ROUNDS, method=[dict(METHODS[at])], server={"name": "momentum"})
     run = plan(table).runs[0]
-    task = Play(run, scratch() / f"stopped-{at}")
+    task = OneRun(run, scratch() / f"stopped-{at}")
     task(lambda *_: None, _stopping(STOP))
     return task, {name: (task.path / name).read_bytes() for name in KEPT}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sortition.studies.plan import plan
-from sortition.studies.runs.runner import Outcome, execute
+from sortition.studies.runs.runner import Execution, execute
 
 SMALL: dict[str, Any] = {
     "rounds": 5,
@@ -27,6 +27,6 @@ def small(**changes: Any) -> dict[str, Any]:
     return {**copy.deepcopy(SMALL), **changes}
 
 
-def played(out: Path, table: dict[str, Any], *, resume: bool = False) -> Outcome:
+def played(out: Path, table: dict[str, Any], *, resume: bool = False) -> Execution:
     """Run a study here, in this process."""
     return execute(plan(table), out, jobs=1, resume=resume)

@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from sortition.cli.run import finish
-from sortition.studies.runs.runner import Outcome
+from sortition.studies.runs.runner import Execution
 
 
 def test_a_log_is_named_only_where_there_is_one(tmp_path, capsys):
@@ -15,7 +15,7 @@ def test_a_log_is_named_only_where_there_is_one(tmp_path, capsys):
     (tmp_path / "with" / "failure.log").write_text("why")
     failed = {str(tmp_path / name): "Disk full." for name in ("with", "without")}
     with pytest.raises(typer.Exit):
-        finish(Outcome(Path(tmp_path), failed), "")
+        finish(Execution(Path(tmp_path), failed), "")
     told = capsys.readouterr().err
     assert f"with: Disk full. (log: {tmp_path}/with/failure.log)" in told
     assert "without: Disk full.\n" in told

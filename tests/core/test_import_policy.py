@@ -32,7 +32,7 @@ def test_the_users_own_word(bomb):
 @pytest.mark.parametrize(
     "name",
     [
-        lambda: methods.find("bomb:X"),
+        lambda: methods.selector_class("bomb:X"),
         lambda: build("bomb:X", (4,), 2),
         lambda: metrics.metric("bomb:X"),
         lambda: preset.hook(preset.Figure(make="bomb:X")),

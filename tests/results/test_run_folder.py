@@ -6,6 +6,7 @@ import pytest
 from tests.studies.folders import make
 
 from sortition.core.errors import InputError, StorageError
+from sortition.core.storage.journal import Journal
 from sortition.results import run_folder
 from sortition.studies.runs import write_folder
 
@@ -47,21 +48,21 @@ def test_no_folder_is_a_sentence(tmp_path):
 
 def test_a_journal_keeps_what_the_checkpoint_knows(tmp_path):
     path = tmp_path / "rounds.jsonl"
-    journal = write_folder.Journal(path, 0)
+    journal = Journal(path, 0)
     for t in range(4):
         journal.append({"round": np.int64(t), "x": np.array([1.5])})
     journal.close()
     path.write_bytes(path.read_bytes() + b'{"torn')
-    journal = write_folder.Journal(path, 2)
+    journal = Journal(path, 2)
     journal.append({"round": 2})
     journal.close()
     assert [json.loads(line)["round"] for line in path.read_text().splitlines()] == [0, 1, 2]
     with pytest.raises(StorageError, match="3 whole lines"):
-        write_folder.Journal(path, 5)
+        Journal(path, 5)
 
 
 def test_a_full_disk_is_a_sentence(tmp_path):
-    journal = write_folder.Journal(tmp_path / "rounds.jsonl", 0)
+    journal = Journal(tmp_path / "rounds.jsonl", 0)
     journal.append({"round": 0})
     journal._file.close()
     journal._file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115

@@ -12,7 +12,7 @@ from tests.studies.tables import small
 from sortition.core import Guards
 from sortition.core.errors import InputError
 from sortition.studies import federation
-from sortition.studies.config import RunConfig, checked
+from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import state
 
@@ -36,7 +36,7 @@ def test_a_method_overrides_a_setting_overrides_the_study():
         ("b", "own"): {"explore": 0.2, "minimum": 3, "norm": 0},
     }
     for run in made.runs:
-        assert checked(RunConfig, run.table(), "run").guards == run.guards
+        assert validated(RunConfig, run.table(), "run").guards == run.guards
         assert federation.setup(run)[1].guards == run.guards
 
 

@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.errors import bad, unknown
+from sortition.core.validation import known_keys_only
 
 RULES = ("plain", "momentum", "adam")
 Vector = npt.NDArray[np.float32]
 StepState = dict[str, Vector]
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class StepRule:
     """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction."""

@@ -153,10 +153,10 @@ def _needs(selector: Selector[Any]) -> Table:
 
 
 def _find(name: str) -> type[Selector[Any]]:
-    from sortition.studies.methods import find
+    from sortition.studies.methods import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
-    return find(name)
+    return selector_class(name)
 
 
 def cite(
@@ -165,13 +165,13 @@ def cite(
 ) -> None:
     """Print the BibTeX of a method, or of all methods in a study's file."""
     if what.endswith(".toml"):
-        from sortition.studies.methods import find
+        from sortition.studies.methods import selector_class
         from sortition.studies.plan import read
 
         with allowing(allow):
             given = read(what).get("method", [])
             tables = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-            found = [find(str(one.get("name", ""))) for one in tables]
+            found = [selector_class(str(one.get("name", ""))) for one in tables]
     else:
         found = [_find(what)]
     entries = dict.fromkeys(one.cite.strip() for one in found)

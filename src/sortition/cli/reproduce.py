@@ -58,7 +58,7 @@ def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any,
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
-    screen, pages, total = console(), [], runner.Outcome(out)
+    screen, pages, total = console(), [], runner.Execution(out)
     for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is told before the first one is played
         runner.check(cut(one, cuts).runs)
     for one in loaded:

@@ -12,8 +12,8 @@ from rich.console import Console
 from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console
 
 if TYPE_CHECKING:
-    from sortition.studies.plan import Plan
-    from sortition.studies.runs.runner import Outcome
+    from sortition.studies.plan import StudyPlan
+    from sortition.studies.runs.runner import Execution
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs [default: runs/NAME]")]
@@ -39,20 +39,20 @@ def run(
 
     Many machines: sortition run examples/first.toml --on ray://head:10001
     """
-    from sortition.reproduction.preset import OURS, wanted
+    from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
+    from sortition.studies.selection import selected
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
-        whole = plan(table, tuple(set_ or ()))
-        chosen = whole.only(one for one in whole.runs if wanted(one, tuple(only or ())))
+        chosen = selected(plan(table, tuple(set_ or ())), tuple(only or ()))
         if dry_run:
             _estimate(chosen, jobs)
         else:
             play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
-def play(plan: Plan, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
+def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
     """Run a plan, print its table and what failed; the exit code says how it went."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
@@ -73,7 +73,7 @@ def print_summary(out: Path, screen: Console) -> None:
     screen.print(f"runs: {out}", soft_wrap=True)
 
 
-def finish(outcome: Outcome, hint: str) -> None:
+def finish(outcome: Execution, hint: str) -> None:
     """Print what failed or was stopped, and exit with the code that says so."""
     for path, why in outcome.failed.items():
         log = Path(path) / "failure.log"
@@ -86,7 +86,7 @@ def finish(outcome: Outcome, hint: str) -> None:
         raise typer.Exit(1)
 
 
-def _estimate(plan: Plan, jobs: int | None) -> None:
+def _estimate(plan: StudyPlan, jobs: int | None) -> None:
     from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores

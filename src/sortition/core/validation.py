@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError, with_config
 
 from sortition.core.errors import InputError, bad, unknown
 
@@ -25,6 +25,13 @@ _KINDS = {
     "is": "an instance of its class",
 }
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
+
+C = TypeVar("C")
+
+
+def known_keys_only(cls: type[C]) -> type[C]:
+    """Let pydantic refuse keys that a dataclass does not have, where it is made from a table of a file."""
+    return with_config(ConfigDict(extra="forbid"))(cls)
 
 
 def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:

@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 
 from sortition.core.errors import bad
+from sortition.core.validation import known_keys_only
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class LocalRule:
     """SGD on F_k(w) + (proximal / 2) ‖w − w_t‖², with torch's meaning of weight decay and momentum.

@@ -121,9 +121,9 @@ class Page:
                 run = runs[0]
                 text, title = json.dumps(run.config, indent=1, ensure_ascii=False), escape(f"{setting.name} · {label}")
                 parts.append(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>")
-                cited[run.name] = str(run.manifest.get("citation") or run.manifest.get("cite") or "")
+                cited[run.name] = str(run.manifest.get("cite") or "")
         first = self.gathered.settings[0].first
-        facts = {key: first.manifest[key] for key in first.manifest if key not in ("citation", "cite", "needs")}
+        facts = {key: first.manifest[key] for key in first.manifest if key not in ("cite", "needs")}
         seeds = "; ".join(f"{s.name}: {', '.join(map(str, s.seeds))}" for s in self.gathered.settings)
         bibtex = "\n\n".join(dict.fromkeys(text for text in cited.values() if text))
         return (

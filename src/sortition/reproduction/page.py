@@ -9,14 +9,14 @@ from sortition.core.storage.snapshot import write_atomically
 from sortition.reproduction.preset import Preset
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
-from sortition.studies.plan import Plan
+from sortition.studies.plan import StudyPlan
 
 
 def page(
     preset: Preset,
     options: str,
-    plan: Plan,
-    whole: Plan,
+    plan: StudyPlan,
+    whole: StudyPlan,
     found: list[Run],
     tables: list[Table],
     pictures: list[str],
@@ -34,7 +34,7 @@ def page(
     return "\n\n".join(parts) + "\n"
 
 
-def _how(plan: Plan, whole: Plan, found: list[Run]) -> str:
+def _how(plan: StudyPlan, whole: StudyPlan, found: list[Run]) -> str:
     """Rounds, seeds, hashes and versions, and what was left out."""
     lines = [f"- runs: {len(found)} finished of {len(whole.runs)} in the whole table"]
     if len(plan.runs) < len(whole.runs) or plan.runs[0].rounds != whole.runs[0].rounds:

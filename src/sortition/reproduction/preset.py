@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,15 +12,15 @@ from pydantic import ConfigDict, Field
 from sortition.core.errors import InputError, unknown
 from sortition.core.import_policy import imported
 from sortition.results.metrics import metric
-from sortition.studies.config import Model, RunConfig, checked
-from sortition.studies.plan import Plan, plan, read
+from sortition.studies.config import StrictTable, validated
+from sortition.studies.plan import StudyPlan, plan, read
 
 FOLDER = Path(__file__).parent / "presets"
 OURS = ("paper", "table", "figure")
 Cell = float | int | str | list[float]
 
 
-class Paper(Model):
+class Paper(StrictTable):
     """What is reproduced."""
 
     title: str
@@ -29,7 +28,7 @@ class Paper(Model):
     notes: str = ""
 
 
-class PaperTable(Model):
+class PaperTable(StrictTable):
     """A table: one metric over settings and methods, with the published cells where there are any."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -42,7 +41,7 @@ class PaperTable(Model):
     paper: dict[str, dict[str, Cell]] = {}
 
 
-class Figure(Model):
+class Figure(StrictTable):
     """A hook ``package.module:function`` and its options."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -59,9 +58,9 @@ class Preset:
     figures: tuple[Figure, ...]
     study: dict[str, Any] | None
 
-    def plan(self, sets: tuple[str, ...] = ()) -> Plan:
+    def plan(self, sets: tuple[str, ...] = ()) -> StudyPlan:
         """The runs, cut by ``--set`` options; none where there is no study."""
-        return Plan(self.paper.title, ()) if self.study is None else plan(self.study, sets, owner=self.name)
+        return StudyPlan(self.paper.title, ()) if self.study is None else plan(self.study, sets, owner=self.name)
 
 
 def names() -> list[str]:
@@ -81,9 +80,9 @@ def load(name: str) -> Preset:
     figures = table.get("figure", [])
     preset = Preset(
         path.stem,
-        checked(Paper, table["paper"], "paper"),
-        tuple(checked(PaperTable, one, "table") for one in table.get("table", [])),
-        tuple(checked(Figure, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
+        validated(Paper, table["paper"], "paper"),
+        tuple(validated(PaperTable, one, "table") for one in table.get("table", [])),
+        tuple(validated(Figure, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
         study or None,
     )
     for one in preset.tables:
@@ -95,9 +94,3 @@ def hook(figure: Figure) -> Callable[..., str]:
     """The function of a figure."""
     made: Callable[..., str] = imported(figure.make, "figure.make")
     return made
-
-
-def wanted(run: RunConfig, only: tuple[str, ...]) -> bool:
-    """Whether ``--only`` keeps a run: by setting, by label, or by setting/label; wildcards allowed."""
-    both = (run.setting, run.method.label, f"{run.setting}/{run.method.label}")
-    return not only or any(fnmatch(text, pattern) for text in both for pattern in only)

@@ -16,9 +16,10 @@ from sortition.results.metrics import metric
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
-from sortition.studies.plan import Plan
+from sortition.studies.plan import StudyPlan
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
+from sortition.studies.selection import selected
 
 Groups = summary.Groups
 
@@ -69,7 +70,7 @@ class Reproduction:
 
     tables: list[Table]
     markdown: str
-    outcome: runner.Outcome | None
+    outcome: runner.Execution | None
 
 
 def reproduce(
@@ -99,29 +100,23 @@ def reproduce(
     return Reproduction(tables, text, outcome)
 
 
-def cut(preset: Preset, cuts: Cuts) -> Plan:
+def cut(preset: Preset, cuts: Cuts) -> StudyPlan:
     """What is to be run of a preset."""
-    plan = preset.plan(cuts.sets())
-    chosen = plan.only(run for run in plan.runs if presets.wanted(run, cuts.only))
-    if cuts.only and not chosen.runs:
-        whole = preset.plan()
-        known = ", ".join([*whole.settings, *whole.labels])
-        raise bad("--only", f"a setting, a method or setting/method of {preset.name} ({known})", " ".join(cuts.only))
-    return chosen
+    return selected(preset.plan(cuts.sets()), cuts.only, preset.plan())
 
 
-def _of(plan: Plan, runs: Path) -> list[Run]:
+def _of(plan: StudyPlan, runs: Path) -> list[Run]:
     """The finished runs of a plan, in its order."""
     places = {runner.place(runs, run): None for run in sorted(plan.runs, key=_order(plan))}
     return [run for run in map(Run, places) if run.done]
 
 
-def _order(plan: Plan) -> Callable[[Any], tuple[int, int, int]]:
+def _order(plan: StudyPlan) -> Callable[[Any], tuple[int, int, int]]:
     settings, labels = plan.settings, plan.labels
     return lambda run: (settings.index(run.setting), labels.index(run.method.label), run.seed)
 
 
-def paper_table(table: PaperTable, plan: Plan, groups: Groups) -> Table:
+def paper_table(table: PaperTable, plan: StudyPlan, groups: Groups) -> Table:
     """Rows are methods; a column for each setting, with the published one before it where there is one.
 
     A published column that is of no setting (some papers do not say of which) stands alone.

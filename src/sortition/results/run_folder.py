@@ -29,7 +29,7 @@ FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, C
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when asked for, then kept."""
+    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when they are first needed, then kept."""
 
     path: Path
 
@@ -83,10 +83,6 @@ class Run:
         """Wall-clock seconds of each round."""
         return lines(self.path / TIMINGS, "timing")
 
-    def rounds(self) -> list[dict[str, Any]]:
-        """The same as ``records``."""
-        return self.records
-
     def federation(self) -> dict[str, Array]:
         """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
         path = self.path / FEDERATION
@@ -135,12 +131,12 @@ def find(*folders: str | Path) -> list[Run]:
 def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
     """The records of an append-only file; a torn last line is left out, any other is an error."""
     try:
-        return _checked(read_lines(path), path, kind)
+        return _records(read_lines(path), path, kind)
     except FileNotFoundError:
         return []
 
 
-def _checked(raw: Iterable[bytes], path: Path, kind: schema.Kind) -> list[dict[str, Any]]:
+def _records(raw: Iterable[bytes], path: Path, kind: schema.Kind) -> list[dict[str, Any]]:
     found, torn = [], 0
     for at, line in enumerate(raw, 1):
         if torn and line.strip():

@@ -19,6 +19,7 @@ from sortition.core.guards.settings import Number
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, Signal
 from sortition.core.streams import stream
+from sortition.core.validation import known_keys_only
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
@@ -27,6 +28,7 @@ KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
 STRONGEST = 1e15  # as long as the longest report that guards let in; what is stronger proves nothing more
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class Attacks:
     """A share of the clients lies.

@@ -11,10 +11,12 @@ import numpy.typing as npt
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.streams import stream
+from sortition.core.validation import known_keys_only
 
 FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class Devices:
     """The clients' hardware and the server's patience.

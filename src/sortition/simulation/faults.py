@@ -20,6 +20,7 @@ from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
+from sortition.core.validation import known_keys_only
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ FATES = ("before", "during", "after")  # of a selected client that falls silent:
 POINTS = ("select", "answer", "finish", "record")  # where a server can fall over: just before each of these
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class Faults:
     """How often each thing goes wrong: probabilities, per client and round unless said otherwise.

@@ -1,11 +1,11 @@
-"""What one run is made of, typed: the tables of a study's TOML and the resolved configuration of a run."""
+"""The tables of a study's TOML, and the resolved configuration of one run, as typed models."""
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
-from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from sortition import availability
 from sortition.aggregation import StepRule
@@ -19,43 +19,12 @@ from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
 
 M = TypeVar("M", bound=BaseModel)
-Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip, or somebody's joke
+Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
-_RULE = ConfigDict(extra="forbid")
 MOST_SEEDS = 100_000
 
 
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Local(LocalRule):
-    """The local rule, with its types checked."""
-
-
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Server(StepRule):
-    """The server's step, with its types checked."""
-
-
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Hardware(Devices):
-    """The clients' devices, with their types checked."""
-
-
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Trust(Guards):
-    """The registrar's guards, with their types checked."""
-
-
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Trouble(Faults):
-    """What goes wrong, with its types checked."""
-
-
-@pydantic_dataclass(frozen=True, config=_RULE)
-class Adversaries(Attacks):
-    """Clients that lie, with their types checked."""
-
-
-class Model(BaseModel):
+class StrictTable(BaseModel):
     """A table whose keys are all known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -92,7 +61,7 @@ class Data(Named):
     standardise: bool = False
 
 
-class Target(Model):
+class Target(StrictTable):
     """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds."""
 
     accuracy: float | None = None
@@ -143,25 +112,25 @@ class Method(Named):
         return self
 
 
-class Federation(Model):
+class Federation(StrictTable):
     """Everything that the methods of one setting share."""
 
     rounds: Count
     cohort: Count
     data: Data
     model: Named
-    local: Local
-    server: Server = Server()
+    local: LocalRule
+    server: StepRule = StepRule()
     availability: Named = Named(name="always")
-    devices: Hardware = Hardware()
-    guards: Trust = Trust()
-    faults: Trouble | None = None
-    attacks: Adversaries | None = None
+    devices: Devices = Devices()
+    guards: Guards = Guards()
+    faults: Faults | None = None
+    attacks: Attacks | None = None
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0
     stop_at_target: StrictBool = False
-    audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not speak of it
+    audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
 
@@ -191,7 +160,7 @@ class RunConfig(Federation):
         """As plain TOML: what is None or empty is left out."""
         table = self.model_dump(mode="json", exclude_none=True)
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
-        table["guards"] = self.guards.changed()  # defaults are not told: folders without guards stay as they are
+        table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
         table = {key: value for key, value in table.items() if key != "guards" or value}
         return {key: table[key] for key in ("setting", "seed", *table)}
 
@@ -234,8 +203,8 @@ class Study(Federation):
         return value
 
 
-def checked(kind: type[M], table: Any, owner: str) -> M:
-    """The table as a model; what is wrong with it is said in our grammar, with the key that was meant."""
+def validated(kind: type[M], table: Any, owner: str) -> M:
+    """The table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
         raise bad(owner, "a table", table)
     try:
@@ -250,7 +219,7 @@ def checked(kind: type[M], table: Any, owner: str) -> M:
 
 
 def _is_table(kind: Any) -> bool:
-    return hasattr(kind, "model_fields") or hasattr(kind, "__pydantic_fields__")
+    return hasattr(kind, "model_fields") or is_dataclass(kind)
 
 
 def _keys(kind: Any, path: list[str]) -> list[str]:
@@ -260,5 +229,4 @@ def _keys(kind: Any, path: list[str]) -> list[str]:
             continue
         field = kind.model_fields[part].annotation
         kind = next((a for a in getattr(field, "__args__", ()) if _is_table(a)), field)
-    fields = getattr(kind, "model_fields", None) or getattr(kind, "__pydantic_fields__", {})
-    return list(fields)
+    return [field.name for field in fields(kind)] if is_dataclass(kind) else list(getattr(kind, "model_fields", {}))

@@ -1,4 +1,4 @@
-"""How long a study will take, and what a round of a method costs: by playing a few rounds."""
+"""How long a study will take, and what a round of a method costs: measured by playing a few rounds."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ from sortition.core.errors import bad
 from sortition.core.selector import Selector
 from sortition.core.streams import stream
 from sortition.data import Dataset
-from sortition.learning import LocalRule, build
-from sortition.simulation import Setup, World, play_round, run, start
-from sortition.studies import federation
+from sortition.learning.rule import LocalRule
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.one_run import one_thread
 
 TIMED = 3  # rounds, after one that warms up
 
@@ -52,8 +49,12 @@ def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
 
 def timed(config: RunConfig) -> float:
     """Seconds of one round, as a run would play it."""
+    from sortition.simulation import play_round, start
+    from sortition.studies import federation
+    from sortition.studies.runs.one_run import one_torch_thread
+
     setup = federation.setup(config)[1]
-    with one_thread():
+    with one_torch_thread():
         carry, _ = play_round(setup, start(setup))
         begun = time.perf_counter()
         for _ in range(TIMED):
@@ -73,6 +74,9 @@ def price(
     rounds: int = 30,
 ) -> tuple[int, dict[str, float]]:
     """The model's size and the mean bytes a round, by kind: played on made-up examples, everybody available."""
+    from sortition.learning import build
+    from sortition.simulation import Setup, World, run
+
     if cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", cohort)
     rng = stream(0, "made-up examples")

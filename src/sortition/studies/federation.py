@@ -1,11 +1,11 @@
-"""From a configuration to the ground on which a run is played: data, partition, model, availability, population."""
+"""From a configuration to the federation that a run is played in: data, partition, model, availability, population."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from sortition.simulation import Faults, Mishaps, Setup, World
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
+T = TypeVar("T")
 MOST_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
 
 
@@ -39,7 +40,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class BuiltFederation:
     """Everything that the methods of one setting and seed share."""
 
     split: Split
@@ -50,7 +51,7 @@ class Ground:
 
 def split(config: Data, seed: int) -> Split:
     """The data set, split over clients; a set that comes split keeps its own split unless a partition is given."""
-    dataset = _dataset(_key({**config.options, "name": config.name}), config.standardise, config.clients)
+    dataset = _dataset(config)
     if config.partition is None and dataset.clients is None:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     if config.partition is not None:
@@ -75,40 +76,46 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-@lru_cache(maxsize=2)
-def _dataset(key: str, standardise: bool, clients: int | None) -> Dataset:
+class Cache(Generic[T]):
+    """The values that were used last, each under a key that says everything it depends on."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._held: dict[str, T] = {}
+
+    def get(self, key: str, make: Callable[[], T]) -> T:
+        """The value under a key; made now where it is not held."""
+        value = self._held.pop(key) if key in self._held else make()
+        self._held[key] = value  # the newest is last
+        while len(self._held) > self.most:
+            del self._held[next(iter(self._held))]
+        return value
+
+    def clear(self) -> None:
+        """Let all values go."""
+        self._held.clear()
+
+
+_datasets: Cache[Dataset] = Cache(2)
+_federations: Cache[BuiltFederation] = Cache(1)
+
+
+def _dataset(config: Data) -> Dataset:
     """Read once a process, and kept as floats: every world of the process shares the same arrays."""
-    options = json.loads(key)
-    name = options.pop("name")
-    if name == "synthetic" and clients is not None:
-        options.setdefault("clients", clients)
-    return data.load(name, **options).scaled(standardise=standardise)
+    options = dict(config.options)
+    if config.name == "synthetic" and config.clients is not None:
+        options.setdefault("clients", config.clients)
+    key = _key({"name": config.name, "standardise": config.standardise, "options": options})
+    return _datasets.get(key, lambda: data.load(config.name, **options).scaled(standardise=config.standardise))
 
 
-def ground(config: RunConfig) -> Ground:
+def build_federation(config: RunConfig) -> BuiltFederation:
     """The federation of a run; shared between the methods of one setting and seed that a process plays."""
-    shared = config.model_dump(
-        include={"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
-    )
-    return _ground(_key(shared), _Held(config))
+    depends_on = {"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
+    return _federations.get(_key(config.model_dump(include=depends_on)), lambda: _built(config))
 
 
-class _Held:
-    """An argument that the cache does not look at: what matters of it is in the key."""
-
-    def __init__(self, config: RunConfig) -> None:
-        self.config = config
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held)
-
-
-@lru_cache(maxsize=1)
-def _ground(key: str, held: _Held) -> Ground:
-    config = held.config
+def _built(config: RunConfig) -> BuiltFederation:
     parts = split(config.data, config.seed)
     dataset = parts.dataset
     model = build(
@@ -136,18 +143,18 @@ def _ground(key: str, held: _Held) -> Ground:
         label_counts=world.label_counts,
         **config.availability.options,
     )
-    return Ground(parts, world, world.population(**facts), reachable)
+    return BuiltFederation(parts, world, world.population(**facts), reachable)
 
 
 def forget() -> None:
     """Let go of the data and worlds that are kept between runs."""
-    _ground.cache_clear()
-    _dataset.cache_clear()
+    _federations.clear()
+    _datasets.clear()
 
 
-def setup(config: RunConfig) -> tuple[Ground, Setup]:
+def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     """What the engine plays."""
-    shared = ground(config)
+    shared = build_federation(config)
     clients = shared.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
@@ -157,7 +164,7 @@ def setup(config: RunConfig) -> tuple[Ground, Setup]:
         raise bad("local", f"such that a cohort trains on at most {MOST_ROWS:,} rows a round", f"{rows:,}")
     return shared, Setup(
         world=shared.world.variant(rule=config.local),
-        selector=methods.make(config.method.name, config.method.options),
+        selector=methods.selector(config.method.name, config.method.options),
         cohort=config.cohort,
         horizon=config.rounds,
         population=shared.population,

@@ -1,4 +1,4 @@
-"""Methods as a study names them: by discovered name, or by the import path of somebody's own class."""
+"""Methods as a study names them: by discovered name, or by the import path of a class."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 
 
-def find(name: str) -> type[Selector[Any]]:
+def selector_class(name: str) -> type[Selector[Any]]:
     """The class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
     if ":" not in name:
         return selectors.find(name)
@@ -22,9 +22,9 @@ def find(name: str) -> type[Selector[Any]]:
     return found
 
 
-def make(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
+def selector(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
     """The method with its hyper-parameters; lists become tuples, which TOML does not have."""
-    return find(name).load(**{key: _frozen(value) for key, value in parameters.items()})
+    return selector_class(name).load(**{key: _frozen(value) for key, value in parameters.items()})
 
 
 def _frozen(value: Any) -> Any:

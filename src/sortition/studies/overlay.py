@@ -116,25 +116,31 @@ def spread(who: str, table: Mapping[str, Any]) -> list[Any]:
         if key not in RANGE:
             raise unknown("key", f"{who}.{key}", RANGE, "a range")
     try:
-        start, end = float(table["from"]), float(table["to"])
-        step, count = table.get("step"), table.get("count")
-        if (step is None) == (count is None):
-            raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
-        if step is not None:
-            if not step * (end - start) > 0:
-                raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
-            count = math.floor((end - start) / step + 1e-9) + 1
-            end = start + (count - 1) * step
-        if int(count or 0) > MOST:
-            raise bad(who, f"of at most {MOST:,} values", f"{int(count or 0):,}")
+        start, end, count = _ends_and_count(who, table)
+        if count > MOST:
+            raise bad(who, f"of at most {MOST:,} values", f"{count:,}")
         make = np.geomspace if table.get("log") else np.linspace
-        found = [float(f"{value:.12g}") for value in make(start, end, int(count or 0))]
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        if isinstance(error, InputError):
-            raise
+        found = [float(f"{value:.12g}") for value in make(start, end, count)]
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise bad(who, "{ from = number, to = number, step or count }", dict(table)) from None
     whole = all(isinstance(table[key], int) for key in ("from", "to")) and all(v.is_integer() for v in found)
     return [int(value) for value in found] if whole else found
+
+
+def _ends_and_count(who: str, table: Mapping[str, Any]) -> tuple[float, float, int]:
+    """First value, last value and number of values of a range."""
+    start, end = float(table["from"]), float(table["to"])
+    step, count = table.get("step"), table.get("count")
+    if (step is None) == (count is None):
+        raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
+    if step is None:
+        return start, end, int(count or 0)
+    if not step * (end - start) > 0:
+        raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
+    steps = math.floor((end - start) / step + 1e-9)
+    return start, start + steps * step, steps + 1
 
 
 def combinations(values: Mapping[str, list[Any]]) -> Iterator[tuple[str, dict[str, Any]]]:

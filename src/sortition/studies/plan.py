@@ -8,14 +8,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
-from sortition.studies.config import Federation, Method, RunConfig, Study, checked, names_folder
+from sortition.studies.config import Federation, Method, RunConfig, Study, names_folder, validated
 from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
 
 SHARED = tuple(Federation.model_fields)
@@ -27,7 +27,7 @@ DEMO = Path(__file__).parent / "demo.toml"
 
 
 @dataclass(frozen=True)
-class Plan:
+class StudyPlan:
     """The runs of a study, in the order in which they are played: seed by seed, so that early tables are paired."""
 
     title: str
@@ -43,9 +43,9 @@ class Plan:
         """The methods' labels, in order."""
         return list(dict.fromkeys(run.method.label for run in self.runs))
 
-    def only(self, keep: Iterable[RunConfig]) -> Plan:
+    def only(self, keep: Iterable[RunConfig]) -> StudyPlan:
         """The same plan with fewer runs."""
-        return Plan(self.title, tuple(keep))
+        return StudyPlan(self.title, tuple(keep))
 
 
 def read(path: str | Path) -> Table:
@@ -60,7 +60,7 @@ def read(path: str | Path) -> Table:
         raise InputError(str(error)) from None
 
 
-def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> Plan:
+def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
     """Resolve a study's table and the ``--set`` options into runs."""
     raw: Table = dict(table)
     if too_deep(raw):
@@ -68,14 +68,14 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     shared = [text for text in sets if not text.startswith(SEVERAL)]
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
-    studies = [(name, checked(Study, resolved, owner)) for name, resolved in _settings(raw, shared)]
+    studies = [(name, validated(Study, resolved, owner)) for name, resolved in _settings(raw, shared)]
     names = [name.casefold() for name, _ in studies]
     if len(set(names)) < len(names):
         raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
     if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
-    return Plan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
+    return StudyPlan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
@@ -84,31 +84,52 @@ def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
     given = _listed(raw, "setting")
     for table in (raw, *given):
         _listed(table, "method")
-    fixed = [text.partition("=")[0].strip() for text in sets]
-    values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
+    values = _swept_values(raw, given, sets)
     shared = {key: found for key, found in values.items() if not key.startswith("method.")}
-    known = [label_of(one) for table in (raw, *given) for one in table.get("method", [])]
-    for key in values:
-        if key not in shared and not any(key.startswith(f"method.{label}.") for label in known):
-            raise unknown("method", key.split(".")[1], known, "sweep: the study")
-    if "seeds" in shared or "name" in shared:
-        raise bad("sweep", "over keys of the federation or of methods", "seeds" if "seeds" in shared else "name")
     for one in given or [{"name": ALONE}]:
-        name = one.get("name")
-        if not isinstance(name, str) or not names_folder(name):
-            raise bad("setting.name", "a text that can name a folder", name)
+        name = _setting_name(one)
         table = merged(base, {k: v for k, v in one.items() if k != "name"})
         for text in sets:
             table = assign(table, text)
         table = _swept_methods(_kept(table, name), values)
         for suffix, pairs in combinations(shared):
-            resolved = table
-            for key, value in pairs.items():
-                resolved = placed(resolved, key.split("."), value)
-            label = suffix if not given and suffix else ",".join(part for part in (name, suffix) if part)
-            if not names_folder(label):
-                raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", label)
-            yield label, resolved
+            yield _label(name if given else "", suffix) or name, _with_values(table, pairs)
+
+
+def _setting_name(table: Table) -> str:
+    name = table.get("name")
+    if not isinstance(name, str) or not names_folder(name):
+        raise bad("setting.name", "a text that can name a folder", name)
+    return name
+
+
+def _label(name: str, suffix: str) -> str:
+    """A setting's name with what a sweep adds to it."""
+    label = ",".join(part for part in (name, suffix) if part)
+    if label and not names_folder(label):
+        raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", label)
+    return label
+
+
+def _swept_values(raw: Table, given: list[Table], sets: list[str]) -> dict[str, list[Any]]:
+    """The keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
+    fixed = [text.partition("=")[0].strip() for text in sets]
+    values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
+    known = [label_of(one) for table in (raw, *given) for one in table.get("method", [])]
+    for key in values:
+        if key.startswith("method.") and not any(key.startswith(f"method.{label}.") for label in known):
+            raise unknown("method", key.split(".")[1], known, "sweep: the study")
+    for key in ("seeds", "name"):
+        if key in values:
+            raise bad("sweep", "over keys of the federation or of methods", key)
+    return values
+
+
+def _with_values(table: Table, pairs: Mapping[str, Any]) -> Table:
+    """The table with each value at its dotted key."""
+    for key, value in pairs.items():
+        table = placed(table, key.split("."), value)
+    return table
 
 
 def _listed(table: Table, key: str) -> list[Table]:
@@ -138,15 +159,13 @@ def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
         prefix = f"method.{label_of(method)}."
         own = {key.removeprefix(prefix): found for key, found in values.items() if key.startswith(prefix)}
         for suffix, pairs in combinations(own):
-            one = dict(method)
-            for key, value in pairs.items():
-                one = placed(one, key.split("."), value)
+            one = _with_values(dict(method), pairs)
             result.append({**one, "label": f"{label_of(method)},{suffix}"} if suffix else one)
     return {**table, "method": result} if "method" in table else table
 
 
 def _runs(setting: str, study: Study) -> list[RunConfig]:
-    """One setting's runs; every method is loaded once, so that a wrong parameter is told now."""
+    """One setting's runs; every method is loaded once, so that a wrong parameter is reported now."""
     clients, runs = study.data.clients, []
     for method in study.method:
         cohort = method.cohort or study.cohort
@@ -159,7 +178,7 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
             "server": _overridden(study.server, method.server, f"{method.label}.server"),
             "guards": _overridden(study.guards, method.guards, f"{method.label}.guards"),
         }
-        methods.make(method.name, method.options)
+        methods.selector(method.name, method.options)
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
     return runs
@@ -173,6 +192,6 @@ def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
         under = {}
     under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
     try:
-        return type(rule)(**{**under, **over})
+        return TypeAdapter(type(rule)).validate_python({**under, **over})
     except ValidationError as error:
         raise translated(error, owner, names) from None

@@ -13,17 +13,17 @@ from sortition.results import metrics, run_folder
 from sortition.simulation import start
 from sortition.studies import federation
 from sortition.studies.audit.run import examine
-from sortition.studies.config import RunConfig, checked
+from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs import write_folder
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.runner import place
 
 
 def played(out, method, stop=None, **changes):
     run = plan(small(seeds=1, method=[method], **changes)).runs[0]
     path, ticks = place(out, run), []
-    Play(run, path)(lambda *tick: ticks.append(tick), lambda: stop is not None and len(ticks) >= stop)
+    OneRun(run, path)(lambda *tick: ticks.append(tick), lambda: stop is not None and len(ticks) >= stop)
     return run_folder.Run(path)
 
 
@@ -226,7 +226,7 @@ def test_forged_availability_is_found(run):
 def test_availability_forged_with_all_that_follows_from_it_is_found(tmp_path, replay):
     """The forger recomputes every choice, re-chains the log, and rewrites records and summary; the seed stays."""
     run = played(tmp_path, {"name": "uniform"})
-    config = checked(RunConfig, run.config, "config")
+    config = validated(RunConfig, run.config, "config")
     registrar = start(federation.setup(config)[1]).registrar
     entries, told = [json.loads(line) for line in lines(run)], run.records
     for entry, record in zip(entries[1:], told, strict=True):

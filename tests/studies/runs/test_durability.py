@@ -13,7 +13,7 @@ from sortition.core.storage import journal, snapshot
 from sortition.results import run_folder
 from sortition.studies.plan import plan
 from sortition.studies.runs import one_run, runner, write_folder
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.runner import place
 
 FILES = (
@@ -65,7 +65,7 @@ def run():
 
 def played(run, out):
     path = place(out, run)
-    Play(run, path)(lambda *_: None, lambda: False)
+    OneRun(run, path)(lambda *_: None, lambda: False)
     return {name: (path / name).read_bytes() for name in FILES}
 
 

@@ -9,7 +9,7 @@ from sortition.results import run_folder
 from sortition.studies import federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
-from sortition.studies.runs.one_run import Goal, Play
+from sortition.studies.runs.one_run import OneRun, StopRule
 from sortition.studies.runs.runner import place
 
 
@@ -21,7 +21,7 @@ def played(run, out, rounds_before_stop=None):
     ticks = []
     path = place(out, run)
     stopping = (lambda: len(ticks) >= rounds_before_stop) if rounds_before_stop is not None else (lambda: False)
-    return Play(run, path)(lambda *tick: ticks.append(tick), stopping), path, ticks
+    return OneRun(run, path)(lambda *tick: ticks.append(tick), stopping), path, ticks
 
 
 def test_a_finished_run_has_all_its_files(tmp_path):
@@ -83,7 +83,7 @@ def test_a_run_stops_at_its_target(tmp_path):
 
 
 def test_a_smoothed_target_needs_a_whole_window():
-    goal = Goal(Target(loss=1.0, smooth=2), [])
+    goal = StopRule(Target(loss=1.0, smooth=2), [])
     for loss, reached in ((0.5, False), (1.6, False), (0.4, True)):
         goal.see({"test": {"loss": loss}})
         assert goal.reached is reached
@@ -97,7 +97,7 @@ def test_a_failure_leaves_its_log_and_nothing_else_broken(tmp_path):
         raise RuntimeError("boom")
 
     with pytest.raises(RuntimeError):
-        Play(run, path)(tell, lambda: False)
+        OneRun(run, path)(tell, lambda: False)
     assert "boom" in (path / run_folder.FAILURE).read_text()
     assert played(run, tmp_path)[0]
     assert not (path / run_folder.FAILURE).exists()

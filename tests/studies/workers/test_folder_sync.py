@@ -6,7 +6,7 @@ from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import write_atomically
 from sortition.results import run_folder
 from sortition.studies.workers import folder_sync
-from sortition.studies.workers.folder_sync import Piece, Sender
+from sortition.studies.workers.folder_sync import FolderSender, Piece
 
 
 def append(path, text):
@@ -17,7 +17,7 @@ def append(path, text):
 def test_journals_travel_as_their_new_bytes_and_the_rest_whole(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
     here.mkdir()
-    sender = Sender(here)
+    sender = FolderSender(here)
     append(here / run_folder.ROUNDS, b"one\n")
     write_atomically(here / run_folder.CHECKPOINT, b"first")
     (here / ".lock").touch()
@@ -44,13 +44,13 @@ def test_what_counts_on_others_is_put_down_after_them(tmp_path):
         run_folder.ROUNDS,
     ):
         (tmp_path / name).write_bytes(b"x")
-    names = [piece.name for piece in Sender(tmp_path).pieces()]
+    names = [piece.name for piece in FolderSender(tmp_path).pieces()]
     assert names[:2] == [run_folder.ROUNDS, run_folder.TIMINGS]
     assert names[-2:] == [run_folder.CHECKPOINT, run_folder.SUMMARY]
 
 
 def test_a_journal_that_was_cut_is_sent_anew(tmp_path):
-    sender, journal = Sender(tmp_path), tmp_path / run_folder.TIMINGS
+    sender, journal = FolderSender(tmp_path), tmp_path / run_folder.TIMINGS
     append(journal, b"one\ntwo\n")
     sender.pieces()
     os.truncate(journal, 4)

@@ -14,8 +14,8 @@ from sortition.studies.workers import local
 class Task:
     deed: str = "finish"
 
-    def __call__(self, tell, stopping):
-        tell(1, 0.5)
+    def __call__(self, on_round, stopping):
+        on_round(1, 0.5)
         match self.deed:
             case "die":
                 os._exit(3)
@@ -30,15 +30,15 @@ class Task:
         return True
 
 
-def heard(tasks, jobs):
+def played(tasks, jobs):
     events = []
     finished = local.run(tasks, jobs, events.append)
-    return finished, {event.at: event for event in events if event.kind in ("done", "failed", "stopped")}, events
+    return finished, {event.index: event for event in events if event.kind in ("done", "failed", "stopped")}, events
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failure_does_not_stop_the_others(jobs):
-    finished, ends, events = heard([Task("raise"), Task(), Task()], jobs)
+    finished, ends, events = played([Task("raise"), Task(), Task()], jobs)
     assert finished
     assert [ends[at].kind for at in range(3)] == ["failed", "done", "done"]
     assert ends[0].text == "x must be y; got z."
@@ -46,7 +46,7 @@ def test_a_failure_does_not_stop_the_others(jobs):
 
 
 def test_a_dead_worker_fails_its_run_only():
-    _, ends, _ = heard([Task("die"), Task("threads"), Task()], 2)
+    _, ends, _ = played([Task("die"), Task("threads"), Task()], 2)
     assert [ends[at].kind for at in range(3)] == ["failed", "done", "done"]
     assert "code 3" in ends[0].text
 
@@ -56,13 +56,13 @@ def test_ctrl_c_ends_the_rounds_in_progress_and_starts_no_more(jobs):
     started, before = threading.Event(), signal.getsignal(signal.SIGINT)  # ignored in a job of a script
     events = []
 
-    def hear(event):
+    def on_event(event):
         events.append(event)
         if sum(e.kind == "started" for e in events) == jobs and not started.is_set():
             started.set()
             os.kill(os.getpid(), signal.SIGINT)
 
-    assert not local.run([Task("wait")] * 4, jobs, hear)
+    assert not local.run([Task("wait")] * 4, jobs, on_event)
     assert sum(event.kind == "stopped" for event in events) == jobs
     assert sum(event.kind == "started" for event in events) == jobs
     assert signal.getsignal(signal.SIGINT) is before

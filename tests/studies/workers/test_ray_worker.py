@@ -8,9 +8,9 @@ from tests.studies.tables import small
 from sortition.results import run_folder
 from sortition.studies.plan import plan
 from sortition.studies.runs import one_run, runner
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 from sortition.studies.workers import folder_sync, ray_worker
-from sortition.studies.workers.ray_worker import Hand
+from sortition.studies.workers.ray_worker import RayWorker
 
 
 @pytest.fixture(autouse=True)
@@ -28,7 +28,7 @@ def take(worker, path, *, until=("done", "stopped", "failed"), stop_at=None):
     deadline = time.monotonic() + 30
     stop = False
     while time.monotonic() < deadline:
-        events, pieces = worker.news(stop)
+        events, pieces = worker.updates(stop)
         if path is not None:
             folder_sync.put(path, pieces)
         for event in events:
@@ -40,10 +40,10 @@ def take(worker, path, *, until=("done", "stopped", "failed"), stop_at=None):
 
 def test_a_run_lands_at_the_caller_as_if_played_there(tmp_path):
     run = first()
-    worker = Hand()
-    worker.order(0, Play(run, tmp_path / "there"), [])
+    worker = RayWorker()
+    worker.submit(0, OneRun(run, tmp_path / "there"), [])
     assert take(worker, tmp_path / "there").kind == "done"
-    Play(run, tmp_path / "here")(lambda *_: None, lambda: False)
+    OneRun(run, tmp_path / "here")(lambda *_: None, lambda: False)
     files = {path.name for path in (tmp_path / "here").iterdir()} - {".lock"}
     assert {path.name for path in (tmp_path / "there").iterdir()} == files
     for name in files - {run_folder.TIMINGS}:
@@ -51,7 +51,7 @@ def test_a_run_lands_at_the_caller_as_if_played_there(tmp_path):
     assert runner.state(run, tmp_path / "there") == "done"
 
 
-class Slow(Play):
+class Slow(OneRun):
     """So slow that it cannot end before somebody looks."""
 
     def __call__(self, tell, stopping):
@@ -61,24 +61,24 @@ class Slow(Play):
 @pytest.mark.parametrize("asked", [True, False], ids=["stopped", "died"])
 def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
     run, there = first(rounds=40), tmp_path / "there"
-    worker = Hand()
-    worker.order(0, Slow(run, there), [])
+    worker = RayWorker()
+    worker.submit(0, Slow(run, there), [])
     if asked:
         assert take(worker, there, stop_at=1).kind == "stopped"
     else:  # all that it plays after this news is lost
         while not (there / run_folder.CHECKPOINT).exists():
-            folder_sync.put(there, worker.news()[1])
+            folder_sync.put(there, worker.updates()[1])
         take(worker, None, stop_at=0)
     assert 0 < len(run_folder.lines(there / run_folder.ROUNDS)) < 40
     assert runner.state(run, there) == "started"
-    other, heard = Hand(), []
-    other.order(0, Play(run, there), folder_sync.pack(there))
-    while not heard or heard[-1].kind != "done":
-        events, pieces = other.news()
+    other, seen = RayWorker(), []
+    other.submit(0, OneRun(run, there), folder_sync.pack(there))
+    while not seen or seen[-1].kind != "done":
+        events, pieces = other.updates()
         folder_sync.put(there, pieces)
-        heard += events
-    assert next(event.round for event in heard if event.kind == "tick") > 1
-    Play(run, tmp_path / "here")(lambda *_: None, lambda: False)
+        seen += events
+    assert next(event.round for event in seen if event.kind == "tick") > 1
+    OneRun(run, tmp_path / "here")(lambda *_: None, lambda: False)
     assert (tmp_path / "here" / run_folder.ROUNDS).read_bytes() == (there / run_folder.ROUNDS).read_bytes()
     assert [line["round"] for line in run_folder.lines(there / run_folder.TIMINGS)] == list(range(40))
 
@@ -87,11 +87,11 @@ def test_a_failure_tells_the_machine_and_leaves_its_log(tmp_path, monkeypatch):
     monkeypatch.setenv("SORTITION_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setattr("platform.node", lambda: "machine-7")
     run = first(data={"name": "cifar100", "clients": 12, "partition": "iid"})
-    worker = Hand()
-    worker.order(3, Play(run, tmp_path / "there"), [])
+    worker = RayWorker()
+    worker.submit(3, OneRun(run, tmp_path / "there"), [])
     event = take(worker, tmp_path / "there")
     assert event.kind == "failed"
-    assert event.at == 3
+    assert event.index == 3
     assert "sortition data get cifar100" in event.text
     assert event.text.endswith("(on machine-7)")
     assert (tmp_path / "there" / run_folder.FAILURE).exists()

@@ -17,11 +17,13 @@ from pydantic import Strict
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.facts import LARGEST
+from sortition.core.validation import known_keys_only
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
 
 
+@known_keys_only
 @dataclass(frozen=True)
 class Guards:
     """How far clients are trusted; the defaults never touch an honest run.

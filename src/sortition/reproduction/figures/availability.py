@@ -12,7 +12,7 @@ from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
 from sortition.reproduction.reproduce import Context
 from sortition.results.table import Table
-from sortition.studies.config import Data, checked
+from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
 MEASURED = 2000  # rounds over which frequencies are counted
@@ -23,7 +23,7 @@ def make(context: Context, *, data: dict[str, Any], mode: list[dict[str, Any]], 
     """One picture of all modes (rounds × clients) and a table of measured and expected frequencies."""
     import altair as alt
 
-    parts = split(checked(Data, data, "figure.data"), 0)
+    parts = split(validated(Data, data, "figure.data"), 0)
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     charts, table = [], Table("Reachable, share of clients", ["mode", "paper", "expected", "measured", "largest |z|"])
     for one in mode:

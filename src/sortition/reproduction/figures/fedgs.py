@@ -10,7 +10,7 @@ from sortition.reproduction.reproduce import Context
 from sortition.results.metrics import best
 from sortition.results.run_folder import Run, find
 from sortition.results.table import Table
-from sortition.studies.config import Data, checked
+from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
 
@@ -41,7 +41,7 @@ def partition(context: Context) -> str:
     runs = _done(context)
     if not runs:
         return ""
-    parts = split(checked(Data, runs[0].config["data"], "data"), runs[0].seed)
+    parts = split(validated(Data, runs[0].config["data"], "data"), runs[0].seed)
     described = describe(parts.train, parts.dataset.y_train, parts.dataset.classes)
     return context.save("partition", partition_chart(described, f"{parts.dataset.name}, {parts.clients} clients"))
 

@@ -13,8 +13,8 @@ from sortition.reproduction.reproduce import Context
 from sortition.results.table import Table
 from sortition.selectors._parts import graph as g
 from sortition.simulation.world import World
-from sortition.studies.config import Data, RunConfig, checked
-from sortition.studies.federation import ground, split
+from sortition.studies.config import Data, RunConfig, validated
+from sortition.studies.federation import build_federation, split
 
 ORACLE = 0.1  # ε of the oracle graph
 SCANNED = (0.0, 0.01, 0.05, 0.1, 0.5)
@@ -33,8 +33,8 @@ def edges_found(context: Context, *, federation: list[dict[str, Any]], paper: di
         scores: dict[str, list[Floats]] = {"functional": [], "cosine": []}
         for seed in range(context.seeds or 1):
             context.say(f"{name}, seed {seed}: one local training of every client")
-            config = checked(RunConfig, {**FEDERATION, **one, "seed": seed}, "figure.federation")
-            world = ground(config).world
+            config = validated(RunConfig, {**FEDERATION, **one, "seed": seed}, "figure.federation")
+            world = build_federation(config).world
             oracle = oracle_edges(world.label_counts)
             for how, V in similarities(world).items():
                 scores[how].append(best_f1(V, oracle))
@@ -84,7 +84,7 @@ def drawn(context: Context, *, data: dict[str, Any]) -> str:
     """Fig. 3: clients as points in the colour of their first label, joined where the oracle graph has an edge."""
     import altair as alt
 
-    parts = split(checked(Data, data, "figure.data"), 0)
+    parts = split(validated(Data, data, "figure.data"), 0)
     counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
     place = layout(oracle_edges(counts))
     held = [np.flatnonzero(row).tolist() for row in counts]

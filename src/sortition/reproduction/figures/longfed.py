@@ -12,7 +12,7 @@ from sortition.core.arrays import Array, Floats
 from sortition.results import fairness
 from sortition.results.run_folder import Run
 from sortition.studies import federation
-from sortition.studies.config import RunConfig, checked
+from sortition.studies.config import RunConfig, validated
 
 
 def sigma(run: Run, *, quantile: float = 0.15, **span: int) -> float | None:
@@ -96,7 +96,7 @@ class _Shown:
 
 @lru_cache(maxsize=4)
 def _first_gradients(key: str, shown: _Shown) -> Array:
-    config = checked(RunConfig, shown.run.config, str(shown.run.path))
+    config = validated(RunConfig, shown.run.config, str(shown.run.path))
     world = federation.setup(config)[1].world
     everybody = np.arange(world.n_clients)
     return world.measure(world.initial, Measure(STEP_GRADIENT, everybody), 0).values.astype(np.float32)

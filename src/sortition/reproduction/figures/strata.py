@@ -16,7 +16,7 @@ from sortition.results.table import Table
 from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy
 from sortition.selectors._parts.strata import Strata, label_shares, stratify
-from sortition.studies.config import Data, RunConfig, checked
+from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import setup, split
 
 MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
@@ -25,7 +25,7 @@ DELTA = 1e-5
 
 def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most: int = 10, draws: int = 5) -> str:
     """Strata from label counts under ε-differential privacy against those from exact counts."""
-    parts = split(checked(Data, data, "figure.data"), 0)
+    parts = split(validated(Data, data, "figure.data"), 0)
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     exact = stratify(label_shares(counts), most, stream(0, "strata"))
     columns = ["ε", "mechanism", "scale of the noise", "strata", "silhouette", "agreement"]
@@ -72,7 +72,7 @@ def worth(context: Context, *, method: str, seed: int = 0) -> str:
 
 
 def _measured(run: run_folder.Run) -> list[list[str]]:
-    config = checked(RunConfig, run.config, "run")
+    config = validated(RunConfig, run.config, "run")
     ground, made = setup(config)
     world, everybody = made.world, np.arange(ground.split.clients)
     strata = stratify(label_shares(world.label_counts), config.cohort, stream(config.seed, "strata"))

@@ -14,7 +14,7 @@ from sortition.core.errors import SortitionError
 from sortition.core.registrar import Registrar
 from sortition.results import metrics, run_folder
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.one_run import Goal
+from sortition.studies.runs.one_run import StopRule
 
 READS = (*UNREADABLE, SortitionError)
 
@@ -88,7 +88,7 @@ def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:
     if run.summary.get("rounds") != played:
         found.append(f"The summary tells of {run.summary.get('rounds')} rounds; rounds.jsonl of {played}.")
     target = config.target if config.stop_at_target else None
-    if played < config.rounds and not Goal(target, run.records).reached:
+    if played < config.rounds and not StopRule(target, run.records).reached:
         found.append(f"The run ends after {played} of {config.rounds} rounds, and no target was reached by then.")
     try:
         now, told = metrics.summarise(run), run.summary.get("figures", {})

@@ -59,7 +59,7 @@ def _examine(path: Path, finding: Finding) -> None:
 def _choices(links: list[hash_chain.Link], told: Mapping[str, Any], finding: Finding) -> None:
     header, entries = links[0].entry, [one.entry for one in links[1:]]
     try:
-        selector = methods.make(header["selector"], header["parameters"])
+        selector = methods.selector(header["selector"], header["parameters"])
         seed, guards = int(told["seed"]), Guards(**header.get("guards", {}))
         if commitment(bytes.fromhex(told["salt"]), seed) != header["commitment"]:
             finding.faults.append("The revealed seed is not the one that the log committed to.")

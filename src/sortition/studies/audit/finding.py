@@ -11,6 +11,7 @@ from sortition.audit import hash_chain
 from sortition.audit import log as audit
 from sortition.core.errors import StorageError
 from sortition.core.storage.safe_files import read_lines
+from sortition.results import run_folder
 
 
 @dataclass
@@ -75,3 +76,10 @@ def readable(header: Mapping[str, Any]) -> list[str]:
         return []
     hint = " Update Sortition." if isinstance(found, int) and found > max(audit.READ) else ""
     return [f"The log has format {str(found)[:20]}; this version reads up to {max(audit.READ)}.{hint}"]
+
+
+def absent(run: run_folder.Run) -> str:
+    """Why a run keeps no log, in half a sentence."""
+    if run.config.get("audit") is False:
+        return "it was made with audit = false"
+    return "it was made before there were any, or all that told of one was removed"

@@ -14,9 +14,8 @@ from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, StorageError, bad, shown
 from sortition.results import run_folder
-from sortition.studies.audit.finding import read, readable
-from sortition.studies.audit.run import absent
-from sortition.studies.runs.journals import tells_of_a_log
+from sortition.studies.audit.finding import absent, read, readable
+from sortition.studies.runs.journals import records_a_log
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def _of_run(run: run_folder.Run) -> tuple[Path, str | None, bool]:
         if not (run.path / run_folder.MANIFEST).exists():
             raise StorageError(f"{run.path} has no audit log, and is no run's folder.")
         gone = "it is missing, though the run was made with one"
-        raise StorageError(f"{run.path} has no audit log: {gone if tells_of_a_log(run) else absent(run)}.")
+        raise StorageError(f"{run.path} has no audit log: {gone if records_a_log(run) else absent(run)}.")
     _ = run.manifest  # refused here if it is of a later version
     told = run.summary.get("audit")
     return path, told.get("final") if isinstance(told, Mapping) else None, run.done

@@ -13,21 +13,14 @@ from sortition.simulation import start
 from sortition.studies import federation
 from sortition.studies.audit.consistency import against_end, against_header, against_records
 from sortition.studies.audit.federation import examine_log
-from sortition.studies.audit.finding import Finding, read, readable
+from sortition.studies.audit.finding import Finding, absent, read, readable
 from sortition.studies.audit.replay import Known, Replay
-from sortition.studies.config import RunConfig, checked
-from sortition.studies.runs.journals import tells_of_a_log
-from sortition.studies.runs.one_run import one_thread
+from sortition.studies.config import RunConfig, validated
+from sortition.studies.runs.journals import records_a_log
+from sortition.studies.runs.one_run import one_torch_thread
 from sortition.studies.runs.write_folder import LOCK
 
 __all__ = ["Finding", "absent", "examine", "examine_log", "read"]
-
-
-def absent(run: run_folder.Run) -> str:
-    """Why a run keeps no log, in half a sentence."""
-    if run.config.get("audit") is False:
-        return "it was made with audit = false"
-    return "it was made before there were any, or all that told of one was removed"
 
 
 def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
@@ -45,7 +38,7 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     if not run.done:  # known before the log is read: a run may go on meanwhile
         finding.state = "in progress" if in_use(run.path / LOCK) else "unfinished"
     if not (run.path / run_folder.AUDIT).exists():
-        if not tells_of_a_log(run):
+        if not records_a_log(run):
             finding.state, finding.left = "no log", f"there is no audit log: {absent(run)}"
         elif run.done or run.records:
             finding.faults.append("The audit log is missing, though the run was made with one.")
@@ -71,7 +64,7 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     """Header, records and choices, once the chain holds."""
     header, entries, rounds = links[0].entry, [one.entry for one in links[1:]], run.records
     try:
-        config = checked(RunConfig, run.config, "config")
+        config = validated(RunConfig, run.config, "config")
         setup = federation.setup(config)[1]
         registrar = start(setup).registrar
     except SortitionError as error:
@@ -93,7 +86,7 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     finding.faults += against_end(run, config) if run.done else []
     vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
     finding.replayed = replay or vectors
-    with one_thread():
+    with one_torch_thread():
         known = Replay(setup, rounds) if finding.replayed else Known(setup)
         result = recompute(entries, registrar, again=known, population=known.population, form=header["format"])
     finding.recomputed, finding.left = result.rounds, result.left or finding.left

@@ -56,8 +56,8 @@ class Journals:
         for one in self._open:
             one.close()
 
-    def told(self) -> dict[str, Any]:
-        """How the audit log ends, for the summary."""
+    def ending(self) -> dict[str, Any]:
+        """The audit log's length and last hash, for the summary."""
         return {} if self.log is None else {"audit": {"entries": self.log.entries, "final": self.log.last}}
 
 
@@ -65,7 +65,7 @@ def audited(path: Path, wanted: bool | None, played: int) -> bool:
     """Whether a run keeps an audit log: unless it is not wanted, or was begun without one. A lost one is refused."""
     if wanted is False or played == 0 or (path / run_folder.AUDIT).exists():
         return wanted is not False
-    if tells_of_a_log(run_folder.Run(path)):
+    if records_a_log(run_folder.Run(path)):
         raise StorageError(
             f"{path / run_folder.AUDIT} is missing, though {played} rounds were played with it. "
             "Bring it back, or remove the run's folder to begin anew."
@@ -73,8 +73,8 @@ def audited(path: Path, wanted: bool | None, played: int) -> bool:
     return False
 
 
-def tells_of_a_log(run: run_folder.Run) -> bool:
-    """Whether manifest or summary speak of an audit log."""
+def records_a_log(run: run_folder.Run) -> bool:
+    """Whether manifest or summary mention an audit log."""
     return "audit" in run.manifest or "audit" in run.summary
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from sortition import __version__
 from sortition.audit.log import salt_of
@@ -23,42 +22,44 @@ from sortition.results import attrition, formats, metrics, run_folder
 from sortition.simulation import Carry, Setup, checkpoint, play_round, start
 from sortition.studies import federation, methods
 from sortition.studies.config import RunConfig, Target
-from sortition.studies.federation import Ground
+from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.journals import Journals, audited
 
 CHECKPOINT_SECONDS = 10.0
-STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: it can be drawn again
+STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: the seed gives it
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
 
 
 @dataclass(frozen=True)
-class Play:
+class OneRun:
     """A run that can be sent to another process and called there."""
 
     config: RunConfig
     path: Path
 
-    def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+    def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
         try:
-            with one_thread(), write_folder.locked(self.path):
-                finished = _played(self.config, self.path, tell, stopping)
+            with one_torch_thread(), write_folder.locked(self.path):
+                finished = _play(self.config, self.path, on_round, stopping)
                 (self.path / run_folder.FAILURE).unlink(missing_ok=True)
                 return finished
         except BrokenPipeError:
             raise
         except Exception as error:
             text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
-            with suppress(StorageError, OSError):  # on a full disk there is none, and none of an earlier failure
+            with suppress(StorageError, OSError):  # on a full disk there is no log, nor one of an earlier failure
                 (self.path / run_folder.FAILURE).unlink(missing_ok=True)
                 write_atomically(self.path / run_folder.FAILURE, f"{text}\n".encode())
             raise
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Sums come out alike for any number of processes, and processes do not fight for cores."""
+def one_torch_thread() -> Iterator[None]:
+    """PyTorch uses one thread: sums do not depend on the number of processes, which do not compete for cores."""
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -67,34 +68,34 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _played(
-    config: RunConfig, path: Path, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]
+def _play(
+    config: RunConfig, path: Path, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]
 ) -> bool:
     shared, setup = federation.setup(config)
-    carry = _begun(config, path, shared, setup)
+    carry = _begin(config, path, shared, setup)
     journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
-    goal = Goal(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
+    stop = StopRule(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
     saved = time.monotonic()
     try:
-        while carry.registrar.index < config.rounds and not goal.reached:
+        while carry.registrar.index < config.rounds and not stop.reached:
             if stopping():
                 _save(path, carry, journals)
                 return False
             carry, record = play_round(setup, carry)
             journals.append(record, _timed(carry))
-            value = goal.see(record)
-            tell(carry.registrar.index, value)
+            value = stop.see(record)
+            on_round(carry.registrar.index, value)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 _save(path, carry, journals)
                 saved = time.monotonic()
         _save(path, carry, journals)
     finally:
         journals.close()
-    _sum_up(path, shared, setup, carry, journals.told())
+    _sum_up(path, shared, setup, carry, journals.ending())
     return True
 
 
-class Goal:
+class StopRule:
     """The test figure that progress shows, and whether the target at which a run stops was reached."""
 
     def __init__(self, target: Target | None, before: list[dict[str, Any]]) -> None:
@@ -114,21 +115,21 @@ class Goal:
         return value
 
 
-def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry:
+def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup) -> Carry:
     """The carry to go on from; a new run writes what it is before its first round."""
-    told = manifest(config, shared, setup)
+    now = manifest(config, shared, setup)
     before = run_folder.Run(path).manifest
     if (path / run_folder.CHECKPOINT).exists() and before:
-        if changed := difference(before.get("data", {}), told["data"]):
+        if changed := difference(before.get("data", {}), now["data"]):
             raise StorageError(f"{path} was run on other data: {changed}.")
         carry = checkpoint.load(path / run_folder.CHECKPOINT, setup)
     else:
         carry = start(setup)
     if audited(path, config.audit, carry.registrar.index):
-        told["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
+        now["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
-    write_folder.write_document(path / run_folder.MANIFEST, told)
+    write_folder.write_document(path / run_folder.MANIFEST, now)
     arrays = {"sizes": shared.world.holdings.sizes, "label_counts": shared.world.label_counts}
     if config.rounds * shared.split.clients <= STORED_BITS:
         arrays["availability"] = federation.availability_bits(setup, config.rounds)
@@ -138,13 +139,13 @@ def _begun(config: RunConfig, path: Path, shared: Ground, setup: Setup) -> Carry
     return carry
 
 
-def manifest(config: RunConfig, shared: Ground, setup: Setup) -> dict[str, Any]:
+def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[str, Any]:
     """What a reader needs to trust or repeat the run."""
     selector, parts = setup.selector, shared.split
     return {
         "format": formats.MANIFEST,
         "sortition": __version__,
-        "versions": {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: _installed(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
         "clients": parts.clients,
@@ -158,7 +159,7 @@ def manifest(config: RunConfig, shared: Ground, setup: Setup) -> dict[str, Any]:
     }
 
 
-def _version(name: str) -> str:
+def _installed(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:
@@ -176,7 +177,7 @@ def _save(path: Path, carry: Carry, journals: Journals) -> None:
     checkpoint.save(path / run_folder.CHECKPOINT, carry)
 
 
-def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[str, Any]) -> None:
+def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, ending: dict[str, Any]) -> None:
     run = run_folder.Run(path)
     n = shared.split.clients
     counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
@@ -186,5 +187,5 @@ def _sum_up(path: Path, shared: Ground, setup: Setup, carry: Carry, told: dict[s
     write_folder.write_arrays(path / run_folder.CLIENTS, {**counts, "accuracy": accuracy})
     summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
     write_folder.write_document(
-        path / run_folder.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **told}
+        path / run_folder.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **ending}
     )

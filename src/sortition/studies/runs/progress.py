@@ -1,4 +1,4 @@
-"""What a person sees while runs go on: live bars on a terminal, plain lines elsewhere, or nothing."""
+"""What a person sees while runs are played: live bars on a terminal, plain lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from sortition.studies.config import RunConfig
 from sortition.studies.workers.scheduler import Event
 
 EVERY = 15.0  # seconds between plain lines of running runs
-LOST = "lost the worker of {}; another goes on from its last checkpoint"
+LOST = "lost the worker of {}; another continues from its last checkpoint"
 
 
 class Progress(Protocol):
-    """Hears the events of runs."""
+    """Shows the events of runs."""
 
-    def over(self, runs: Sequence[RunConfig], done: int) -> AbstractContextManager[None]:
+    def watching(self, runs: Sequence[RunConfig], done: int) -> AbstractContextManager[None]:
         """Entered before the first run; ``done`` were finished before."""
 
-    def hear(self, event: Event) -> None:
-        """Something happened to run ``event.at``."""
+    def update(self, event: Event) -> None:
+        """Something happened to run ``event.index``."""
 
 
 def name_of(run: RunConfig) -> str:
-    """How a run is called on screen."""
+    """The name of a run on screen."""
     return f"{run.setting}/{run.method.label} seed {run.seed}"
 
 
 class Quiet:
-    """Says nothing."""
+    """Shows nothing."""
 
     @contextmanager
-    def over(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
+    def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Nothing to prepare."""
         yield
 
-    def hear(self, event: Event) -> None:
-        """Nothing to say."""
+    def update(self, event: Event) -> None:
+        """Nothing to show."""
 
 
 class Lines:
@@ -55,36 +55,36 @@ class Lines:
         self.ended = 0
 
     @contextmanager
-    def over(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
-        """Say what is to come."""
-        self.runs, self.begun, self.said = runs, time.monotonic(), time.monotonic()
-        self._say(f"{len(runs)} runs to play" + (f", {done} done before" if done else ""))
+    def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
+        """Announce how many runs are to be played."""
+        self.runs, self.started, self.printed = runs, time.monotonic(), time.monotonic()
+        self._print(f"{len(runs)} runs to play" + (f", {done} done before" if done else ""))
         yield
 
-    def hear(self, event: Event) -> None:
-        """Ends at once, ticks now and then."""
-        run = self.runs[event.at]
+    def update(self, event: Event) -> None:
+        """Ends are printed at once, progress from time to time."""
+        run = self.runs[event.index]
         if event.kind in ("done", "stopped", "failed"):
-            last = self.active.pop(event.at, event)
+            last = self.active.pop(event.index, event)
             self.ended += event.kind == "done"
             figure = f"  {_figure(run)} {last.value:.3f}" if event.kind == "done" and last.value is not None else ""
             why = f": {event.text.strip().splitlines()[-1]}" if event.kind == "failed" else ""
-            spent = time.monotonic() - self.begun
-            self._say(f"[{self.ended}/{len(self.runs)}, {spent:.0f} s] {event.kind} {name_of(run)}{figure}{why}")
+            spent = time.monotonic() - self.started
+            self._print(f"[{self.ended}/{len(self.runs)}, {spent:.0f} s] {event.kind} {name_of(run)}{figure}{why}")
         elif event.kind == "lost":
-            self._say(LOST.format(name_of(run)))
+            self._print(LOST.format(name_of(run)))
         elif event.kind == "tick":
-            self.active[event.at] = event
-            if time.monotonic() - self.said > EVERY:
-                self._say("; ".join(self._told(at) for at in self.active))
+            self.active[event.index] = event
+            if time.monotonic() - self.printed > EVERY:
+                self._print("; ".join(self._line(index) for index in self.active))
 
-    def _told(self, at: int) -> str:
-        event, run = self.active[at], self.runs[at]
+    def _line(self, index: int) -> str:
+        event, run = self.active[index], self.runs[index]
         figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
         return f"{name_of(run)} round {event.round}/{run.rounds}{figure}"
 
-    def _say(self, text: str) -> None:
-        self.said = time.monotonic()
+    def _print(self, text: str) -> None:
+        self.printed = time.monotonic()
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -92,44 +92,44 @@ class Bars:
     """One bar for everything with the time left, and one for each running run with its current figure."""
 
     def __init__(self, console: Console) -> None:
-        columns = ("{task.description}", BarColumn(bar_width=24), TextColumn("{task.fields[told]}"))
+        columns = ("{task.description}", BarColumn(bar_width=24), TextColumn("{task.fields[shown]}"))
         self.bars = RichProgress(*columns, TimeRemainingColumn(compact=True), console=console, transient=True)
         self.tasks: dict[int, TaskID] = {}
         self.ended, self.failed = 0, 0
 
     @contextmanager
-    def over(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
+    def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Show the bars."""
         self.runs = runs
-        self.total = self.bars.add_task("all runs", total=sum(run.rounds for run in runs), told=f"0/{len(runs)}")
+        self.total = self.bars.add_task("all runs", total=sum(run.rounds for run in runs), shown=f"0/{len(runs)}")
         with self.bars:
             yield
 
-    def hear(self, event: Event) -> None:
-        """Move them."""
-        run = self.runs[event.at]
+    def update(self, event: Event) -> None:
+        """Move the bars."""
+        run = self.runs[event.index]
         if event.kind == "started":
-            self.tasks[event.at] = self.bars.add_task(escape(name_of(run)), total=run.rounds, told="")
+            self.tasks[event.index] = self.bars.add_task(escape(name_of(run)), total=run.rounds, shown="")
         elif event.kind == "tick":
-            self._move(event.at, event.round)
+            self._move(event.index, event.round)
             figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
-            self.bars.update(self.tasks[event.at], told=f"round {event.round}/{run.rounds}{figure}")
+            self.bars.update(self.tasks[event.index], shown=f"round {event.round}/{run.rounds}{figure}")
         elif event.kind == "lost":
             self.bars.console.print(LOST.format(name_of(run)), markup=False)
         else:
             if event.kind == "done":
-                self._move(event.at, run.rounds)
+                self._move(event.index, run.rounds)
                 self.ended += 1
             elif event.kind == "failed":
                 self.failed += 1
                 self.bars.console.print(f"failed: {name_of(run)}", style="red", markup=False)
-            told = f"{self.ended}/{len(self.runs)}" + (f", {self.failed} failed" if self.failed else "")
-            self.bars.update(self.total, told=told)
-            self.bars.remove_task(self.tasks.pop(event.at))
+            shown = f"{self.ended}/{len(self.runs)}" + (f", {self.failed} failed" if self.failed else "")
+            self.bars.update(self.total, shown=shown)
+            self.bars.remove_task(self.tasks.pop(event.index))
 
-    def _move(self, at: int, played: int) -> None:
-        before = self.bars.tasks[self.bars.task_ids.index(self.tasks[at])].completed
-        self.bars.update(self.tasks[at], completed=played)
+    def _move(self, index: int, played: int) -> None:
+        before = self.bars.tasks[self.bars.task_ids.index(self.tasks[index])].completed
+        self.bars.update(self.tasks[index], completed=played)
         self.bars.advance(self.total, played - before)
 
 

@@ -1,4 +1,4 @@
-"""All runs of a plan: what is there already is checked or resumed, what is missing is played, what failed is told."""
+"""All runs of a plan: finished ones are checked, begun ones resumed, missing ones played, failures collected."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sortition.results import run_folder
 from sortition.simulation import start
 from sortition.studies import federation, methods
 from sortition.studies.config import RunConfig
-from sortition.studies.plan import Plan
+from sortition.studies.plan import StudyPlan
 from sortition.studies.runs import write_folder
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.progress import Progress, Quiet
 from sortition.studies.workers import local, ray_cluster
 from sortition.studies.workers.scheduler import Event
 
 
 @dataclass
-class Outcome:
+class Execution:
     """What became of a plan."""
 
     out: Path
@@ -37,59 +37,72 @@ def place(out: Path, run: RunConfig) -> Path:
 
 
 def execute(
-    plan: Plan,
+    plan: StudyPlan,
     out: Path,
     *,
     jobs: int | None = None,
     resume: bool = False,
     progress: Progress | None = None,
     on: str | None = None,
-) -> Outcome:
-    """Play the runs of a plan that are not yet done in ``out``; everything that can be wrong is told before.
+) -> Execution:
+    """Play the runs of a plan that are not yet done in ``out``; everything that can be wrong is reported before.
 
     ``on``: the Ray cluster where they are played (``ray``, ``ray://host:port``); default: this machine.
     """
-    shown: Progress = progress or Quiet()
     with write_folder.locked(out), _machines(on, plan.runs) as machines:
-        for run in plan.runs:
-            write_folder.inside(place(out, run), out)
-        states = [(run, state(run, place(out, run))) for run in plan.runs]
-        known = [told for _, told in states if told != "new"]
-        if known and not resume:
-            raise InputError(
-                f"{out} must be an empty folder; got one with {len(known)} of these runs ({known.count('done')} done). "
-                "Add --resume to go on with them, or choose another with -o."
-            )
-        left = [run for run, told in states if told != "done"]
+        left = _unfinished(plan, out, resume=resume)
         if left:
             machines.call(check, left)
         if jobs != 1:
             federation.forget()  # the workers hold their own
         _index(out, plan)
-        outcome = Outcome(out)
+        return _played(left, len(plan.runs) - len(left), out, machines, jobs, progress or Quiet())
 
-        def hear(event: Event) -> None:
-            if event.kind == "failed":
-                outcome.failed[str(place(out, left[event.at]))] = event.text
-            shown.hear(event)
 
-        with shown.over(left, len(plan.runs) - len(left)):
-            tasks = [Play(run, place(out, run)) for run in left]
-            outcome.interrupted = not machines.run(tasks, jobs, hear)
-    return outcome
+def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
+    """The runs that are missing or begun; a folder that holds some of them is refused without ``resume``."""
+    for run in plan.runs:
+        write_folder.inside(place(out, run), out)
+    states = [(run, state(run, place(out, run))) for run in plan.runs]
+    known = [found for _, found in states if found != "new"]
+    if known and not resume:
+        raise InputError(
+            f"{out} must be an empty folder; got one with {len(known)} of these runs ({known.count('done')} done). "
+            "Add --resume to go on with them, or choose another with -o."
+        )
+    return [run for run, found in states if found != "done"]
+
+
+def _played(
+    left: Sequence[RunConfig], done: int, out: Path, machines: Machines, jobs: int | None, progress: Progress
+) -> Execution:
+    execution = Execution(out)
+
+    def on_event(event: Event) -> None:
+        if event.kind == "failed":
+            execution.failed[str(place(out, left[event.index]))] = event.text
+        progress.update(event)
+
+    with progress.watching(left, done):
+        tasks = [OneRun(run, place(out, run)) for run in left]
+        execution.interrupted = not machines.run(tasks, jobs, on_event)
+    return execution
+
+
+Machines = local.ThisMachine | ray_cluster.RayCluster
 
 
 @contextmanager
-def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[local.Here | ray_cluster.Cluster]:
+def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[Machines]:
     if on is None:
-        yield local.Here()
+        yield local.ThisMachine()
         return
     with ray_cluster.connected(on, runs) as cluster:
         yield cluster
 
 
 def check(runs: Iterable[RunConfig]) -> None:
-    """Build each setting's federation once, and every method on it, so that what is missing is told now."""
+    """Build each setting's federation once, and every method on it, so that what is missing is reported now."""
     seen = set()
     for run in runs:
         if (key := (run.setting, run.method.label)) not in seen:
@@ -103,10 +116,18 @@ def state(run: RunConfig, path: Path) -> str:
         return "new"
     held = run_folder.Run(path)
     _ = held.manifest  # of a newer format: refused
+    _same_configuration(run, held)
+    if not held.done:
+        return "started"
+    played = held.summary.get("rounds", 0)
+    stopped_at_target = played < held.config["rounds"]
+    return "done" if stopped_at_target or played >= run.rounds else "started"
+
+
+def _same_configuration(run: RunConfig, held: run_folder.Run) -> None:
+    """Refuse a folder whose configuration differs in more than what may change between two starts of a run."""
     before, now = flat(held.config), flat(run.table())
-    longer = "rounds" in before and now["rounds"] >= before["rounds"]
-    free = {"rounds"} if longer and not _horizon(run) else set()
-    free |= set() if run.stop_at_target else {key for key in before | now if key.startswith("target.")}
+    free = _may_change(run, before, now)
     changed = difference(
         {key: value for key, value in before.items() if key not in free},
         {key: value for key, value in now.items() if key not in free},
@@ -114,17 +135,22 @@ def state(run: RunConfig, path: Path) -> str:
     if changed:
         horizon = f" {run.method.label} plans for its horizon." if "rounds was" in changed and _horizon(run) else ""
         raise StorageError(
-            f"{path} is of another configuration: {changed}.{horizon} Choose another folder with -o, or remove it."
+            f"{held.path} is of another configuration: {changed}.{horizon} Choose another folder with -o, or remove it."
         )
-    if not held.done:
-        return "started"
-    played = held.summary.get("rounds", 0)
-    reached = played < before["rounds"]  # it stopped at its target
-    return "done" if reached or played >= run.rounds else "started"
+
+
+def _may_change(run: RunConfig, before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:
+    """Keys that may differ: more rounds for a method without a horizon, and a target at which runs do not stop."""
+    free = set()
+    if now["rounds"] >= before.get("rounds", float("inf")) and not _horizon(run):
+        free.add("rounds")
+    if not run.stop_at_target:
+        free |= {key for key in {**before, **now} if key.startswith("target.")}
+    return free
 
 
 def _horizon(run: RunConfig) -> bool:
-    return methods.make(run.method.name, run.method.options).needs.horizon
+    return methods.selector(run.method.name, run.method.options).needs.horizon
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -138,8 +164,8 @@ def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return result
 
 
-def _index(out: Path, plan: Plan) -> None:
-    """In which order settings and methods are shown; those of earlier plans in the same folder come after."""
+def _index(out: Path, plan: StudyPlan) -> None:
+    """Store the order in which settings and methods are shown; those of earlier plans in the same folder come after."""
     before = run_folder.document(out / run_folder.INDEX)
     merged = {
         key: list(dict.fromkeys([*own, *before.get(key, [])]))

@@ -1,7 +1,7 @@
-"""A run's folder in two places without a shared disk: what is new on one side is put down on the other.
+"""Copies of one run's folder on two machines without a shared disk: what is new on one side is written on the other.
 
 Journals travel as their new bytes, everything else whole. A checkpoint counts on the journals and a summary on
-everything, so they are read first and put down last: whenever either side stops, the folder can be resumed.
+everything, so they are read first and written last: whenever either side stops, the folder can be resumed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import write_atomically
 from sortition.results import run_folder
 
-JOURNAL = ".jsonl"  # how append-only files are called
+JOURNAL = ".jsonl"  # the suffix of append-only files
 LATE = (run_folder.CHECKPOINT, run_folder.SUMMARY)
 
 
@@ -28,15 +28,15 @@ class Piece:
     content: bytes
 
 
-class Sender:
-    """Knows what of a folder has been sent."""
+class FolderSender:
+    """Remembers what of a folder has been sent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._sent: dict[str, tuple[int, int, int]] = {}  # name → inode, time and bytes when it was sent
 
     def pieces(self) -> list[Piece]:
-        """What is new since the last call, in the order in which it is to be put down."""
+        """What is new since the last call, in the order in which it must be written."""
         names = [one.name for one in self.folder.iterdir() if one.is_file() and not one.name.startswith(".")]
         found = [piece for name in sorted(names, key=_rank, reverse=True) if (piece := self._piece(name))]
         return found[::-1]
@@ -61,14 +61,14 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def pack(folder: Path) -> list[Piece]:
-    """All that a run needs to go on elsewhere; what told its end is removed, as when it is resumed here."""
+    """All that a run needs to continue elsewhere; files that record its end are removed, as when it is resumed here."""
     for name in (run_folder.SUMMARY, run_folder.FAILURE):
         (folder / name).unlink(missing_ok=True)
-    return Sender(folder).pieces() if folder.is_dir() else []
+    return FolderSender(folder).pieces() if folder.is_dir() else []
 
 
 def put(folder: Path, pieces: Iterable[Piece]) -> None:
-    """Put pieces down in their order; each is on the disk before the next."""
+    """Write pieces in their order; each is on the disk before the next."""
     for piece in pieces:
         path = folder / piece.name
         if piece.at == 0:

@@ -1,4 +1,4 @@
-"""Runs side by side as processes with one thread each; a worker that dies takes only its own run with it."""
+"""Runs side by side in processes of one thread each; a process that dies loses only its own run."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from sortition.studies.workers.process_control import deaf, interruptible, one_thread
-from sortition.studies.workers.scheduler import ENDS, Crew, Event, Hear, Task, Worker, attempt
+from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
+from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle, attempt
 
 
-class Here:
-    """Run on this machine; :class:`~sortition.studies.workers.ray_cluster.Cluster` is the other choice."""
+class ThisMachine:
+    """Run on this machine; :class:`~sortition.studies.workers.ray_cluster.RayCluster` is the other choice."""
 
     def call(self, function: Callable[..., None], *arguments: Any) -> None:
         """Call a function where the runs will be played."""
         function(*arguments)
 
-    def run(self, tasks: Sequence[Task], jobs: int | None, hear: Hear) -> bool:
+    def run(self, tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
         """Play all tasks, at most ``jobs`` at a time."""
-        return run(tasks, jobs, hear)
+        return run(tasks, jobs, on_event)
 
 
 def cores() -> int:
@@ -31,92 +31,98 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def run(tasks: Sequence[Task], jobs: int | None, hear: Hear) -> bool:
+def run(tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
     """Play all tasks, at most ``jobs`` at a time (default: all cores).
 
     Ctrl-C lets the rounds in progress end; False if it was pressed.
     """
     jobs = cores() if jobs is None else jobs
     if jobs <= 1 or len(tasks) <= 1:
-        return _inline(tasks, hear)
-    return _Processes(tasks, min(jobs, len(tasks)), hear).play()
+        return _inline(tasks, on_event)
+    return ProcessScheduler(tasks, min(jobs, len(tasks)), on_event).run()
 
 
-def _inline(tasks: Sequence[Task], hear: Hear) -> bool:
+def _inline(tasks: Sequence[Job], on_event: OnEvent) -> bool:
     with interruptible() as stopping:
-        for at, task in enumerate(tasks):
+        for index, task in enumerate(tasks):
             if stopping():
                 return False
-            attempt(at, task, hear, stopping)
+            attempt(index, task, on_event, stopping)
         return not stopping()
 
 
 def _serve(pipe: Connection) -> None:
-    """A worker's life: play what comes through the pipe until None does.
+    """A worker's main loop: play what comes through the pipe until None does.
 
-    Whatever comes while a task is played means stop: the word itself, or that the parent is gone.
+    Whatever arrives while a task is played means stop: None, or the end of the pipe when the parent has died.
     """
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while (order := pipe.recv()) is not None:
-            at, task = order
-            attempt(at, task, pipe.send, pipe.poll)
+        while (submitted := pipe.recv()) is not None:
+            index, task = submitted
+            attempt(index, task, pipe.send, pipe.poll)
 
 
 @dataclass(kw_only=True)
-class _Process(Worker):
+class _Process(WorkerHandle):
     process: Any
     pipe: Connection
 
-    def leave(self) -> None:
-        """Ask it, once, to end its round and go."""
-        if not self.leaving:
-            self.leaving = True
+    def stop(self) -> None:
+        """Ask it, once, to end its round and then itself."""
+        if not self.stopping:
+            self.stopping = True
             with suppress(BrokenPipeError):
                 self.pipe.send(None)
 
 
-class _Processes(Crew[_Process]):
-    def __init__(self, tasks: Sequence[Task], jobs: int, hear: Hear) -> None:
-        super().__init__(tasks, hear)
-        self.jobs = jobs
+class ProcessScheduler(Scheduler[_Process]):
+    """Workers that are processes of this machine."""
 
-    def hire(self) -> None:
+    def __init__(self, tasks: Sequence[Job], processes: int, on_event: OnEvent) -> None:
+        super().__init__(tasks, on_event)
+        self.processes = processes
+
+    def start_workers(self) -> None:
+        """As many as may run at a time."""
         context = multiprocessing.get_context("spawn")
-        while len(self.workers) < self.jobs:
+        while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs,), daemon=True)
-            with one_thread(), deaf():
+            with one_thread(), ignoring_interrupts():
                 process.start()
             theirs.close()
             self.workers.append(_Process(process=process, pipe=ours))
 
-    def order(self, worker: _Process, at: int) -> None:
-        with suppress(BrokenPipeError):  # a worker that is dead already is found by listen
-            worker.pipe.send((at, self.tasks[at]))
+    def submit(self, worker: _Process, index: int) -> None:
+        """Through the pipe; a process that has died is found by :meth:`receive`."""
+        with suppress(BrokenPipeError):
+            worker.pipe.send((index, self.jobs[index]))
 
-    def listen(self) -> None:
+    def receive(self) -> None:
+        """The events that are in the pipes, within half a second."""
         ready = wait([worker.pipe for worker in self.workers], timeout=0.5)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
                 event = worker.pipe.recv()
             except (EOFError, ConnectionResetError):
-                self._bury(worker)
+                self._worker_failed(worker)
                 continue
             if event.kind in ENDS:
-                worker.at = None
-            self.hear(event)
+                worker.index = None
+            self.on_event(event)
 
-    def _bury(self, worker: _Process) -> None:
+    def _worker_failed(self, worker: _Process) -> None:
         worker.process.join()
         self.workers.remove(worker)
-        if worker.at is not None:
+        if worker.index is not None:
             text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
-            self.hear(Event("failed", worker.at, text=text))
+            self.on_event(Event("failed", worker.index, text=text))
 
-    def dismiss(self) -> None:
+    def stop_workers(self) -> None:
+        """Idle processes end themselves; others are terminated."""
         for worker in self.workers:
-            if worker.at is None:
-                worker.leave()
+            if worker.index is None:
+                worker.stop()
             else:  # a second Ctrl-C, or an error of ours
                 worker.process.terminate()
         for worker in self.workers:

@@ -1,4 +1,4 @@
-"""How processes hear Ctrl-C and how many threads they use."""
+"""How processes react to Ctrl-C and how many threads they use."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def interruptible() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
-    """New processes inherit that Ctrl-C is ignored, from their first instruction on: it is the parent's business."""
+def ignoring_interrupts() -> Iterator[None]:
+    """New processes inherit that Ctrl-C is ignored, from their first instruction on: the parent handles it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -47,7 +47,7 @@ def deaf() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """New processes see one thread: that, not threads, fills the cores, and sums come out alike."""
+    """New processes use one thread each: many processes fill the cores, and sums do not depend on their number."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:

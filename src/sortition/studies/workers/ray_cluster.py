@@ -1,4 +1,4 @@
-"""Runs on the machines of a Ray cluster: nothing is shared but the connection, and results land at the caller.
+"""Runs on the machines of a Ray cluster: only the connection is shared, and results arrive at the caller.
 
 Each worker is an actor with one processor that plays runs one after the other and keeps its data in memory. What it
 writes comes back in pieces, twice a second, so a machine that dies costs what it played since its last checkpoint.
@@ -21,41 +21,41 @@ from urllib.parse import urlsplit
 from sortition.core.errors import DataError, InputError, SortitionError, bad
 from sortition.core.import_policy import imported
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.one_run import Play
+from sortition.studies.runs.one_run import OneRun
 from sortition.studies.workers.process_control import THREADS
-from sortition.studies.workers.ray_scheduler import Hands
-from sortition.studies.workers.scheduler import Hear
+from sortition.studies.workers.ray_scheduler import RayScheduler
+from sortition.studies.workers.scheduler import OnEvent
 
 SOON = 5.0  # seconds to reach an address
 
 
 @contextmanager
-def connected(on: str, runs: Sequence[RunConfig]) -> Iterator[Cluster]:
+def connected(on: str, runs: Sequence[RunConfig]) -> Iterator[RayCluster]:
     """The cluster at ``ray`` (this machine's, or $RAY_ADDRESS) or ``ray://host:port`` (from outside, Ray's client)."""
     try:
         import ray
     except ModuleNotFoundError:
         raise InputError("--on ray needs Ray; it is not installed here. Try: pip install 'sortition[ray]'.") from None
     if ray.is_initialized():  # a notebook's own connection stays as it is
-        yield Cluster(ray, runs)
+        yield RayCluster(ray, runs)
         return
     address = _address(on)
     env = {"py_modules": [str(path) for path in _code(runs)], "env_vars": dict.fromkeys(THREADS, "1")}
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Ray's news to its users; an error says what matters
+            warnings.simplefilter("ignore")  # Ray's announcements; an error says what matters
             ray.init(address, runtime_env=env, log_to_driver=False, logging_level=logging.ERROR)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        told = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        raise bad("--on", "the address of a Ray cluster of the same versions", on, told[-1]) from None
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+        raise bad("--on", "the address of a Ray cluster of the same versions", on, lines[-1]) from None
     try:
-        yield Cluster(ray, runs)
+        yield RayCluster(ray, runs)
     finally:
         ray.shutdown()
 
 
 def _address(on: str) -> str:
-    """What Ray calls the address; one where nobody listens is told at once, not after Ray's minute."""
+    """The address as Ray writes it; one that does not answer is refused at once, not after Ray's minute."""
     if on != "ray" and not (on.startswith("ray://") and urlsplit(on).hostname):
         raise bad("--on", "ray or ray://host:port", on)
     address = os.environ.get("RAY_ADDRESS", "auto") if on == "ray" else on
@@ -82,7 +82,7 @@ def _code(runs: Iterable[RunConfig]) -> list[Path]:
 
 
 @dataclass
-class Cluster:
+class RayCluster:
     """A connection, and what runs need of a machine there."""
 
     ray: Any
@@ -111,6 +111,6 @@ class Cluster:
                 raise DataError(f"{error.cause} {hint}") from None
             raise (error.cause if isinstance(error.cause, SortitionError) else error) from None
 
-    def run(self, tasks: Sequence[Play], jobs: int | None, hear: Hear) -> bool:
+    def run(self, tasks: Sequence[OneRun], jobs: int | None, on_event: OnEvent) -> bool:
         """Play all tasks, at most ``jobs`` at a time (default: what there is room for); False after Ctrl-C."""
-        return Hands(self, tasks, jobs, hear).play()
+        return RayScheduler(self, tasks, jobs, on_event).run()

@@ -1,4 +1,4 @@
-"""The workers of a cluster and the runs that they are given: pieces put down as they arrive, the dead replaced."""
+"""The workers of a Ray cluster: what they write is stored as it arrives, and those that fail are replaced."""
 
 from __future__ import annotations
 
@@ -12,101 +12,102 @@ from typing import TYPE_CHECKING, Any
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder
 from sortition.studies.workers import folder_sync
-from sortition.studies.workers.ray_worker import Hand
-from sortition.studies.workers.scheduler import ENDS, Crew, Event, Hear, Worker
+from sortition.studies.workers.ray_worker import RayWorker
+from sortition.studies.workers.scheduler import ENDS, Event, OnEvent, Scheduler, WorkerHandle
 
 if TYPE_CHECKING:
-    from sortition.studies.runs.one_run import Play
-    from sortition.studies.workers.ray_cluster import Cluster
+    from sortition.studies.runs.one_run import OneRun
+    from sortition.studies.workers.ray_cluster import RayCluster
 
-DEATHS = 3  # of workers in a row, without a new checkpoint, until a run is given up
-CENSUS = 5.0  # seconds between two counts of the cluster's processors
+MAX_FAILURES = 3  # of workers in a row, without a new checkpoint, until a run is given up
+RECOUNT = 5.0  # seconds between two counts of the cluster's processors
 
 
 @dataclass(kw_only=True)
-class _Remote(Worker):
+class _Actor(WorkerHandle):
     actor: Any
-    news: Any  # the answer that is awaited
+    reply: Any  # the answer that is awaited
 
 
-class Hands(Crew[_Remote]):
-    """Hands on a cluster; a run whose hand died goes to another."""
+class RayScheduler(Scheduler[_Actor]):
+    """Workers on a cluster; a run whose worker failed goes to another."""
 
-    def __init__(self, cluster: Cluster, tasks: Sequence[Play], jobs: int | None, hear: Hear) -> None:
-        super().__init__(tasks, hear)
-        self.cluster, self.ray, self.jobs, self.folders = cluster, cluster.ray, jobs, [task.path for task in tasks]
-        self.actors = self.ray.remote(**cluster.needs)(Hand)
-        self.deaths: Counter[int] = Counter()
-        self.begun: set[int] = set()
-        self.stillborn = 0
+    def __init__(self, cluster: RayCluster, tasks: Sequence[OneRun], jobs: int | None, on_event: OnEvent) -> None:
+        super().__init__(tasks, on_event)
+        self.cluster, self.ray, self.most = cluster, cluster.ray, jobs
+        self.folders = [task.path for task in tasks]
+        self.actors = self.ray.remote(**cluster.needs)(RayWorker)
+        self.failures: Counter[int] = Counter()
+        self.started: set[int] = set()
+        self.failed_starts = 0
         self.room, self.counted = 0, float("-inf")
 
-    def hire(self) -> None:
-        """As many as there is room for now: machines may come and go. A run is ordered from who has answered only."""
-        if time.monotonic() - self.counted > CENSUS:
-            self.room, self.counted = self.jobs or self.cluster.places(), time.monotonic()
-        while len(self.workers) < min(self.room, len(self.tasks)):
+    def start_workers(self) -> None:
+        """As many as there is room for now: machines may come and go. Only workers that have answered get a run."""
+        if time.monotonic() - self.counted > RECOUNT:
+            self.room, self.counted = self.most or self.cluster.places(), time.monotonic()
+        while len(self.workers) < min(self.room, len(self.jobs)):
             actor = self.actors.remote()
-            self.workers.append(_Remote(ready=False, actor=actor, news=actor.news.remote()))
+            self.workers.append(_Actor(ready=False, actor=actor, reply=actor.updates.remote()))
 
-    def order(self, worker: _Remote, at: int) -> None:
+    def submit(self, worker: _Actor, index: int) -> None:
         """Send a run, with what there is of its folder."""
-        worker.actor.order.remote(at, self.tasks[at], folder_sync.pack(self.folders[at]))
+        worker.actor.submit.remote(index, self.jobs[index], folder_sync.pack(self.folders[index]))
 
-    def listen(self) -> None:
-        """Hear whoever has news, within half a second."""
+    def receive(self) -> None:
+        """Take the updates of all workers that have some, within half a second."""
         if not self.workers:
             time.sleep(0.5)
             return
-        ready, _ = self.ray.wait([worker.news for worker in self.workers], timeout=0.5)
-        for worker in [worker for worker in self.workers if worker.news in ready]:
+        ready, _ = self.ray.wait([worker.reply for worker in self.workers], timeout=0.5)
+        for worker in [worker for worker in self.workers if worker.reply in ready]:
             try:
-                events, pieces = self.ray.get(worker.news)
-                worker.ready, worker.news = True, worker.actor.news.remote(worker.leaving)
+                events, pieces = self.ray.get(worker.reply)
+                worker.ready, worker.reply = True, worker.actor.updates.remote(worker.stopping)
             except self.ray.exceptions.RayError as error:
-                self._bury(worker, error)
+                self._worker_failed(worker, error)
                 continue
-            self._take(worker, events, pieces)
-            if worker.at is None and not self.waiting:
+            self._store(worker, events, pieces)
+            if worker.index is None and not self.waiting:
                 self._kill(worker)  # others may need its place
 
-    def _take(self, worker: _Remote, events: Sequence[Event], pieces: Sequence[folder_sync.Piece]) -> None:
+    def _store(self, worker: _Actor, events: Sequence[Event], pieces: Sequence[folder_sync.Piece]) -> None:
         """Files first, then the events that count on them."""
-        if worker.at is not None and pieces:
-            folder_sync.put(self.folders[worker.at], pieces)
+        if worker.index is not None and pieces:
+            folder_sync.put(self.folders[worker.index], pieces)
             if any(piece.name == run_folder.CHECKPOINT for piece in pieces):
-                self.deaths[worker.at] = 0
+                self.failures[worker.index] = 0
         for event in events:
             if event.kind in ENDS:
-                worker.at = None
-            if event.kind != "started" or event.at not in self.begun:
-                self.hear(event)
-            self.begun.add(event.at)
+                worker.index = None
+            if event.kind != "started" or event.index not in self.started:
+                self.on_event(event)
+            self.started.add(event.index)
 
-    def _bury(self, worker: _Remote, error: Exception) -> None:
+    def _worker_failed(self, worker: _Actor, error: Exception) -> None:
         """Its run goes to the next worker, from the last checkpoint that arrived."""
         self._kill(worker)
         why = " ".join(str(error).split())
-        self.stillborn = 0 if worker.ready else self.stillborn + 1
-        if self.stillborn > DEATHS * max(self.room, 1):
+        self.failed_starts = 0 if worker.ready else self.failed_starts + 1
+        if self.failed_starts > MAX_FAILURES * max(self.room, 1):
             raise SortitionError(f"Workers cannot start on the Ray cluster: {why}")
-        if worker.at is None:
+        if worker.index is None:
             return
-        self.deaths[worker.at] += 1
-        if worker.leaving:
-            self.hear(Event("stopped", worker.at))
-        elif self.deaths[worker.at] < DEATHS:
-            self.waiting.appendleft(worker.at)
-            self.hear(Event("lost", worker.at))
+        self.failures[worker.index] += 1
+        if worker.stopping:
+            self.on_event(Event("stopped", worker.index))
+        elif self.failures[worker.index] < MAX_FAILURES:
+            self.waiting.appendleft(worker.index)
+            self.on_event(Event("lost", worker.index))
         else:
-            self.hear(Event("failed", worker.at, text=f"Its worker died {DEATHS} times: {why}"))
+            self.on_event(Event("failed", worker.index, text=f"Its worker died {MAX_FAILURES} times: {why}"))
 
-    def _kill(self, worker: _Remote) -> None:
+    def _kill(self, worker: _Actor) -> None:
         self.workers.remove(worker)
         with suppress(self.ray.exceptions.RayError):
             self.ray.kill(worker.actor)
 
-    def dismiss(self) -> None:
+    def stop_workers(self) -> None:
         """End all at once: what has arrived is enough to resume."""
         for worker in list(self.workers):
             self._kill(worker)

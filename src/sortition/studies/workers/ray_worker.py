@@ -1,4 +1,4 @@
-"""A worker elsewhere: plays one run at a time in a folder of its own, and hands over what is new when asked."""
+"""A worker on another machine: it plays one run at a time in a folder of its own, and sends what is new when asked."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from sortition.studies.workers.folder_sync import Piece
 from sortition.studies.workers.scheduler import ENDS, Event, attempt
 
 if TYPE_CHECKING:
-    from sortition.studies.runs.one_run import Play
+    from sortition.studies.runs.one_run import OneRun
 
-PATIENCE = 0.5  # seconds that a question waits for something new
+PATIENCE = 0.5  # seconds that a call waits for something new
 
 
-class Hand:
+class RayWorker:
     """Plain Python: on a cluster it is an actor, in a test it is called directly."""
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._home: tempfile.TemporaryDirectory[str] | None = None
-        self._sender: folder_sync.Sender | None = None
+        self._sender: folder_sync.FolderSender | None = None
 
-    def order(self, at: int, task: Play, pieces: Sequence[Piece]) -> None:
-        """Begin task ``at``, or go on with it from the pieces of its folder."""
+    def submit(self, index: int, task: OneRun, pieces: Sequence[Piece]) -> None:
+        """Begin task ``index``, or continue it from the pieces of its folder."""
         try:
             self._home = tempfile.TemporaryDirectory(prefix="sortition-")
             here = replace(task, path=Path(self._home.name))
             folder_sync.put(here.path, pieces)
         except (OSError, SortitionError) as error:  # no room on this machine
-            self._events.put(Event("failed", at, text=str(error)))
+            self._events.put(Event("failed", index, text=str(error)))
             return
-        arguments = (at, here, self._events.put, self._stop.is_set)
+        arguments = (index, here, self._events.put, self._stop.is_set)
         threading.Thread(target=attempt, args=arguments, daemon=True).start()
 
-    def news(self, stop: bool = False) -> tuple[list[Event], list[Piece]]:
+    def updates(self, stop: bool = False) -> tuple[list[Event], list[Piece]]:
         """What happened since the last call, and the files that it left; waits a moment if nothing did."""
         if stop:
             self._stop.set()
@@ -59,7 +59,7 @@ class Hand:
         home = Path(self._home.name)
         ended = any(event.kind in ENDS for event in events)
         if self._sender is None and (ended or any(event.kind == "tick" for event in events)):
-            self._sender = folder_sync.Sender(home)  # not before the journals were cut to their checkpoint
+            self._sender = folder_sync.FolderSender(home)  # not before the journals were cut to their checkpoint
         pieces = self._sender.pieces() if self._sender else []
         if ended:
             self._home.cleanup()
@@ -68,7 +68,7 @@ class Hand:
 
 
 def _placed(event: Event, home: Path) -> Event:
-    """A failure tells where it happened, and not the folder that is gone."""
+    """A failure names the machine where it happened, and not the folder that no longer exists."""
     if event.kind != "failed":
         return event
     return replace(event, text=f"{event.text.strip()} (on {platform.node()})".replace(str(home), "the run's folder"))

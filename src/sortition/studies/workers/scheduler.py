@@ -1,4 +1,4 @@
-"""Who plays which run: tasks, what is told of them, and the loop that hands them to workers of any kind."""
+"""Which worker plays which run: tasks, the events that they report, and the loop that submits them to workers."""
 
 from __future__ import annotations
 
@@ -13,114 +13,123 @@ from typing import Generic, Protocol, TypeVar
 from sortition.core.errors import SortitionError
 from sortition.studies.workers.process_control import interruptible
 
-TICK = 0.2  # seconds between two progress messages of one run
+TICK = 0.2  # seconds between two progress events of one run
 ENDS = ("done", "stopped", "failed")
 
 
-class Task(Protocol):
+class Job(Protocol):
     """Something that can be sent to another process and called there; True if finished, False if stopped."""
 
-    def __call__(self, tell: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
-        """Do it; ``tell(round, value)`` after each round, end early when ``stopping()``."""
+    def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+        """Do it; call ``on_round(round, value)`` after each round, end early when ``stopping()``."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to task ``at``: started, tick (``round``, ``value``), done, stopped, failed (``text``).
+    """What happened to job ``index``: started, tick (``round``, ``value``), done, stopped, failed (``text``).
 
-    ``lost``: its worker died, and another will go on with it.
+    ``lost``: its worker failed, and another one continues it.
     """
 
     kind: str
-    at: int
+    index: int
     round: int = 0
     value: float | None = None
     text: str = ""
 
 
-Hear = Callable[[Event], None]
+OnEvent = Callable[[Event], None]
 
 
-def attempt(at: int, task: Task, hear: Hear, stopping: Callable[[], bool]) -> None:
-    """Call a task and tell how it went; what it raises becomes a ``failed`` event."""
-    heard, last = 0.0, None
+def attempt(index: int, job: Job, on_event: OnEvent, stopping: Callable[[], bool]) -> None:
+    """Call a job and report how it went; an exception becomes a ``failed`` event."""
+    reported, last = 0.0, None
 
-    def tell(played: int, value: float | None) -> None:
-        nonlocal heard, last
-        last = Event("tick", at, played, value)
-        if time.monotonic() - heard >= TICK:
-            heard = time.monotonic()
-            hear(last)
+    def on_round(played: int, value: float | None) -> None:
+        nonlocal reported, last
+        last = Event("tick", index, played, value)
+        if time.monotonic() - reported >= TICK:
+            reported = time.monotonic()
+            on_event(last)
 
-    hear(Event("started", at))
+    on_event(Event("started", index))
     try:
-        finished = task(tell, stopping)
-    except BrokenPipeError:  # whoever listened is gone: nothing more to tell
+        finished = job(on_round, stopping)
+    except BrokenPipeError:  # nobody receives the events any more
         raise
     except SortitionError as error:
-        hear(Event("failed", at, text=str(error)))
+        on_event(Event("failed", index, text=str(error)))
     except Exception:
-        hear(Event("failed", at, text=traceback.format_exc()))
+        on_event(Event("failed", index, text=traceback.format_exc()))
     else:
         if last is not None:
-            hear(last)
-        hear(Event("done" if finished else "stopped", at))
+            on_event(last)
+        on_event(Event("done" if finished else "stopped", index))
 
 
 @dataclass
-class Worker:
-    """Somebody who plays one task at a time; ``at`` is None while idle, ``ready`` False until heard of."""
+class WorkerHandle:
+    """A worker, which plays one job at a time: ``index`` is None while it is idle, ``ready`` False until it answers."""
 
-    at: int | None = None
+    index: int | None = None
     ready: bool = True
-    leaving: bool = False
+    stopping: bool = False
 
-    def leave(self) -> None:
-        """End the round in progress and go."""
-        self.leaving = True
-
-
-W = TypeVar("W", bound=Worker)
+    def stop(self) -> None:
+        """Ask it to end the round in progress, and then itself."""
+        self.stopping = True
 
 
-class Crew(ABC, Generic[W]):
-    """Workers and the tasks that wait for them."""
+W = TypeVar("W", bound=WorkerHandle)
 
-    def __init__(self, tasks: Sequence[Task], hear: Hear) -> None:
-        self.tasks, self.hear = tasks, hear
-        self.waiting = deque(range(len(tasks)))
+
+class Scheduler(ABC, Generic[W]):
+    """Workers and the jobs that wait for them."""
+
+    def __init__(self, jobs: Sequence[Job], on_event: OnEvent) -> None:
+        self.jobs, self.on_event = jobs, on_event
+        self.waiting = deque(range(len(jobs)))
         self.workers: list[W] = []
 
-    def play(self) -> bool:
-        """Play all tasks. Ctrl-C lets the rounds in progress end; False if it was pressed."""
+    def run(self) -> bool:
+        """Play all jobs. Ctrl-C lets the rounds in progress end; False if it was pressed."""
         with interruptible() as pressed:
             try:
-                while any(worker.at is not None for worker in self.workers) or (self.waiting and not pressed()):
-                    if self.waiting and not pressed():
-                        self.hire()
-                    for worker in self.workers:
-                        if pressed():
-                            worker.leave()
-                        elif worker.ready and worker.at is None and self.waiting:
-                            worker.at = self.waiting.popleft()
-                            self.order(worker, worker.at)
-                    self.listen()
+                while self._busy() or (self.waiting and not pressed()):
+                    if pressed():
+                        for worker in self.workers:
+                            worker.stop()
+                    else:
+                        self._submit_waiting()
+                    self.receive()
             finally:
-                self.dismiss()
+                self.stop_workers()
             return not pressed()
 
-    @abstractmethod
-    def hire(self) -> None:
-        """See that there are as many workers as there should be."""
+    def _busy(self) -> bool:
+        return any(worker.index is not None for worker in self.workers)
+
+    def _submit_waiting(self) -> None:
+        """Give the next waiting jobs to idle workers, after starting the workers that are missing."""
+        if self.waiting:
+            self.start_workers()
+        for worker in self.workers:
+            if worker.ready and worker.index is None and self.waiting:
+                worker.index = self.waiting.popleft()
+                self.submit(worker, worker.index)
 
     @abstractmethod
-    def order(self, worker: W, at: int) -> None:
-        """Send task ``at`` to a worker."""
+    def start_workers(self) -> None:
+        """Start the workers that are missing."""
 
     @abstractmethod
-    def listen(self) -> None:
-        """Wait a moment for what the workers tell, and pass it on to ``hear``."""
+    def submit(self, worker: W, index: int) -> None:
+        """Send job ``index`` to a worker."""
 
     @abstractmethod
-    def dismiss(self) -> None:
-        """Let all go: in peace who is idle, at once who still plays."""
+    def receive(self) -> None:
+        """Wait a moment for events of the workers, and pass them on to ``on_event``."""
+
+    @abstractmethod
+    def stop_workers(self) -> None:
+        """End all workers: idle ones orderly, others at once."""

@@ -83,7 +83,7 @@ def server_app(options, out):
         def configure_train(self, server_round, arrays, config, grid):
             messages = list(super().configure_train(server_round, arrays, config, grid))
             for message in messages:
-                message.content[wire.TASK] = wire.Task(t=server_round - 1).record()
+                message.content[wire.ASSIGNMENT] = wire.Assignment(t=server_round - 1).record()
             return messages
 
         def aggregate_train(self, server_round, replies):

@@ -11,11 +11,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from campaign.fuzz import mutations
 from campaign.fuzz.loop import Target
+from sortition.clients.models import as_vector
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
-from sortition.flower import aggregation, wire
-from sortition.flower.enrolment import read
+from sortition.core.signals import find_signal
+from sortition.flower import wire
+from sortition.flower.enrolment import read_profile
 from sortition.flower.roster import Roster
+from sortition.flower.updates import ModelCheck, moved
 
 MODEL = {"w": np.ones((2, 3), np.float32), "seen": np.array(4), "b": np.ones(2, np.float32)}
 KNOWN = {"loss": LOSS, "gradient": GRADIENT}
@@ -59,29 +62,31 @@ def _profile(rng: random.Random) -> None:
     facts = _record(rng, {"sizes": np.array(30), "label_counts": np.array([10, 20])})
     content = RecordDict({wire.SELF: about, wire.FACTS: facts})
     roster = Roster(("sizes", "label_counts"))
-    roster.meet({1: read(content), 2: read(RecordDict({wire.FACTS: facts}))})
+    roster.meet({1: read_profile(content), 2: read_profile(RecordDict({wire.FACTS: facts}))})
     if len(roster):
         roster.population()
 
 
 def _task(rng: random.Random) -> None:
-    plain = wire.Task(t=3, client=2, reports=("loss",)).record()
-    wire.Task.of(RecordDict({wire.TASK: _config(rng, dict(plain))}))
-    wire.found(rng.choice(NAMES), KNOWN)
+    plain = wire.Assignment(t=3, client=2, reports=("loss",)).record()
+    wire.Assignment.of(RecordDict({wire.ASSIGNMENT: _config(rng, dict(plain))}))
+    find_signal(rng.choice(NAMES), KNOWN)
 
 
 def _model(rng: random.Random) -> None:
     contents = {k: RecordDict({"arrays": _record(rng, MODEL)}) for k in range(3)}
-    models, _ = aggregation.sound(contents, MODEL)
+    models, _ = ModelCheck(names=frozenset(MODEL)).usable(contents, MODEL)
     done = np.array(sorted(models), np.int64)
-    mean = aggregation.mean(MODEL, models, done, np.full(done.size, 1 / max(done.size, 1)))
+    if not done.size:
+        return
+    mean = moved(MODEL, models, done, np.full(done.size, 1 / done.size))
     if not all(np.isfinite(value).all() for value in mean.values()):
         raise RuntimeError("the model is not finite")
-    wire.flatten(mean)
+    as_vector(mean)
 
 
 def _rows(rng: random.Random) -> None:
-    told = wire.received(
+    told = wire.received_arrays(
         RecordDict({wire.ROWS: _record(rng, {"loss": np.array(0.5), "update": np.ones(8)})}), wire.ROWS
     )
     for value in told.values():

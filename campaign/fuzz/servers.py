@@ -17,10 +17,12 @@ from campaign.fuzz.loop import Target
 from campaign.fuzz.messages import MODEL
 from campaign.fuzz.scratch import scratch
 from sortition.core import Registrar
-from sortition.core.errors import SortitionError
-from sortition.flower import checkpoint, wire
-from sortition.flower.base_strategy import Stock
+from sortition.core.errors import SortitionError, StorageError
+from sortition.flower import wire
+from sortition.flower.base_strategy import BaseStrategy
+from sortition.flower.checkpoint import history_path, load_federation, save_federation
 from sortition.flower.roster import Profile, Roster
+from sortition.flower.run_files import different
 from sortition.selectors import find, load
 
 STOCK = (FedAvg, lambda: FedAvgM(server_momentum=0.9), FedAdam, FedYogi)
@@ -39,43 +41,51 @@ with suppress(ImportError):  # Flower's messages ask the process who it is
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
 
-def fresh(at: int) -> tuple[Registrar, Roster, Stock]:
+def fresh(at: int) -> tuple[Registrar, Roster, BaseStrategy]:
     """A server that has met its clients."""
     name, options = SELECTORS[at % len(SELECTORS)]
     selector = load(name, **options)
     roster = Roster(selector.needs.reads)
     facts = {"sizes": np.array(9), "label_counts": np.array([4, 5])}
     roster.meet({node: Profile(f"client-{node}", facts) for node in range(1, CLIENTS + 1)})
-    return Registrar(selector, roster.population(), horizon=5), roster, Stock(STOCK[at % len(STOCK)]())
+    return Registrar(selector, roster.population(), horizon=5), roster, BaseStrategy(STOCK[at % len(STOCK)]())
+
+
+def stepped(base: BaseStrategy, number: int, model: dict[str, Any]) -> dict[str, Any]:
+    """One round of the server: everybody adds one."""
+    base.configure(number, wire.to_record(model), ConfigRecord(), None, [1, 2])
+    moved = {name: value + 1 for name, value in model.items()}
+    records = RecordDict({"arrays": wire.to_record(moved), "metrics": MetricRecord()})
+    arrays, _ = base.aggregate(number, {0: Message(records, 1, MessageType.TRAIN)}, {0: 1.0})
+    return {} if arrays is None else wire.to_arrays(arrays)
 
 
 @functools.cache
 def sound(at: int) -> bytes:
     """A checkpoint after two steps of the server."""
-    registrar, roster, stock = fresh(at)
+    registrar, roster, base = fresh(at)
     model = dict(FLOAT)
-    stock.content(1, wire.record(model), ConfigRecord())
-    for step in (1, 2):
-        model = stock.step(step, {name: value + 1 for name, value in model.items()})
+    for number in (1, 2):
+        model = stepped(base, number, model)
     path = scratch() / "flower.npz"
-    checkpoint.save(path, model, registrar, roster, stock, [{"round": 0}], "00" * 16, OPTIONS)
+    save_federation(path, model, registrar, roster, base.strategy, 1, "00" * 16, OPTIONS)
+    history_path(path).write_text('{"round": 0}\n')
     return path.read_bytes()
 
 
 def play(rng: random.Random) -> int:
     """One damaged checkpoint, restored as a server does; after one whose bytes are damaged, one more step is made."""
     at = rng.randrange(len(SELECTORS) * len(STOCK))
-    registrar, roster, stock = fresh(at)
+    registrar, roster, base = fresh(at)
     data, path = sound(at), scratch() / "flower.npz"
     made_up = rng.random() < 0.7
     path.write_bytes(snapshots.damaged(rng, data) if made_up else mutations.raw(rng, data, rng.randrange(1, 5)))
-    model, arrays, told = checkpoint.load(path, roster, stock, OPTIONS)
-    if fault := wire.fault(model, FLOAT):
-        raise checkpoint.StorageError(fault)
-    Registrar(registrar.selector, roster.population(), horizon=5).restore(arrays, told["registrar"])
+    saved = load_federation(path, roster, base.strategy, OPTIONS)
+    if fault := different(saved.model, FLOAT):
+        raise StorageError(fault)
+    Registrar(registrar.selector, roster.population(), horizon=5).restore(saved.arrays, saved.registrar)
     if not made_up:  # a server's memory of the right kind and of other shapes fails in its first step
-        stock.content(3, wire.record(model), ConfigRecord())
-        stock.step(3, model)
+        stepped(base, 3, saved.model)
     return 1
 
 
@@ -97,14 +107,16 @@ def _metrics(rng: random.Random) -> RecordDict:
 
 def play_metrics(rng: random.Random) -> int:
     """Metrics of some replies to train and to evaluate messages, averaged by each strategy."""
-    stock, quiet = Stock(rng.choice(STOCK)()), FLOWER_LOGGER.disabled
+    base, quiet = BaseStrategy(rng.choice(STOCK)()), FLOWER_LOGGER.disabled
     FLOWER_LOGGER.disabled = True
     try:
         for _ in range(10):
             with suppress(SortitionError):
                 contents = [_metrics(rng) for _ in range(3)]
-                stock.metrics(contents, [rng.choice((0.0, 0.2, 1.0)) for _ in contents])
-                stock.evaluated(1, [_reply(rng, content) for content in contents])
+                base.aggregate_evaluation(1, [_reply(rng, content) for content in contents])
+                base.configure(1, wire.to_record(FLOAT), ConfigRecord(), None, [1, 2, 3])
+                sent = {row: _trained(content) for row, content in enumerate(contents)}
+                base.aggregate(1, sent, {row: rng.choice((0.1, 0.2, 1.0)) for row in sent})
     finally:
         FLOWER_LOGGER.disabled = quiet
     return 20
@@ -114,6 +126,10 @@ def _reply(rng: random.Random, content: RecordDict) -> Message:
     if rng.random() < 0.8:
         return Message(content, 1, MessageType.EVALUATE)
     return Message(Error(1, "odd"), reply_to=Message(RecordDict(), 1, MessageType.EVALUATE))
+
+
+def _trained(content: RecordDict) -> Message:
+    return Message(RecordDict({**content, "arrays": wire.to_record(FLOAT)}), 1, MessageType.TRAIN)
 
 
 TARGET = Target("servers", play)

@@ -15,8 +15,9 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower import federation
 from tests.simulation.small import data, parts
 
+from sortition.clients.models import as_vector
+from sortition.clients.pytorch import PyTorch, TorchClient
 from sortition.flower import SelectorStrategy, answer, pytorch, wire
-from sortition.flower.pytorch import PyTorch, TorchClient
 from sortition.selectors.hics import ROW_MEANS
 
 
@@ -30,12 +31,12 @@ class Timed(PyTorch):
     """Durations as the simulator has them, not those of this machine, so that a method that learns them can agree."""
 
     def __call__(self, received: Any) -> TorchClient:
-        client, task = super().__call__(received), received.task
+        client = super().__call__(received)
         train = client.train
 
         def timed() -> Any:
             result = train()
-            result.duration = float(federation.world().durations(np.array([task.client]), task.t)[0])
+            result.duration = float(federation.world().durations(np.array([received.client]), received.t)[0])
             return result
 
         client.train = timed  # type: ignore[method-assign]
@@ -68,7 +69,7 @@ def played(grid: Grid, selector: Any, rounds: int = federation.ROUNDS, **options
     timeout = options.pop("timeout", 120)
     run = strategy(selector, **options)
     result = run.start(grid, ArrayRecord(federation.model().state_dict()), rounds, timeout=timeout)
-    vector = wire.flatten(wire.tables(result.arrays))
+    vector = as_vector(wire.to_arrays(result.arrays))
     return {
         "cohorts": [record["cohort"] for record in run.history],
         "model": vector.tolist(),

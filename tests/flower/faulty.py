@@ -15,6 +15,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from tests.flower import apps, federation
 
+from sortition.clients.models import as_vector
 from sortition.core import Cohort, InputError, Selector, State
 from sortition.flower import SelectorStrategy, answer, pytorch, wire
 from sortition.selectors import load
@@ -35,10 +36,10 @@ def faults(message: Message, context: Context, call_next: Any) -> Message:
     reply = call_next(message, context)
     if me == NAN:
         for record in reply.content.array_records.values():
-            spoilt = {name: np.full_like(value, np.nan) for name, value in wire.tables(record).items()}
-            record.update(wire.record(spoilt))
+            spoilt = {name: np.full_like(value, np.nan) for name, value in wire.to_arrays(record).items()}
+            record.update(wire.to_record(spoilt))
     if kind == "train" and me == SHAPE:
-        reply.content["arrays"] = wire.record({name: np.zeros(3) for name in reply.content["arrays"]})
+        reply.content["arrays"] = wire.to_record({name: np.zeros(3) for name in reply.content["arrays"]})
     if kind == "train" and me == EMPTY:
         return Message(RecordDict(), reply_to=message)
     if kind == "train" and me == TWICE:  # from the second round on, it answers its first message again
@@ -77,7 +78,7 @@ def doubled(grid: Grid) -> dict[str, Any]:
     for kind in (SelectorStrategy, Doubled):
         run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=300.0)
         result = run.start(grid, ArrayRecord(federation.model().state_dict()), 2)
-        hashes.append(federation.digest(wire.flatten(wire.tables(result.arrays))))
+        hashes.append(federation.digest(as_vector(wire.to_arrays(result.arrays))))
         counters = dict(run.registrar.counters if run.registrar else {})
     return {"hashes": hashes, "counters": counters}
 

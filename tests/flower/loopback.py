@@ -57,11 +57,11 @@ def node(name, facts=None, metrics=None, signals=("loss",), w=(1.0, 1.0), trains
         kind = message.metadata.message_type
         if kind == wire.PROFILE:
             about = ConfigRecord({"name": name, "signals": list(signals)})
-            return RecordDict({wire.SELF: about, wire.FACTS: wire.record(facts or {})})
+            return RecordDict({wire.SELF: about, wire.FACTS: wire.to_record(facts or {})})
         told = {"metrics": MetricRecord(metrics or {})}
         if kind == "evaluate":
             return RecordDict(told)
-        return RecordDict({"arrays": wire.record({"w": np.asarray(w, np.float32)}), **told}) if trains else None
+        return RecordDict({"arrays": wire.to_record({"w": np.asarray(w, np.float32)}), **told}) if trains else None
 
     return answer
 

@@ -14,7 +14,7 @@ def audited(path, rounds=4):
     made = strategy(8, Guards(explore=0.4), audit=path)
     for t in range(rounds):
         play(made, lambda client, t=t: None if client == t else [1.0, client])
-    made.logbook.reveal()
+    made.files.log_file.reveal()
     return made
 
 
@@ -28,7 +28,7 @@ def test_a_federations_choices_are_recounted_from_its_log(tmp_path):
 def test_the_seed_is_hidden_until_the_end_and_a_changed_choice_is_found(tmp_path):
     path = tmp_path / "audit.jsonl"
     made = audited(path)
-    assert made.logbook.salt.hex() not in path.read_text()
+    assert made.files.log_file.salt.hex() not in path.read_text()
     lines = path.read_text().splitlines(keepends=True)
     lines[2] = lines[2].replace('"budget":3', '"budget":4')
     path.write_text("".join(lines))

@@ -1,4 +1,4 @@
-"""Stock strategies' server steps, against our own rules of the same name."""
+"""The user's strategy does everything but choose: its messages, its aggregate, its metrics, its memory."""
 
 from dataclasses import replace
 
@@ -7,15 +7,17 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedMedian, FedProx
+from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
 
 from sortition.aggregation import StepRule
 from sortition.core.errors import InputError
 from sortition.flower import wire
-from sortition.flower.base_strategy import Stock
+from sortition.flower.base_strategy import BaseStrategy
+from sortition.flower.strategy_memory import export_memory, restore_memory
 
 START = {"w": np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3), "seen": np.array(4)}
+N = "num-examples"
 
 
 def deltas(rounds=4):
@@ -23,10 +25,17 @@ def deltas(rounds=4):
     return [rng.normal(size=6).astype(np.float32) for _ in range(rounds)]
 
 
-def stepped(stock, model=START, updates=None, first=0):
+def reply(model, **metrics):
+    records = {"arrays": wire.to_record(model), "metrics": MetricRecord(metrics)}
+    return Message(RecordDict(records), 1, MessageType.TRAIN)
+
+
+def stepped(base, model=START, updates=None, first=0):
     for t, delta in enumerate(updates if updates is not None else deltas(), first):
-        stock.content(t + 1, wire.record(model), ConfigRecord())
-        model = stock.step(t + 1, {"w": model["w"] + delta.reshape(2, 3), "seen": model["seen"]})
+        base.configure(t + 1, wire.to_record(model), ConfigRecord(), None, [7, 8])
+        near, far = ({"w": model["w"] + share * delta.reshape(2, 3), "seen": model["seen"]} for share in (0.5, 2.0))
+        arrays, _ = base.aggregate(t + 1, {0: reply(near), 1: reply(far)}, {0: 2 / 3, 1: 1 / 3})  # together, delta
+        model = {name: value.astype(model[name].dtype) for name, value in wire.to_arrays(arrays).items()}
     return model
 
 
@@ -44,49 +53,85 @@ RULES = [
 
 
 @pytest.mark.parametrize(("make", "rule"), RULES, ids=["FedAvg", "FedAvgM", "FedAdam"])
-def test_server_steps_are_those_of_our_rules(make, rule):
+def test_the_strategys_aggregate_by_our_weights_is_our_own_rules(make, rule):
     params, state = START["w"].reshape(-1), rule.init(6)
     for t, delta in enumerate(deltas(), 1):
         rate = rule.lr
         if rule.name == "adam":  # Flower corrects the bias, with the round + 1 as Adam's t
             rate *= np.sqrt(1 - rule.beta2 ** (t + 1)) / (1 - rule.beta1 ** (t + 1))
         params, state = replace(rule, lr=rate).apply(params, delta, state)
-    model = stepped(Stock(make()))
+    model = stepped(BaseStrategy(make()))
     np.testing.assert_allclose(model["w"].reshape(-1), params, rtol=1e-4)
-    assert model["w"].dtype == np.float32
     assert model["seen"] == 4
 
 
 @pytest.mark.parametrize("make", [make for make, _ in RULES], ids=["FedAvg", "FedAvgM", "FedAdam"])
 def test_memory_survives_a_restart(make):
-    whole = stepped(Stock(make()))
-    before = Stock(make())
+    whole = stepped(BaseStrategy(make()))
+    before = BaseStrategy(make())
     half = stepped(before, updates=deltas()[:2])
-    after = Stock(make())
-    after.restore(*before.export())
-    again = stepped(after, half, deltas()[2:], first=2)
-    np.testing.assert_array_equal(again["w"], whole["w"])
+    after = BaseStrategy(make())
+    restore_memory(after.strategy, *export_memory(before.strategy))
+    resumed = stepped(after, half, deltas()[2:], first=2)
+    np.testing.assert_array_equal(resumed["w"], whole["w"])
 
 
-def test_train_config_is_the_stock_strategys():
-    content = Stock(FedProx(proximal_mu=0.3)).content(7, wire.record(START), ConfigRecord({"lr": 0.1}))
+@pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
+def test_the_strategy_writes_to_exactly_the_chosen_whatever_it_would_sample(share):
+    strategy = FedProx(proximal_mu=0.3, fraction_train=share, min_available_nodes=50)
+    base = BaseStrategy(strategy)
+    made = base.configure(7, wire.to_record(START), ConfigRecord({"lr": 0.1}), None, [5, 3, 9])
+    assert list(made) == [5, 3, 9]
+    content = made[3].content
     assert dict(content["config"]) == {"lr": 0.1, "proximal-mu": 0.3, "server-round": 7}
     assert list(content["arrays"]) == ["w", "seen"]
+    assert (strategy.fraction_train, strategy.min_available_nodes) == (share, 50)
 
 
-def test_a_rule_that_looks_at_single_replies_is_refused():
-    with pytest.raises(InputError, match=r"must be of the FedAvg family .* got 'FedMedian'"):
-        Stock(FedMedian())
+def test_configs_per_node_stay_apart():
+    class PerNode(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            for node in grid.get_node_ids():
+                own = ConfigRecord({**config, "lr": node / 10})
+                yield Message(RecordDict({"arrays": arrays, "config": own}), node, MessageType.TRAIN)
+
+    made = BaseStrategy(PerNode()).configure(1, wire.to_record(START), ConfigRecord(), None, [2, 4])
+    assert [made[node].content["config"]["lr"] for node in (2, 4)] == [0.2, 0.4]
+
+
+def test_a_strategy_that_chooses_for_itself_is_refused():
+    class Fastest(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            return list(super().configure_train(server_round, arrays, config, grid))[:1]
+
+    with pytest.raises(InputError, match=r"Fastest.configure_train must write to all 3 nodes .* it wrote to 1"):
+        BaseStrategy(Fastest()).configure(1, wire.to_record(START), ConfigRecord(), None, [1, 2, 3])
+    with pytest.raises(InputError, match=r"strategy must be a flwr.serverapp.strategy.Strategy; got 'fedavg'"):
+        BaseStrategy("fedavg")
+
+
+def averaged(strategy, *replies, weights=None):
+    weights = weights or [1 / len(replies)] * len(replies)
+    messages = {row: reply(START, **metrics) for row, metrics in enumerate(replies)}
+    return dict(BaseStrategy(strategy).aggregate(1, messages, dict(enumerate(weights)))[1])
 
 
 def test_metrics_are_averaged_by_the_cohorts_weights_whatever_clients_say_of_their_examples():
-    def reply(**metrics):
-        return RecordDict({"metrics": MetricRecord(metrics)})
+    told = averaged(FedAvg(), {"loss": 1.0, N: 1}, {"loss": 4.0, N: 2})
+    assert told == {"loss": pytest.approx(2.5)}  # as the model is
+    told = averaged(FedAvg(), {"loss": 1.0}, {"loss": 4.0, "extra": 1.0}, weights=[0.75, 0.25])
+    assert told == {"loss": pytest.approx(1.75)}
+    assert averaged(FedAvg(), {}, {"loss": 1.0}) == {}
 
-    stock = Stock(FedAvg())
-    told = stock.metrics([reply(loss=1.0, **{"num-examples": 1}), reply(loss=4.0, **{"num-examples": 2})], [0.5, 0.5])
-    assert dict(told) == {"loss": pytest.approx(2.5)}  # as the model is
-    untold = stock.metrics([reply(loss=1.0), reply(loss=4.0, extra=1.0)], [0.75, 0.25])
-    assert untold["loss"] == pytest.approx(1.75)
-    assert "extra" not in untold
-    assert not stock.metrics([RecordDict(), reply(loss=1.0)], [0.5, 0.5])
+
+def test_the_strategys_own_rule_sees_every_reply_and_its_other_records():
+    class Counting(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            self.seen = [dict(message.content["extra"]) for message in replies]
+            return super().aggregate_train(server_round, replies)
+
+    strategy, messages = Counting(), {row: reply(START, loss=1.0) for row in range(3)}
+    for row, message in messages.items():
+        message.content["extra"] = ConfigRecord({"control": row})
+    BaseStrategy(strategy).aggregate(1, messages, dict.fromkeys(messages, 1 / 3))
+    assert strategy.seen == [{"control": 0}, {"control": 1}, {"control": 2}]

@@ -13,8 +13,8 @@ from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import InputError, Registrar, StorageError
 from sortition.core.storage import snapshot
-from sortition.flower import SelectorStrategy, checkpoint, wire
-from sortition.flower.base_strategy import Stock
+from sortition.flower import SelectorStrategy, wire
+from sortition.flower.checkpoint import history_path, load_federation, reserved, save_federation
 from sortition.flower.roster import Profile, Roster
 from sortition.selectors import load
 
@@ -27,7 +27,7 @@ def played(path, rounds=2, grid=None, **options):
     stock = options.pop("strategy", None) or FedAvg(fraction_evaluate=0.0)
     options = {"cohort": 2, "checkpoint": path, **options}
     made = SelectorStrategy(load("uniform", weights="uniform"), strategy=stock, **options)
-    made.start(grid or federation(), wire.record(MODEL), rounds)
+    made.start(grid or federation(), wire.to_record(MODEL), rounds)
     return made
 
 
@@ -79,10 +79,10 @@ def test_the_lock_dies_with_its_holder(tmp_path):
     command = [sys.executable, "-I", "-c", code, tmp_path / ".c.npz.lock"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StorageError, match="is in use"), checkpoint.held(path, None):
+        with pytest.raises(StorageError, match="is in use"), reserved(path, None):
             pass
         holder.kill()
-    with checkpoint.held(path, None):
+    with reserved(path, None):
         pass
 
 
@@ -122,6 +122,8 @@ TAMPERED = {
     "negative index": lambda a, h: h["registrar"].update(index=-3),
     "no index": lambda a, h: h["registrar"].pop("index"),
     "history": lambda a, h: h.update(history=5),
+    "rounds": lambda a, h: h.update(rounds="x"),
+    "no rounds": lambda a, h: h.pop("rounds"),
     "model": lambda a, h: h["flower"].update(model=5),
     "facts": lambda a, h: a.update({"facts.sizes": np.array(3)}),
     "fewer facts": lambda a, h: a.update({"facts.sizes": np.ones(3)}),
@@ -138,13 +140,14 @@ def test_a_damaged_checkpoint_is_a_sentence(edit, tmp_path):
     path, roster = tmp_path / "c.npz", Roster(["sizes"])
     roster.meet({n: Profile(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
     registrar = Registrar(load("by-size"), roster.population())
-    checkpoint.save(path, MODEL, registrar, roster, Stock(FedAvg()), [], "ab", {"cohort": 2})
-    checkpoint.load(path, Roster(["sizes"]), Stock(FedAvg()), {"cohort": 2})
+    save_federation(path, MODEL, registrar, roster, FedAvg(), 1, "ab", {"cohort": 2})
+    history_path(path).write_text('{"round": 0}\n')
+    load_federation(path, Roster(["sizes"]), FedAvg(), {"cohort": 2})
     arrays, header = snapshot.load(path)
     edit(arrays, header)
     snapshot.save(path, arrays, header)
     with pytest.raises(StorageError, match="is not a Flower checkpoint of this selection"):
-        checkpoint.load(path, Roster(["sizes"]), Stock(FedAvg()), {"cohort": 2})
+        load_federation(path, Roster(["sizes"]), FedAvg(), {"cohort": 2})
 
 
 @pytest.mark.parametrize("spoilt", [np.full(2, np.nan, np.float32), np.zeros(3, np.float32)])

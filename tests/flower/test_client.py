@@ -10,6 +10,7 @@ from flwr.clientapp import ClientApp
 from tests.flower import federation
 from tests.simulation.small import data, parts
 
+from sortition.clients.models import as_vector
 from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, STEP_GRADIENT, UPDATE, probe
 from sortition.core.errors import InputError
 from sortition.flower import answer, pytorch, wire
@@ -32,10 +33,10 @@ def handed(app, kind, **task):
     content = {
         "arrays": ArrayRecord(federation.model().state_dict()),
         "config": ConfigRecord({"lr": 0.1}),
-        wire.TASK: wire.Task(t=T, client=ME, **task).record(),
+        wire.ASSIGNMENT: wire.Assignment(t=T, client=ME, **task).record(),
     }
     if payload := task.get("signal") == "probe":
-        payload = wire.record({"mean": np.zeros(6), "scale": np.ones(6)})
+        payload = wire.to_record({"mean": np.zeros(6), "scale": np.ones(6)})
         content[wire.PAYLOAD] = payload
     return app(Message(RecordDict(content), 77, kind), context()).content
 
@@ -77,7 +78,7 @@ def test_a_train_reply_carries_the_declared_reports_and_nothing_else(app):
     assert set(told[wire.ROWS]) == {"loss", "training-loss"}
     world = federation.world()
     assert told[wire.ROWS]["loss"].numpy() == pytest.approx(SimClient(Moment(world, world.initial, T), ME).loss())
-    vector = wire.flatten(wire.tables(told["arrays"]))
+    vector = as_vector(wire.to_arrays(told["arrays"]))
     np.testing.assert_allclose(
         vector, world.initial + Moment(world, world.initial, T).updates(np.array([ME]))[0], atol=1e-6
     )
@@ -88,9 +89,9 @@ def test_an_apps_own_training_is_kept_and_answers_for_signals():
 
     @app.train()
     def train(message, context):
-        model = {name: value + 1 for name, value in wire.tables(message.content["arrays"]).items()}
+        model = {name: value + 1 for name, value in wire.to_arrays(message.content["arrays"]).items()}
         metrics = MetricRecord({"train_loss": 0.25, "steps": 5, "num-examples": 9})
-        return Message(RecordDict({"arrays": wire.record(model), "metrics": metrics}), reply_to=message)
+        return Message(RecordDict({"arrays": wire.to_record(model), "metrics": metrics}), reply_to=message)
 
     answer(app, pytorch(load_data))
     told = handed(app, "train", reports=("training-loss", "step-gradient", "bias-update", "loss"))
@@ -107,7 +108,7 @@ def test_an_apps_own_training_is_kept_and_answers_for_signals():
 
 
 def test_no_rule_and_no_training_is_said_at_once():
-    with pytest.raises(InputError, match="must be given a rule"):
+    with pytest.raises(InputError, match="must be given a client that trains"):
         answer(ClientApp(), pytorch(load_data))
 
 
@@ -120,12 +121,12 @@ def test_running_statistics_travel_in_the_order_of_the_message():
     content = {
         "arrays": ArrayRecord(net.state_dict()),
         "config": ConfigRecord(),
-        wire.TASK: wire.Task(client=ME, signal="update").record(),
+        wire.ASSIGNMENT: wire.Assignment(client=ME, signal="update").record(),
     }
-    before = wire.tables(content["arrays"])
+    before = wire.to_arrays(content["arrays"])
     reply = app(Message(RecordDict(content), 77, "train"), context()).content
-    after = wire.tables(reply["arrays"])
-    assert not wire.fault(after, before)
+    after = wire.to_arrays(reply["arrays"])
+    assert {n: v.shape for n, v in after.items()} == {n: v.shape for n, v in before.items()}
     assert np.abs(after["1.running_mean"] - before["1.running_mean"]).max() > 0
     asked = app(Message(RecordDict(content), 77, "query.update"), context()).content[wire.ROWS]["update"].numpy()
-    np.testing.assert_allclose(asked, wire.flatten(after) - wire.flatten(before), atol=1e-6)
+    np.testing.assert_allclose(asked, as_vector(after) - as_vector(before), atol=1e-6)

@@ -12,13 +12,13 @@ from tests.flower.loopback import MODEL, Loopback, fails, node
 
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, enrolment, wire
-from sortition.flower.enrolment import Muster
+from sortition.flower.enrolment import Enrolment, Waiting
 from sortition.selectors import load
 
 
-def mustered(method="by-size", patience=0.0, timeout=0.01):
+def enrolled(method="by-size", patience=0.0, timeout=0.01):
     selector = load(method)
-    return Muster(selector.needs, type(selector).__name__, timeout, 1, patience)
+    return Enrolment(selector.needs, type(selector).__name__, Waiting(timeout, 1, 1, patience))
 
 
 def sized(name, size=100):
@@ -27,77 +27,80 @@ def sized(name, size=100):
 
 def strategy(cohort=2, **options):
     return SelectorStrategy(
-        load("uniform", weights="uniform"), cohort=cohort, strategy=FedAvg(fraction_evaluate=0.0), **options
+        load("uniform", weights="uniform"),
+        cohort=cohort,
+        strategy=FedAvg(fraction_evaluate=0.0, min_available_nodes=1),
+        **options,
     )
 
 
 def test_a_name_whose_node_is_online_cannot_be_claimed():
-    grid, found = Loopback({n: sized(f"c{n}") for n in range(1, 6)}), mustered()
-    assert found.call(grid).tolist() == [0, 1, 2, 3, 4]
+    grid, found = Loopback({n: sized(f"c{n}") for n in range(1, 6)}), enrolled()
+    assert found.present(grid).tolist() == [0, 1, 2, 3, 4]
     grid.nodes[77] = sized("c3", 10**9)
-    assert found.call(grid).tolist() == [0, 1, 2, 3, 4]
+    assert found.present(grid).tolist() == [0, 1, 2, 3, 4]
     assert found.roster.node(2) == 3
     assert found.roster.population().sizes.tolist() == [100] * 5
     asked = grid.count(wire.PROFILE)
-    found.call(grid)
+    found.present(grid)
     assert grid.count(wire.PROFILE) == asked  # it is not asked again while the node of that name is there
     grid.offline.add(3)
-    assert found.call(grid).tolist() == [0, 1, 2, 3, 4]  # a restarted node whose old id has lapsed
+    assert found.present(grid).tolist() == [0, 1, 2, 3, 4]  # a restarted node whose old id has lapsed
     assert found.roster.node(2) == 77
 
 
 def test_a_node_whose_name_another_took_is_asked_again_when_it_returns():
-    grid, found = Loopback({1: sized("a"), 2: sized("b")}), mustered()
-    found.call(grid)
+    grid, found = Loopback({1: sized("a"), 2: sized("b")}), enrolled()
+    found.present(grid)
     grid.offline.add(2)
     grid.nodes[9] = sized("b")
-    found.call(grid)
+    found.present(grid)
     assert found.roster.node(1) == 9
     grid.offline = {9}
-    assert found.call(grid).tolist() == [0, 1]
+    assert found.present(grid).tolist() == [0, 1]
     assert found.roster.node(1) == 2
 
 
 def test_of_two_nodes_with_one_name_the_first_takes_part(caplog):
-    grid, found = Loopback({1: sized("x"), 2: sized("x"), 3: sized("y")}), mustered()
-    assert found.call(grid).tolist() == [0, 1]
+    grid, found = Loopback({1: sized("x"), 2: sized("x"), 3: sized("y")}), enrolled()
+    assert found.present(grid).tolist() == [0, 1]
     assert (found.roster.names, found.roster.node(0)) == (["x", "y"], 1)
 
 
 def test_the_shape_of_most_counts_and_the_others_are_asked_again(monkeypatch):
-    monkeypatch.setattr(enrolment, "LONGEST", 0.01)
+    monkeypatch.setattr(enrolment, "LONGEST_PAUSE", 0.01)
     liar = {"label_counts": np.ones(1), "sizes": np.array(5)}
     honest = {"label_counts": np.ones(10), "sizes": np.array(5)}
     grid = Loopback({1: node("!evil", liar), **{n: node(f"c{n}", honest) for n in range(2, 6)}})
-    found = mustered("fedss")
-    assert found.call(grid).tolist() == [0, 1, 2, 3]
+    found = enrolled("fedss")
+    assert found.present(grid).tolist() == [0, 1, 2, 3]
     assert found.roster.names == ["c2", "c3", "c4", "c5"]
     grid.nodes[1] = node("mended", honest)
     time.sleep(0.02)
-    assert found.call(grid).tolist() == [0, 1, 2, 3, 4]
+    assert found.present(grid).tolist() == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("size", [2**53 + 1, 1e308, 2**63, -1, np.nan])
 def test_nodes_of_absurd_size_are_kept_out(size):
-    grid, found = Loopback({1: sized("a"), 2: sized("liar", size), 3: sized("c")}), mustered()
-    assert found.call(grid).tolist() == [0, 1]
+    grid, found = Loopback({1: sized("a"), 2: sized("liar", size), 3: sized("c")}), enrolled()
+    assert found.present(grid).tolist() == [0, 1]
     assert found.roster.names == ["a", "c"]
 
 
 def test_absurd_label_counts_are_kept_out():
     facts = [{"label_counts": np.full(10, n), "sizes": np.array(9)} for n in (5.0, 1e308, 2.0**52)]
-    grid, found = Loopback({n: node(f"c{n}", told) for n, told in enumerate(facts)}), mustered("fedss")
-    assert found.call(grid).tolist() == [0]
+    grid, found = Loopback({n: node(f"c{n}", told) for n, told in enumerate(facts)}), enrolled("fedss")
+    assert found.present(grid).tolist() == [0]
 
 
-def test_a_newcomer_is_told_to_the_registrar_though_another_fails():
+def test_a_newcomer_joins_the_registrar_though_another_fails():
     grid, made = Loopback({1: node("a"), 2: node("b")}), strategy(patience=0.0)
 
     def arrives(record):
         grid.nodes |= {3: fails, 4: node("d")}
 
-    made.on_round = arrives
-    made.start(grid, wire.record(MODEL), 3)
+    made.files.on_round = arrives
+    made.start(grid, wire.to_record(MODEL), 3)
     assert [record["clients"] for record in made.history] == [2, 3, 3]
     assert made.history[-1]["available"] == [0, 1, 2]
 
@@ -109,21 +112,21 @@ def test_a_question_that_got_lost_is_asked_again_and_ends_nothing(code):
         raise RuntimeError("Message Unavailable", code)
 
     grid = Loopback({1: late})
-    assert mustered().call(grid).tolist() == [0]
+    assert enrolled().present(grid).tolist() == [0]
     assert grid.count(wire.PROFILE) == 2
 
 
 def test_that_no_app_answers_is_a_sentence_at_the_start():
     with pytest.raises(InputError, match="No node can take part; node 1: does not say who it is"):
-        mustered().call(Loopback({1: fails}))
+        enrolled().present(Loopback({1: fails}))
 
 
 def test_places_that_nobody_can_fill_are_recorded():
     made = strategy(cohort=3)
-    made.start(Loopback({1: node("a"), 2: node("b")}), wire.record(MODEL), 1)
+    made.start(Loopback({1: node("a"), 2: node("b")}), wire.to_record(MODEL), 1)
     assert made.history[0]["shortfall"] == 1
     made = strategy(cohort=2)
-    made.start(Loopback({1: node("a"), 2: node("b")}), wire.record(MODEL), 1)
+    made.start(Loopback({1: node("a"), 2: node("b")}), wire.to_record(MODEL), 1)
     assert "shortfall" not in made.history[0]
 
 
@@ -135,9 +138,9 @@ def test_a_round_in_which_nobody_is_there_is_skipped_and_recorded(tmp_path):
 
     made = strategy(patience=0.05, on_round=weather, checkpoint=tmp_path / "c.npz", audit=tmp_path / "a.jsonl")
     began = time.monotonic()
-    result = made.start(grid, wire.record(MODEL), 3)
+    result = made.start(grid, wire.to_record(MODEL), 3)
     assert time.monotonic() - began >= 0.05
     assert [record.get("skipped") for record in made.history] == [None, "nobody available", None]
     assert made.history[1]["cohort"] == made.history[1]["available"] == []
-    assert wire.tables(result.arrays)["w"].tolist() == [1.0, 1.0]
+    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
     assert made.registrar.index == 3

@@ -9,43 +9,45 @@ from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDic
 
 from sortition.core import Guards
 from sortition.core.errors import InputError
-from sortition.flower import SelectorStrategy, aggregation, wire
+from sortition.flower import SelectorStrategy, wire
 from sortition.flower.roster import Profile
+from sortition.flower.updates import ModelCheck, distance
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
 
 
 def content(w):
-    return RecordDict({"arrays": wire.record({"w": np.asarray(w), "seen": np.array(10)}), "m": MetricRecord()})
+    return RecordDict({"arrays": wire.to_record({"w": np.asarray(w), "seen": np.array(10)}), "m": MetricRecord()})
 
 
 def test_an_absurd_update_is_left_out_with_its_reason():
     contents = {k: content([1.0, k]) for k in range(4)} | {4: content([1e9, 0])}
-    models, faults = aggregation.sound(contents, MODEL, Guards(norm=100))
+    models, faults = ModelCheck(Guards(norm=100)).usable(contents, MODEL)
     assert sorted(models) == [0, 1, 2, 3]
     assert faults == {4: "update: norm above 100 times the median"}
-    assert 4 in aggregation.sound(contents, MODEL, Guards(norm=0))[0]
-    assert 4 not in aggregation.sound({4: content([1e16, 0])}, MODEL)[0]  # alone, by the absolute bound
+    assert 4 in ModelCheck(Guards(norm=0)).usable(contents, MODEL)[0]
+    assert 4 not in ModelCheck().usable({4: content([1e16, 0])}, MODEL)[0]  # alone, by the absolute bound
 
 
 def test_whole_numbers_in_place_of_floats_are_measured_too():
     contents = {0: content(np.array([3, 4])), 1: content([1.0, 0]), 2: content([0.0, 1])}
-    assert aggregation.distance({"w": np.array([3, 4]), "seen": np.array(10**9)}, MODEL) == 5.0
-    assert sorted(aggregation.sound(contents, MODEL, Guards(norm=4))[0]) == [1, 2]
+    assert distance({"w": np.array([3, 4]), "seen": np.array(10**9)}, MODEL) == 5.0
+    assert sorted(ModelCheck(Guards(norm=4)).usable(contents, MODEL)[0]) == [1, 2]
 
 
 def strategy(n, guards, **more):
     """A strategy whose roster knows n clients, without a grid."""
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=3, seed=1, guards=guards, **more)
-    made.muster.roster.meet({100 + k: Profile(f"bank{k // 4}-{k}") for k in range(n)})
-    made.muster.call = lambda grid: np.arange(n)
+    made.enrolment.roster.meet({100 + k: Profile(f"bank{k // 4}-{k}") for k in range(n)})
+    made.enrolment.present = lambda grid: np.arange(n)
+    made._running = True
     return made
 
 
 def play(made, answers):
     """One round; ``answers`` gives the weights that a client sends, or None for silence."""
-    arrays = wire.record(MODEL)
+    arrays = wire.to_record(MODEL)
     sent = list(made.configure_train(1, arrays, ConfigRecord({}), None))
     replies = []
     for message in sent:
@@ -60,7 +62,7 @@ def play(made, answers):
 def test_a_cohort_that_shrinks_below_the_minimum_moves_nothing():
     made = strategy(12, Guards(minimum=3))
     arrays, record = play(made, lambda k: [1.0, 1.0])
-    assert wire.tables(arrays)["w"].tolist() == [1.0, 1.0]
+    assert wire.to_arrays(arrays)["w"].tolist() == [1.0, 1.0]
     first = record["cohort"][0]
     arrays, record = play(strategy(12, Guards(minimum=3)), lambda k: None if k == first else [1.0, 1.0])
     assert arrays is None

@@ -35,7 +35,7 @@ def test_who_joins_later_gets_the_next_id():
 def test_who_comes_back_is_who_was_there():
     roster = Roster(["sizes"])
     roster.meet({1: sized("b"), 2: sized("c")})
-    assert roster.strangers([1, 9]) == [9]
+    assert roster.unknown([1, 9]) == [9]
     roster.meet({9: sized("c", 12)})
     assert len(roster) == 2
     assert roster.node(1) == 9
@@ -61,7 +61,7 @@ def test_the_first_shape_is_that_of_most():
     roster = Roster(["label_counts"])
     told = {n: Profile(f"c{n}", {"label_counts": np.ones(10)}) for n in range(2, 6)}
     refused = roster.meet({1: Profile("!evil", {"label_counts": np.ones(1)}), **told})
-    assert refused == {1: "tells label_counts of shape (1,) in place of (10,)"}
+    assert refused == {1: "sends label_counts of shape (1,) in place of (10,)"}
     assert roster.population().label_counts.shape == (4, 10)
 
 

@@ -11,8 +11,9 @@ from tests.flower.loopback import Loopback, fails, node
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
-from sortition.flower import SelectorStrategy, aggregation, wire
-from sortition.flower.enrolment import read
+from sortition.flower import SelectorStrategy, wire
+from sortition.flower.enrolment import read_profile
+from sortition.flower.updates import ModelCheck, moved
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
@@ -20,7 +21,7 @@ MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
 
 def reply(w, seen=10):
     return RecordDict(
-        {"arrays": wire.record({"w": np.asarray(w, np.float32), "seen": np.array(seen)}), "m": MetricRecord()}
+        {"arrays": wire.to_record({"w": np.asarray(w, np.float32), "seen": np.array(seen)}), "m": MetricRecord()}
     )
 
 
@@ -50,12 +51,12 @@ def test_bad_options_are_refused(options, told):
 def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():
     cohort = Cohort([3, 1, 2], [0.5, 0.25, 0.15])
     contents = {1: reply([1, 2], 14), 2: reply([np.nan, 0]), 3: reply([2, 0], 14)}
-    models, faults = aggregation.sound(contents, MODEL)
+    models, faults = ModelCheck().usable(contents, MODEL)
     assert faults == {2: "w is not finite"}
-    done, weights, _ = aggregation.weighed(cohort, models)
-    assert done.tolist() == [3, 1]
+    done = cohort.ids[[k in models for k in cohort.ids.tolist()]]
+    weights, _ = cohort.weights_of(done)
     np.testing.assert_allclose(weights, [0.6, 0.3])  # 0.9 shared 2 : 1
-    mean = aggregation.mean(MODEL, models, done, weights)
+    mean = moved(MODEL, models, done, weights)
     np.testing.assert_allclose(mean["w"], [0.6 * 2 + 0.3 * 1, 0.3 * 2], rtol=1e-6)
     assert mean["seen"] == 13  # 10 + 0.9 · 4, a whole number as before
 
@@ -65,14 +66,14 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash():
     contents = {
         0: RecordDict({"arrays": junk}),
         1: RecordDict({"arrays": ConfigRecord({"w": 1.0})}),
-        2: RecordDict({"arrays": wire.record(MODEL), "more": wire.record(MODEL)}),
-        3: RecordDict({"arrays": wire.record(MODEL), wire.ROWS: MetricRecord({"loss": 1.0})}),
+        2: RecordDict({"arrays": wire.to_record(MODEL), "more": wire.to_record(MODEL)}),
+        3: RecordDict({"arrays": wire.to_record(MODEL), wire.ROWS: MetricRecord({"loss": 1.0})}),
     }
-    models, faults = aggregation.sound(contents, MODEL)
+    models, faults = ModelCheck().usable(contents, MODEL)
     assert list(models) == [3]
     assert faults == {0: "no model", 1: "no model", 2: "no model"}
-    assert wire.received(contents[3], wire.ROWS) == {}
-    assert read(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}
+    assert wire.received_arrays(contents[3], wire.ROWS) == {}
+    assert read_profile(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}
 
 
 def test_an_overselected_round_closes_when_the_cohort_has_answered():
@@ -81,11 +82,13 @@ def test_an_overselected_round_closes_when_the_cohort_has_answered():
         load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=FedAvg(fraction_evaluate=0.0)
     )
     grid = Loopback(clients)
-    result = made.start(grid, wire.record({"w": np.zeros(2, np.float32)}), 2, timeout=60)  # nobody waits for client 1
+    result = made.start(
+        grid, wire.to_record({"w": np.zeros(2, np.float32)}), 2, timeout=60
+    )  # nobody waits for client 1
     for record in made.history:
         assert sorted(record["cohort"]) == [0, 1, 2]  # ⌈2 · 1.5⌉
         assert (sorted(record["answered"]), record["silent"]) == ([0, 2], [1])
-    assert wire.tables(result.arrays)["w"].tolist() == [1.0, 2.0]
+    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 2.0]
 
 
 def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the_deadline():
@@ -95,6 +98,6 @@ def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the
     grid = Loopback({0: broken, 1: node("c1"), 2: node("c2", trains=False)})
     quiet = FedAvg(fraction_evaluate=0.0)
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=quiet)
-    made.start(grid, wire.record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
+    made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
     (record,) = made.history
     assert (record["answered"], list(record["left_out"]), record["silent"]) == ([1], ["0"], [2])

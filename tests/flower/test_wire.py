@@ -7,31 +7,38 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
+from sortition.clients.models import as_vector, from_vector
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import InputError
-from sortition.flower import aggregation, wire
+from sortition.core.signals import find_signal
+from sortition.flower import wire
+from sortition.flower.updates import ModelCheck, moved
 
 MODEL = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(4), "b": np.ones(2, np.float32)}
 
 
+def judged(model):
+    return ModelCheck(names=frozenset(MODEL)).judge({0: model}, MODEL)[1].get(0, "")
+
+
 def test_a_task_travels():
-    task = wire.Task(t=3, client=2, purpose="rehearsal", reports=("loss", "update"), model="weights")
-    assert wire.Task.of(RecordDict({wire.TASK: task.record()})) == task
-    assert wire.Task.of(RecordDict()) is None
+    task = wire.Assignment(t=3, client=2, purpose="rehearsal", reports=("loss", "update"), model="weights")
+    assert wire.Assignment.of(RecordDict({wire.ASSIGNMENT: task.record()})) == task
+    assert wire.Assignment.of(RecordDict()) is None
 
 
 def test_models_as_vectors_leave_counters_out():
-    vector = wire.flatten(MODEL)
+    vector = as_vector(MODEL)
     assert vector.tolist() == [0, 1, 2, 3, 4, 5, 1, 1]
-    back = wire.unflatten(vector + 1, MODEL)
+    back = from_vector(vector + 1, MODEL)
     assert back["w"].tolist() == [[1, 2, 3], [4, 5, 6]]
     assert back["seen"] == 4
     with pytest.raises(InputError, match="update must be of the model's 8 numbers"):
-        wire.unflatten(vector[1:], MODEL)
+        from_vector(vector[1:], MODEL)
 
 
 def test_arrays_keep_shape_and_type_on_the_way():
-    back = wire.tables(wire.record(MODEL))
+    back = wire.to_arrays(wire.to_record(MODEL))
     for name, value in MODEL.items():
         assert back[name].shape == value.shape
         assert back[name].dtype == value.dtype
@@ -48,14 +55,14 @@ def test_arrays_keep_shape_and_type_on_the_way():
     ],
 )
 def test_what_is_wrong_with_a_model_is_said(change, fault):
-    assert wire.fault({**MODEL, **change}, MODEL) == fault
-    assert wire.fault({}, MODEL) == "no model"
+    assert judged({**MODEL, **change}) == fault
+    assert judged({}) == "no model"
 
 
 def test_sketches_are_asked_of_the_vector_that_they_fold():
     sketch = GRADIENT.sketch(16, seed=3)
     assert wire.query(sketch) == "query.gradient"
-    found = wire.found(sketch.name, {"gradient": GRADIENT})
+    found = find_signal(sketch.name, {"gradient": GRADIENT})
     assert found == sketch
 
     class Client:
@@ -63,8 +70,8 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
             return np.arange(40.0)
 
     np.testing.assert_array_equal(found.row(Client()), sketch.row(Client()))
-    assert wire.found("loss", {"gradient": GRADIENT}) is None
-    assert wire.found("loss-sketch4", {"gradient": GRADIENT}) is None
+    assert find_signal("loss", {"gradient": GRADIENT}) is None
+    assert find_signal("loss-sketch4", {"gradient": GRADIENT}) is None
     assert wire.query(LOSS) == "query.loss"
 
 
@@ -73,7 +80,7 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
 )
 def test_a_task_of_another_make_is_refused_with_a_sentence(told):
     with pytest.raises(InputError, match="task must be made of t, client, purpose"):
-        wire.Task.of(RecordDict({wire.TASK: ConfigRecord(told)}))
+        wire.Assignment.of(RecordDict({wire.ASSIGNMENT: ConfigRecord(told)}))
 
 
 def test_bytes_that_are_no_array_are_no_answer():
@@ -84,15 +91,15 @@ def test_bytes_that_are_no_array_are_no_answer():
     archive = io.BytesIO()
     np.savez(archive, a=np.ones(2))
     for data in (b"", torn, archive.getvalue(), b"PK\x03\x04"):
-        assert wire.received(sent(data), wire.ROWS) == {}
+        assert wire.received_arrays(sent(data), wire.ROWS) == {}
 
 
 def test_numbers_that_do_not_fit_the_models_type_are_a_fault():
-    assert wire.fault({**MODEL, "b": np.array([1.0, 1e300])}, MODEL) == "b is not finite"  # infinite as float32
-    assert wire.fault({**MODEL, "seen": np.array(1e300)}, MODEL) == "seen of type float64 in place of int64"
+    assert judged({**MODEL, "b": np.array([1.0, 1e300])}) == "b is not finite"  # infinite as float32
+    assert judged({**MODEL, "seen": np.array(1e300)}) == "seen of type float64 in place of int64"
 
 
 def test_a_model_with_switches_is_averaged():
     model = {"on": np.array([True, False]), "w": np.ones(1, np.float32)}
-    mean = aggregation.mean(model, {0: model, 1: model}, np.array([0, 1]), np.array([0.5, 0.5]))
+    mean = moved(model, {0: model, 1: model}, np.array([0, 1]), np.array([0.5, 0.5]))
     assert mean["on"].tolist() == [True, False]

@@ -7,6 +7,7 @@ protocol between the asked clients. Signals are open: a paper with a new one def
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ from sortition.core.secure_product import secure_products
 from sortition.core.streams import stream
 
 Payload = Mapping[str, Array]
+_SKETCH = re.compile(r"(?P<vector>.+)-sketch(?P<dim>[0-9]+)(-(?P<seed>[0-9]+))?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,3 +171,34 @@ DISPERSION = Signal(
 )
 DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
 PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")
+
+# what a client answers without being given more; a probe's moments come with the question
+SIGNALS = (
+    LOSS,
+    BATCH_LOSS,
+    GRADIENT,
+    UPDATE,
+    STEP_GRADIENT,
+    BIAS_UPDATE,
+    HEAD_UPDATE,
+    TRAINING_LOSS,
+    DISPERSION,
+    DURATION,
+    probe(np.zeros(1), np.ones(1)),
+)
+
+
+def sketched(name: str) -> tuple[str, int | None, int]:
+    """(signal, dim, seed) of a sketch's name; dim is None for any other signal."""
+    found = _SKETCH.fullmatch(name)
+    if found is None:
+        return name, None, 0
+    return found["vector"], int(found["dim"]), int(found["seed"] or 0)
+
+
+def find_signal(name: str, known: Mapping[str, Signal]) -> Signal | None:
+    """The signal of this name among ``known``, folded where a sketch is meant; None if there is none."""
+    if name in known:
+        return known[name]
+    vector, dim, seed = sketched(name)
+    return known[vector].sketch(dim, seed) if dim is not None and vector in known else None

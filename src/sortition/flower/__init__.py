@@ -9,9 +9,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("sortition.flower needs Flower: pip install 'sortition[flower]'.") from error
 
-from sortition.flower.client import Received, answer, stable_name
-from sortition.flower.pytorch import pytorch
+from sortition.clients import Received, pytorch, scikit_learn
+from sortition.flower.client import answer, stable_name
 from sortition.flower.strategy import SelectorStrategy
-from sortition.flower.wire import Task
 
-__all__ = ["Received", "SelectorStrategy", "Task", "answer", "pytorch", "stable_name"]
+__all__ = ["Received", "SelectorStrategy", "answer", "pytorch", "scikit_learn", "stable_name"]

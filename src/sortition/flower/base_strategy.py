@@ -1,7 +1,7 @@
-"""A stock strategy's share of the work: what it puts into train messages, its server step, its metrics, its memory.
+"""The user's own strategy: it configures the chosen clients, aggregates their replies and evaluates, as it always does.
 
-Selection and aggregation weights are the selector's; the stock strategy is given one reply that carries the aggregate,
-so FedAvgM's momentum and FedAdam's moments are applied to w + Σ a_k Δ_k.
+Only the choice is ours. The strategy is shown the chosen nodes as if they were all, and the replies that can be used,
+in the cohort's order, with the cohort's weights as their ``num-examples``.
 """
 
 from __future__ import annotations
@@ -9,152 +9,200 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import WARNING
-from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
-from flwr.common.logger import FLOWER_LOGGER, log
+from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import Strategy
 
 from sortition.core.arrays import Array
-from sortition.core.errors import bad
-from sortition.flower import metrics, wire
+from sortition.core.errors import InputError
+from sortition.flower import wire
+from sortition.flower.grid_views import NodesView
+from sortition.flower.metrics import usable_metrics
+from sortition.flower.strategy_kinds import innermost, kind_of
 
-SINGLE = ("Bulyan", "FedMedian", "FedTrimmedAvg", "FedXgbBagging", "FedXgbCyclic", "Krum", "MultiKrum", "QFedAvg")
+Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
 
 
-class Stock:
-    """FedAvg, FedAvgM, FedProx, FedAdam, FedAdagrad, FedYogi or one derived from them."""
+class BaseStrategy:
+    """A strategy of Flower's or one's own, and what is known of its kind."""
 
-    def __init__(self, strategy: FedAvg) -> None:
-        family = [cls.__name__ for cls in type(strategy).__mro__]
-        if "FedAvg" not in family or any(name in SINGLE for name in family):
-            raise bad(
-                "SelectorStrategy.strategy",
-                "of the FedAvg family (FedAvg, FedAvgM, FedProx, FedAdam, FedAdagrad, FedYogi)",
-                type(strategy).__name__,
-                "The selector's weights aggregate the replies, so a rule that looks at single ones has nothing to do.",
+    def __init__(self, strategy: Strategy) -> None:
+        self.strategy, self.inner, self.kind = strategy, innermost(strategy), kind_of(strategy)
+        self.model: str = getattr(self.inner, "arrayrecord_key", "arrays")
+        self.config: str = getattr(self.inner, "configrecord_key", "config")
+        self.weighted: str = getattr(self.inner, "weighted_by_key", "num-examples")
+
+    @property
+    def least_online(self) -> int:
+        """Nodes that the strategy wants online before it samples."""
+        return int(getattr(self.inner, "min_available_nodes", 1))
+
+    def _original(self, method: str) -> Callable[..., Any]:
+        """The strategy's own method, though ours stands in its place while it runs."""
+        return cast(Callable[..., Any], getattr(type(self.strategy), method).__get__(self.strategy))
+
+    @contextmanager
+    def replaced(self, **methods: Callable[..., Any]) -> Iterator[None]:
+        """Let the strategy's ``start`` call these in place of its own methods."""
+        for name, method in methods.items():
+            setattr(self.strategy, name, method)
+        try:
+            yield
+        finally:
+            for name in methods:
+                delattr(self.strategy, name)
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def question_config(self, server_round: int, config: ConfigRecord) -> ConfigRecord:
+        """The config beside a question, for which the strategy configures nobody."""
+        return ConfigRecord({**config, "server-round": server_round})
+
+    def configure(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, nodes: Sequence[int]
+    ) -> dict[int, Message]:
+        """The strategy's train messages to exactly these nodes, each with the config that it has for it."""
+        if not nodes:
+            return {}
+        view = NodesView(grid, nodes)
+        with _samples_all(self.inner, len(nodes)):
+            made = self._original("configure_train")(server_round, arrays, config, view)
+            found = {message.metadata.dst_node_id: message for message in made}
+        if found.keys() != set(nodes):
+            raise InputError(
+                f"{type(self.strategy).__name__}.configure_train must write to all {len(nodes)} nodes that the grid "
+                f"shows it; it wrote to {len(found)}. Leave the choice to the selector; of a strategy that takes one "
+                "client at a time, use cohort=1."
             )
-        self.strategy = strategy
-        self.model, self.config, self.weighted = (
-            strategy.arrayrecord_key,
-            strategy.configrecord_key,
-            strategy.weighted_by_key,
-        )
+        return {node: found[node] for node in nodes}
 
-    def content(self, server_round: int, arrays: ArrayRecord, config: ConfigRecord) -> RecordDict:
-        """The records of a train message: model and config, with what the strategy adds (FedProx's ``proximal-mu``).
+    def aggregate(self, server_round: int, replies: Mapping[int, Message], weights: Mapping[int, float]) -> Aggregate:
+        """The strategy's aggregate of these replies, by client in the cohort's order; weights replace their own."""
+        contents = {client: message.content for client, message in replies.items()}
+        kept, faults = usable_metrics(contents, ignored=[self.weighted])
+        log_faults(faults)
+        stand_in = next(iter(kept.values()), {})  # where a metric cannot be averaged: of equal names, and not read
+        keys = [_first(content.metric_records, "metrics") for content in contents.values()]
+        for client, message in replies.items():
+            rest = {n: r for n, r in message.content.items() if not isinstance(r, MetricRecord) and n != wire.ROWS}
+            values = {**kept.get(client, stand_in), self.weighted: float(weights[client])}
+            message.content = RecordDict({**rest, keys[0]: MetricRecord(values)})
+        left_out = [replies[client].content for client in replies if client not in kept]
+        with _averages(self.inner, left_out):
+            return cast(Aggregate, self._original("aggregate_train")(server_round, list(replies.values())))
 
-        It samples nodes too, from a list just long enough, which is thrown away.
-        """
-        enough = max(self.strategy.min_available_nodes, self.strategy.min_train_nodes, 1)
-        nodes = cast(Grid, SimpleNamespace(get_node_ids=lambda: range(enough)))
-        with _quiet():
-            messages = list(self.strategy.configure_train(server_round, arrays, config, nodes))
-        return messages[0].content if messages else RecordDict({self.model: arrays, self.config: config})
-
-    def step(self, server_round: int, mean: Mapping[str, Array]) -> dict[str, Array]:
-        """The next model, from w + Σ a_k Δ_k; every array keeps its type."""
-        content = RecordDict({self.model: wire.record(mean), "metrics": MetricRecord({self.weighted: 1.0})})
-        with _quiet():
-            reply = Message(content, 1, MessageType.TRAIN)
-            arrays, _ = self.strategy.aggregate_train(server_round, [reply])
-        if arrays is None:
-            raise bad("SelectorStrategy.strategy.aggregate_train", "a function that returns the model", None)
-        return {name: value.astype(mean[name].dtype) for name, value in wire.tables(arrays).items()}
-
-    # -- metrics: strangers' words, none of which can stop the server --------------------------------------------------
-
-    def metrics(
-        self, contents: Sequence[RecordDict], weights: Sequence[float], names: Sequence[str] = ()
-    ) -> MetricRecord:
-        """The strategy's average of the metrics that all sound replies have, by the cohort's weights."""
-        kept, faults = metrics.sound(dict(enumerate(contents)), ignored=[self.weighted])
-        _tell(faults, names)
-        if not any(kept.values()) or sum(weights[row] for row in kept) <= 0:
-            return MetricRecord()
-        whole = [
-            RecordDict({"metrics": MetricRecord({**values, self.weighted: float(weights[row])})})
-            for row, values in kept.items()
+    def step(
+        self,
+        server_round: int,
+        target: Mapping[str, Array],
+        replies: Mapping[int, Message],
+        weights: Mapping[int, float],
+    ) -> Aggregate:
+        """The strategy's step from w + Σ a_k Δ_k, where it would rescale the weights; metrics by the same weights."""
+        contents = {client: message.content for client, message in replies.items()}
+        metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
+        whole = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
+        arrays, _ = self._original("aggregate_train")(server_round, [whole])
+        kept, faults = usable_metrics(contents, ignored=[self.weighted])
+        log_faults(faults)
+        weighed = [
+            RecordDict({"metrics": MetricRecord({**values, self.weighted: float(weights[client])})})
+            for client, values in kept.items()
         ]
-        return _averaged(lambda: self.strategy.train_metrics_aggr_fn(whole, self.weighted)) or MetricRecord()
+        with _averages(self.inner, []):
+            return arrays, self.inner.train_metrics_aggr_fn(weighed, self.weighted)
 
-    def evaluated(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """The strategy's average of evaluation metrics, by the examples that clients tell, as Flower does."""
+    def odd_metrics(self, contents: Mapping[int, RecordDict]) -> dict[int, str]:
+        """Whose metrics cannot be used, or are missing, and why: for rules that compute the model from them."""
+        return usable_metrics(contents, ignored=[self.weighted], complete=True)[1]
+
+    # -- evaluation ----------------------------------------------------------------------------------------------------
+
+    def configure_evaluation(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """As the strategy does; with fewer nodes online than it wants, nobody evaluates."""
+        online = list(grid.get_node_ids())
+        if not self._can_evaluate(len(online)):
+            log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round, len(online))
+            return []
+        view = NodesView(grid, online)
+        return cast(Iterable[Message], self._original("configure_evaluate")(server_round, arrays, config, view))
+
+    def _can_evaluate(self, online: int) -> bool:
+        """Whether so many nodes suffice: the strategy would wait for more without end."""
+        share, least = getattr(self.inner, "fraction_evaluate", 1.0), getattr(self.inner, "min_evaluate_nodes", 1)
+        return not share or online >= max(self.least_online, int(online * share), least)
+
+    def aggregate_evaluation(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """The strategy's average of evaluation metrics, by the examples that clients report, as Flower does."""
         messages = dict(enumerate(replies))
         found = {row: message.content for row, message in messages.items() if not message.has_error()}
-        kept, faults = metrics.sound(found, weight=self.weighted)
-        _tell(faults, [f"node {message.metadata.src_node_id}" for message in messages.values()])
+        kept, faults = usable_metrics(found, weight=self.weighted)
+        log_faults({messages[row].metadata.src_node_id: reason for row, reason in faults.items()}, "node")
         for row, values in kept.items():
             rest = {name: record for name, record in found[row].items() if not isinstance(record, MetricRecord)}
-            messages[row].content = RecordDict({**rest, "metrics": MetricRecord(values)})
+            key = _first(found[row].metric_records, "metrics")
+            messages[row].content = RecordDict({**rest, key: MetricRecord(values)})
         if kept and not sum(values[self.weighted] for values in kept.values()):
             log(WARNING, "Evaluation is left out: nobody evaluated an example")
             kept = {}
         usable = [message for row, message in messages.items() if row in kept or row not in found]
-        return _averaged(lambda: self.strategy.aggregate_evaluate(server_round, usable))
-
-    def enough(self, online: int) -> bool:
-        """Whether so many nodes suffice for an evaluation: the strategy would wait for more without end."""
-        wanted = max(int(online * self.strategy.fraction_evaluate), self.strategy.min_evaluate_nodes)
-        return not self.strategy.fraction_evaluate or online >= max(self.strategy.min_available_nodes, wanted)
-
-    # -- what it remembers from round to round: any attribute made of arrays -------------------------------------------
-
-    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Its memory as named arrays, and a header that says how they were held."""
-        arrays: dict[str, Array] = {}
-        header: dict[str, Any] = {}
-        for name, value in vars(self.strategy).items():
-            held = _held(value)
-            if held is not None:
-                header[name] = {"kind": type(value).__name__, "keys": list(held)}
-                arrays |= {f"{name}.{row}": array for row, array in enumerate(held.values())}
-        return arrays, header
-
-    def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
-        """Take over what :meth:`export` gave."""
-        for name, told in header.items():
-            now = getattr(self.strategy, name, None)
-            if now is not None and not isinstance(now, dict | list | ArrayRecord):
-                raise ValueError(f"{name} of {type(self.strategy).__name__} is no memory")
-            held = {key: arrays[f"{name}.{row}"] for row, key in enumerate(told["keys"])}
-            made: Any = {"list": lambda h: list(h.values()), "ArrayRecord": wire.record}.get(told["kind"], dict)(held)
-            setattr(self.strategy, name, made)
+        try:
+            result = self._original("aggregate_evaluate")(server_round, usable)
+        except Exception as error:  # an app's own average that cannot cope with what clients sent
+            log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
+            return None
+        return result if isinstance(result, MetricRecord) else None
 
 
-def _held(value: object) -> dict[str, Array] | None:
-    if isinstance(value, ArrayRecord):
-        return wire.tables(value)
-    if isinstance(value, list) and value:
-        value = {str(row): item for row, item in enumerate(value)}
-    if isinstance(value, dict) and value and all(isinstance(item, np.ndarray | np.generic) for item in value.values()):
-        return {str(name): np.asarray(item) for name, item in value.items()}  # counters become numpy scalars there
-    return None
+def _first(records: Mapping[str, Any], otherwise: str) -> str:
+    return next(iter(records), otherwise)
 
 
-def _tell(faults: Mapping[int, str], names: Sequence[str]) -> None:
-    for row, reason in faults.items():
-        log(WARNING, "Metrics of %s are left out: %s", names[row] if names else f"reply {row}", reason)
-
-
-def _averaged(average: Callable[[], MetricRecord | None]) -> MetricRecord | None:
-    """The average; an app's own function that cannot cope with what clients sent costs these metrics, not the run."""
-    try:
-        told = average()
-    except Exception as error:
-        log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
-        return None
-    return told if isinstance(told, MetricRecord) else None
+def log_faults(faults: Mapping[int, str], whose: str = "client") -> None:
+    """Say whose metrics are left out."""
+    for sender, reason in faults.items():
+        log(WARNING, "Metrics of %s %s are left out: %s", whose, sender, reason)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The stock strategy would tell of a sample that nobody uses."""
-    before, FLOWER_LOGGER.disabled = FLOWER_LOGGER.disabled, True
+def _samples_all(strategy: Any, nodes: int) -> Iterator[None]:
+    """Let a strategy of the FedAvg family sample every node that it is shown, for one call."""
+    wanted = {"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes}
+    before = {name: getattr(strategy, name) for name in wanted if hasattr(strategy, name)}
+    for name in before:
+        setattr(strategy, name, wanted[name])
     try:
         yield
     finally:
-        FLOWER_LOGGER.disabled = before
+        for name, value in before.items():
+            setattr(strategy, name, value)
+
+
+@contextmanager
+def _averages(strategy: Any, left_out: Sequence[RecordDict]) -> Iterator[None]:
+    """Let the strategy's average of metrics see only replies that can be averaged; a failure of it ends nothing."""
+    average = getattr(strategy, "train_metrics_aggr_fn", None)
+    if average is None:
+        yield
+        return
+    odd = {id(content) for content in left_out}
+
+    def cautious(records: list[RecordDict], weighted: str) -> MetricRecord:
+        usable = [record for record in records if id(record) not in odd]
+        try:
+            found = average(usable, weighted) if usable else None
+        except Exception as error:  # an app's own function, on what clients sent
+            log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
+            return MetricRecord()
+        return found if isinstance(found, MetricRecord) else MetricRecord()
+
+    strategy.train_metrics_aggr_fn = cautious
+    try:
+        yield
+    finally:
+        strategy.train_metrics_aggr_fn = average

@@ -1,62 +1,30 @@
-"""The client's side: ``answer(app, make_client)`` makes a ClientApp answer what selectors ask.
+"""The client's side: ``answer(app, client)`` makes a ClientApp answer what selectors ask.
 
-Per signal one ``query.<signal>`` handler, one for the profile, one for rehearsals; and training whose reply carries the
-declared reports. An app that has a train function of its own keeps it. What is not declared is not sent.
+The app's own functions, mods and lifespan stay as they are. Questions are answered before Flower's routing, so no mod
+sees them; training is the app's, through its mods, once, and the declared reports are added to the reply that leaves
+the mods. What is not declared is not sent.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from sortition.core import signals as core
-from sortition.core.arrays import Array
-from sortition.core.client import LocalClient
+from sortition.clients import Answers, AppClient, AppReply, Received
+from sortition.clients.answers import Facts
+from sortition.clients.models import from_vector
+from sortition.clients.received import MakeClient
 from sortition.core.errors import InputError, bad
 from sortition.core.signals import Signal
 from sortition.flower import wire
-from sortition.flower.app_training import OwnTraining
-
-SIGNALS = (
-    core.LOSS,
-    core.BATCH_LOSS,
-    core.GRADIENT,
-    core.UPDATE,
-    core.STEP_GRADIENT,
-    core.BIAS_UPDATE,
-    core.HEAD_UPDATE,
-    core.TRAINING_LOSS,
-    core.DISPERSION,
-    core.DURATION,
-    core.probe(np.zeros(1), np.ones(1)),  # the moments come with the question
-)
-Facts = Callable[[Context], Mapping[str, npt.ArrayLike]]
-TRAIN = "train.default"
-
-
-@dataclass(frozen=True)
-class Received:
-    """What a client is made from: the model and config that arrived, the task, and Flower's context."""
-
-    model: dict[str, Array]
-    config: Mapping[str, Any]
-    task: wire.Task
-    context: Context
-
-    @property
-    def vector(self) -> Array:
-        """The model as one vector (P,)."""
-        return wire.flatten(self.model)
-
-
-MakeClient = Callable[[Received], LocalClient]
 
 
 def stable_name(context: Context) -> str:
@@ -65,112 +33,198 @@ def stable_name(context: Context) -> str:
     return str(config.get("name", config.get("partition-id", "")))
 
 
+def node_tags(context: Context) -> list[str]:
+    """``tags`` of the node's config, separated by commas."""
+    return [tag.strip() for tag in str(context.node_config.get("tags", "")).split(",") if tag.strip()]
+
+
 def answer(
     app: ClientApp,
-    make_client: MakeClient,
+    client: MakeClient | None = None,
     *,
     facts: Facts | None = None,
     signals: Iterable[Signal] = (),
     name: Callable[[Context], str] = stable_name,
+    tags: Callable[[Context], list[str]] = node_tags,
 ) -> None:
     """Let an app answer selectors; call it below the app's own ``@app.train()``, if there is one.
 
     Args:
         app: the ClientApp.
-        make_client: from what was received to a LocalClient; for PyTorch, ``sortition.flower.pytorch(load)``.
-        facts: the node's static facts (``sizes``, ``label_counts``, ``features``, ``groups``), of which only those
-            that the selector declares are sent; default: ``make_client.facts``.
+        client: a class or function from :class:`~sortition.clients.Received` to a client with those methods of
+            ``sortition.core.LocalClient`` that selectors ask for; ``sortition.clients.pytorch(load)`` for PyTorch.
+            None for methods that ask nothing.
+        facts: the node's static facts (``sizes``, ``label_counts``, ``features``, ``groups``, and any others that a
+            selector of your own reads), of which only those that are declared are sent; default: ``client.facts``.
         signals: further signals, such as a method's own; one of a known name replaces it.
         name: the node's stable name.
+        tags: words by which the server may call clients eligible.
     """
-    if not callable(make_client):
-        raise bad("answer(make_client)", "a function from Received to LocalClient", make_client)
-    known = {signal.name: signal for signal in (*SIGNALS, *signals) if signal.of != "pairs"}
-    office = _Office(make_client, facts or getattr(make_client, "facts", None), known, name)
-    office.own = app._registered_funcs.pop(TRAIN, None)
-    if office.own is None and getattr(make_client, "trains", True) is False:
-        raise InputError("pytorch(load, rule) must be given a rule where the app has no @app.train() function above.")
-    app.train()(office.train)
-    app.query("profile")(office.profile)
-    app.query("rehearse")(office.rehearse)
-    for signal in known.values():
-        app.query(wire.action(signal.name))(office.measure)
+    if not isinstance(app, ClientApp):
+        raise bad("answer(app)", "a ClientApp", app)
+    if isinstance(app, _AnsweringApp):
+        raise InputError("answer(app) must be called once; this app answers already.")
+    if not hasattr(app, "_lifespan"):
+        raise InputError(
+            "sortition.flower must run with flwr 1.41 or 1.42; this version keeps an app's lifespan apart."
+        )
+    trains = _has_training(app)
+    if not trains and (client is None or getattr(client, "trains", True) is False):
+        raise InputError(
+            "answer(app, client) must be given a client that trains (such as pytorch(load, rule)) where the app has "
+            "no @app.train() function above."
+        )
+    app.office = _Office(Answers(client, facts, signals, app_trains=trains), name, tags)
+    app.__class__ = _AnsweringApp if type(app) is ClientApp else type("Answering", (_AnsweringApp, type(app)), {})
 
 
+def _has_training(app: ClientApp) -> bool:
+    """Whether the app has a train function; where not, the client's is registered, behind the app's mods."""
+    try:
+        register = app.train()
+    except ValueError:
+        raise InputError(
+            "answer(app) must be given an app with @app.train() functions; got one made from client_fn, which Flower's "
+            "message strategies cannot train. Write its fit() as an @app.train() function."
+        ) from None
+    try:
+        register(_train_client)
+    except ValueError:
+        return True
+    return False
+
+
+@dataclass(frozen=True)
 class _Office:
-    """The handlers of one app."""
+    """What an app answers, and how its node is called."""
+
+    answers: Answers
+    name: Callable[[Context], str]
+    tags: Callable[[Context], list[str]]
+
+    def answers_to(self, kind: str) -> bool:
+        """Whether a message type is one of our questions."""
+        return kind in (wire.PROFILE, wire.REHEARSE) or kind in map(wire.query_of, self.answers.known)
+
+    def profile(self, assignment: wire.Assignment, context: Context) -> RecordDict:
+        """Name, the declared facts, and what can be answered."""
+        about = {"name": self.name(context), "tags": self.tags(context), "signals": self.answers.names}
+        facts = self.answers.facts_of(context, assignment.facts)
+        return RecordDict({wire.SELF: ConfigRecord(about), wire.FACTS: wire.to_record(facts)})
+
+
+_training: ContextVar[_Exchange] = ContextVar("the exchange that trains now")
+
+
+def _train_client(message: Message, context: Context) -> Message:
+    """Training by the client itself, in an app without a train function."""
+    exchange = _training.get(None)
+    if exchange is None:
+        raise InputError("This app trains for sortition.flower.SelectorStrategy; the message came from another.")
+    update, received = np.asarray(exchange.client.part("train")().update), exchange.client.received
+    key = next(iter(message.content.array_records))
+    arrays = wire.to_record(from_vector(received.vector + update, received.model))
+    return Message(RecordDict({key: arrays, "metrics": MetricRecord()}), reply_to=message)
+
+
+class _AnsweringApp(ClientApp):
+    """A ClientApp that answers our questions itself, and adds our reports to what it trains."""
+
+    office: _Office
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        """Answer, train and report, or do what the app would do."""
+        assignment, kind = wire.Assignment.of(message.content), message.metadata.message_type
+        if assignment is None:
+            return super().__call__(message, context)  # from another strategy
+        if kind.partition(".")[0] == "train":
+            return _Exchange(self, super().__call__, message, context, assignment).trained()
+        if not self.office.answers_to(kind):
+            return super().__call__(message, context)
+        with self._lifespan(context):
+            if kind == wire.PROFILE:
+                return Message(self.office.profile(assignment, context), reply_to=message)
+        return _Exchange(self, super().__call__, message, context, assignment).answered()
+
+
+class _Exchange:
+    """One message of ours and its reply."""
 
     def __init__(
-        self, make_client: MakeClient, facts: Facts | None, known: dict[str, Signal], name: Callable[[Context], str]
+        self,
+        app: _AnsweringApp,
+        call: Callable[[Message, Context], Message],
+        message: Message,
+        context: Context,
+        assignment: wire.Assignment,
     ) -> None:
-        self.make_client, self.facts, self.known, self.name = make_client, facts, known, name
-        self.own: Callable[[Message, Context], Message] | None = None
+        self.app, self.call, self.message, self.context, self.assignment = app, call, message, context, assignment
+        self.answers, self.kind, self.content = app.office.answers, message.metadata.message_type, message.content
+        self.reply: Message | None = None
 
-    def profile(self, message: Message, context: Context) -> Message:
-        """Name, the asked facts, and what can be answered."""
-        wanted = (wire.Task.of(message.content) or wire.Task()).facts
-        held = dict(self.facts(context)) if wanted and self.facts is not None else {}
-        missing = [fact for fact in wanted if fact not in held]
-        if missing:
-            raise bad("answer(facts)", f"a function that gives {', '.join(missing)}", sorted(held))
-        about = ConfigRecord({"name": self.name(context), "signals": sorted(self.known)})
-        rows = wire.record({fact: np.asarray(held[fact]) for fact in wanted})
-        return Message(RecordDict({wire.SELF: about, wire.FACTS: rows}), reply_to=message)
+    @cached_property
+    def client(self) -> AppClient:
+        """The client behind the app, made where a question or a report needs one."""
+        sent, task, make = self.content, self.assignment, self.answers.make_client
+        arrays, config = wire.to_arrays(sent[task.model]), sent.get(task.config, {})
+        received = Received(arrays, config, task.t, task.client, task.purpose, self.context)
+        made = None if make is None else lambda: make(received)
+        return AppClient(received, self._train, made, trains_itself=not self.answers.app_trains)
 
-    def measure(self, message: Message, context: Context) -> Message:
-        """One signal's row."""
-        client, received = self._client(message, context)
-        name = received.task.signal
-        payload = wire.tables(message.content[wire.PAYLOAD]) if wire.PAYLOAD in message.content else {}
-        row = self._signal(name).compute(client, payload)
-        rows = wire.record({name: np.asarray(row, np.float64)})
-        return Message(RecordDict({wire.ROWS: rows}), reply_to=message)
+    def _run(self) -> Message:
+        """Let the app train as on any train message: with its mods, and without records of ours."""
+        mark = _training.set(self)
+        trains = self.kind.partition(".")[0] == "train"
+        self.message.content = wire.without_ours(self.content)
+        self.message.metadata.message_type = self.kind if trains else "train"
+        try:
+            self.reply = self.call(self.message, self.context)
+        finally:
+            self.message.content, self.message.metadata.message_type = self.content, self.kind
+            _training.reset(mark)
+        return self.reply
 
-    def rehearse(self, message: Message, context: Context) -> Message:
-        """Train for a question; only the model goes back."""
-        client, received = self._client(message, context)
-        return Message(RecordDict({received.task.model: self._trained(client, received)}), reply_to=message)
+    def _train(self) -> AppReply:
+        """What the training left, for signals of it."""
+        begun = time.monotonic()
+        reply = self._run()
+        if reply.has_error():
+            raise InputError(f"The app's training fails: {reply.error.reason}")
+        records = list(reply.content.array_records.values())
+        if len(records) != 1:
+            raise InputError(f"The app's train function must return one ArrayRecord; got {len(records)}.")
+        metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
+        return AppReply(wire.to_arrays(records[0]), metrics, time.monotonic() - begun)
 
-    def train(self, message: Message, context: Context) -> Message:
-        """Train; the declared reports ride on the reply. Signals of the received model are taken before training."""
-        if wire.Task.of(message.content) is None and self.own is not None:
-            return self.own(message, context)  # a strategy of somebody else's
-        client, received = self._client(message, context)
-        wanted = [self._signal(name) for name in received.task.reports]
-        rows = {s.name: s.row(client) for s in wanted if s.of == "model"}
-        arrays = self._trained(client, received)
-        rows |= {s.name: s.row(client) for s in wanted if s.of == "training"}
-        metrics = client.reply.metrics if isinstance(client, OwnTraining) else MetricRecord()
-        content = RecordDict({received.task.model: arrays, "metrics": metrics})
-        if rows:
-            content[wire.ROWS] = wire.record(rows)
-        return Message(content, reply_to=message)
+    def trained(self) -> Message:
+        """The app's reply with the declared reports. Signals of the received model are taken before training."""
+        wanted = [self.answers.signal(name) for name in self.assignment.reports]
+        after = [signal for signal in wanted if signal.of == "training"]
+        rows = self._rows([signal for signal in wanted if signal.of == "model"])
+        if after:
+            self.client.train()
+        reply = self.reply or self._run()
+        rows |= self._rows(after)
+        if rows and not reply.has_error():
+            reply.content[wire.ROWS] = wire.to_record(rows)
+        return reply
 
-    def _client(self, message: Message, context: Context) -> tuple[LocalClient, Received]:
-        task = wire.Task.of(message.content)
-        if task is None:
-            raise InputError("This app trains for sortition.flower.SelectorStrategy; the message came from another.")
-        config = message.content.get(task.config, {})
-        received = Received(wire.tables(message.content[task.model]), config, task, context)
-        client, own = self.make_client(received), self.own
-        if own is None:
-            return client, received
+    def _rows(self, signals: list[Signal]) -> dict[str, Any]:
+        if not signals:
+            return {}
+        with self.app._lifespan(self.context):
+            return {signal.name: self.answers.row(signal.name, self.client) for signal in signals}
 
-        def run() -> tuple[RecordDict, float]:
-            begun = time.monotonic()
-            return own(message, context).content, time.monotonic() - begun
-
-        return OwnTraining(client, received.model, received.config, run), received
-
-    def _trained(self, client: LocalClient, received: Received) -> ArrayRecord:
-        if isinstance(client, OwnTraining):
-            client.train()
-            return wire.record(client.reply.model)
-        update = np.asarray(client.train().update)
-        return wire.record(wire.unflatten(received.vector + update, received.model))
-
-    def _signal(self, name: str) -> Signal:
-        signal = wire.found(name, self.known)
-        if signal is None:
-            raise bad("signal", f"one of {', '.join(sorted(self.known))}", name, "Pass it to answer(signals=…).")
-        return signal
+    def answered(self) -> Message:
+        """One signal's row, or the model of a rehearsal."""
+        if self.kind == wire.REHEARSE:
+            model = wire.to_record(self.client.train().reply.model)
+            return Message(RecordDict({self.assignment.model: model}), reply_to=self.message)
+        sent = self.content
+        payload = wire.to_arrays(sent[wire.PAYLOAD]) if wire.PAYLOAD in sent else None
+        signal = self.answers.signal(self.assignment.signal)
+        if signal.of == "training":
+            self.client.train()  # outside our lifespan: the app's own training has one
+        with self.app._lifespan(self.context):
+            row = self.answers.row(signal.name, self.client, payload)
+        return Message(RecordDict({wire.ROWS: wire.to_record({signal.name: row})}), reply_to=self.message)

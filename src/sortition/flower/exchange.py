@@ -17,28 +17,33 @@ FIRST, LONGEST = 0.02, 0.5  # seconds between looks for replies: short at first,
 
 @dataclass
 class Replies:
-    """What came back, by client: contents, the reasons of those who failed, and how many messages did not fit.
+    """What came back, by client: replies, the reasons of those who failed, and how many messages did not fit.
 
     ``lost`` are those of the failed whom the message, or whose answer, did not reach.
     """
 
-    contents: dict[int, RecordDict] = field(default_factory=dict)
+    messages: dict[int, Message] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
     duplicate: int = 0
     stray: int = 0
 
+    @property
+    def contents(self) -> dict[int, RecordDict]:
+        """The replies' records, by client."""
+        return {client: message.content for client, message in self.messages.items()}
+
     def add(self, client: int | None, message: Message) -> None:
         """Sort one reply in; ``client`` is None for a reply to a message that nobody sent."""
         if client is None:
             self.stray += 1
-        elif client in self.contents or client in self.failed:
+        elif client in self.messages or client in self.failed:
             self.duplicate += 1
         elif message.has_error():
             self.failed[client] = message.error.reason
             self.lost |= {client} if message.error.code in LOST else set()
         else:
-            self.contents[client] = message.content
+            self.messages[client] = message
 
 
 def match(sent: Mapping[int, Message], replies: list[Message]) -> Replies:
@@ -52,10 +57,10 @@ def match(sent: Mapping[int, Message], replies: list[Message]) -> Replies:
 
 def exchange(grid: Grid, sent: Mapping[int, Message], timeout: float) -> Replies:
     """Send one message a client and collect what comes back in ``timeout`` seconds."""
-    return match(sent, collected(grid, sent.values(), timeout))
+    return match(sent, collect(grid, sent.values(), timeout))
 
 
-def collected(grid: Grid, messages: Iterable[Message], timeout: float, target: int = 0) -> list[Message]:
+def collect(grid: Grid, messages: Iterable[Message], timeout: float, target: int = 0) -> list[Message]:
     """Send messages and wait for their replies, ``timeout`` seconds at most, or until ``target`` are no errors."""
     sent, arrived = list(messages), list[Message]()
     waiting = {found for found in grid.push_messages(sent) if found} if sent else set()

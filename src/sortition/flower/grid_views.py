@@ -1,4 +1,4 @@
-"""The grid as a stock loop is shown it: with the nodes of one moment, or with a round that closes early."""
+"""The grid as a strategy's loop is shown it: with chosen nodes only, or with a round that closes early."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 from flwr.app import Message
 from flwr.serverapp import Grid
 
-from sortition.flower.exchange import collected
+from sortition.flower.exchange import collect
 
 
-class Seen:
-    """A grid whose nodes are those of one moment: who goes offline meanwhile is not waited for."""
+class NodesView:
+    """A grid with just these nodes: the chosen ones, or those that were online at one moment."""
 
-    def __init__(self, grid: Grid, online: Collection[int]) -> None:
-        self._grid, self._online = grid, list(online)
+    def __init__(self, grid: Grid, nodes: Collection[int]) -> None:
+        self._grid, self._nodes = grid, list(nodes)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._grid, name)
 
     def get_node_ids(self) -> list[int]:
-        """The nodes of that moment."""
-        return list(self._online)
+        """These nodes."""
+        return list(self._nodes)
 
 
-class Closing:
+class EarlyClose:
     """A grid whose exchanges end when ``target()`` clients have answered, or at the time limit; at 0, as usual."""
 
     def __init__(self, grid: Grid, target: Callable[[], int]) -> None:
@@ -39,5 +39,5 @@ class Closing:
         """The replies that were there when it closed; what comes later is never read."""
         sent = list(messages)
         if target := self._target():
-            return collected(self._grid, sent, math.inf if timeout is None else timeout, target)
+            return collect(self._grid, sent, math.inf if timeout is None else timeout, target)
         return self._grid.send_and_receive(sent, timeout=timeout)

@@ -1,4 +1,4 @@
-"""Metrics that strangers send: which of them can be averaged, and what is wrong with the others.
+"""Metrics that clients send: which of them can be averaged, and what is wrong with the others.
 
 Flower's own average takes every value as it comes: a list beside a number, NaN or weights that sum to zero end the run.
 """
@@ -13,37 +13,41 @@ from typing import Any
 from flwr.app import MetricRecord, RecordDict
 
 MOST = 2**53  # examples: beyond it whole numbers are not exact, and nobody has so many
+Metrics = dict[str, Any]
 
 
-def sound(
-    contents: Mapping[int, RecordDict], weight: str = "", ignored: Collection[str] = ()
-) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-    """The metrics that all sound replies share, by sender, and why other senders' are left out.
+def usable_metrics(
+    contents: Mapping[int, RecordDict], weight: str = "", ignored: Collection[str] = (), *, complete: bool = False
+) -> tuple[dict[int, Metrics], dict[int, str]]:
+    """The metrics that all usable replies share, by sender, and why other senders' are left out.
 
     Args:
         contents: replies by sender; the first MetricRecord of each counts.
         weight: the metric that must be there as a number of examples; empty: none.
         ignored: metrics that are not read.
+        complete: leave out senders without a metric that most have, in place of that metric.
     """
-    told, faults = dict[int, dict[str, Any]](), dict[int, str]()
-    for sender, content in contents.items():
-        record = next(iter(content.metric_records.values()), MetricRecord())
-        told[sender] = {name: record[name] for name in record if name not in ignored}
-        if reason := _fault(told[sender], weight):
-            faults[sender] = reason
-    usual = _usual({sender: values for sender, values in told.items() if sender not in faults})
-    for sender, values in told.items():
-        odd = [name for name, value in values.items() if usual.get(name, -2) not in (-2, _length(value))]
-        if sender not in faults and odd:
-            faults[sender] = f"metric {odd[0]!r} is of another length than the others'"
-    kept = {sender: values for sender, values in told.items() if sender not in faults}
-    shared = set(usual).intersection(*(values for values in kept.values()))
+    sent = {sender: sent_metrics(content, ignored) for sender, content in contents.items()}
+    faults = {sender: reason for sender, values in sent.items() if (reason := _fault(values, weight))}
+    usual = _usual_lengths([values for sender, values in sent.items() if sender not in faults])
+    odd = {sender: reason for sender, values in sent.items() if (reason := _odd_length(values, usual))}
+    faults = odd | faults
+    if complete:
+        faults = _incomplete(sent) | faults
+    kept = {sender: values for sender, values in sent.items() if sender not in faults}
+    shared = set(usual).intersection(*kept.values())
     return {k: {name: value for name, value in values.items() if name in shared} for k, values in kept.items()}, faults
 
 
-def _fault(values: Mapping[str, Any], weight: str) -> str:
-    if weight and not (_length(values.get(weight, [])) < 0 and 0 <= values[weight] <= MOST):
-        return f"metric {weight!r} is {_short(values.get(weight))} in place of a number of examples"
+def sent_metrics(content: RecordDict, ignored: Collection[str] = ()) -> Metrics:
+    """The metrics of one reply."""
+    record = next(iter(content.metric_records.values()), MetricRecord())
+    return {name: record[name] for name in record if name not in ignored}
+
+
+def _fault(values: Metrics, weight: str) -> str:
+    if weight and not _is_amount(values.get(weight)):
+        return f"metric {weight!r} is {_shown(values.get(weight))} in place of a number of examples"
     for name, value in values.items():
         numbers = value if isinstance(value, list) else [value]
         if not all(abs(number) <= sys.float_info.max for number in numbers):  # NaN is not
@@ -51,15 +55,32 @@ def _fault(values: Mapping[str, Any], weight: str) -> str:
     return ""
 
 
-def _usual(told: Mapping[int, Mapping[str, Any]]) -> dict[str, int]:
+def _is_amount(value: Any) -> bool:
+    return value is not None and not isinstance(value, list) and 0 <= value <= MOST
+
+
+def _usual_lengths(sent: list[Metrics]) -> dict[str, int]:
     """The length that more than half of the senders of a metric agree on; metrics without one are not there."""
     usual = {}
-    for name in {name: None for values in told.values() for name in values}:
-        lengths = Counter(_length(values[name]) for values in told.values() if name in values)
+    for name in {name: None for values in sent for name in values}:
+        lengths = Counter(_length(values[name]) for values in sent if name in values)
         length, count = lengths.most_common(1)[0]
         if 2 * count > lengths.total():
             usual[name] = length
     return usual
+
+
+def _odd_length(values: Metrics, usual: Mapping[str, int]) -> str:
+    odd = [name for name, value in values.items() if name in usual and usual[name] != _length(value)]
+    return f"metric {odd[0]!r} is of another length than the others'" if odd else ""
+
+
+def _incomplete(sent: Mapping[int, Metrics]) -> dict[int, str]:
+    """Who lacks a metric that more than half have."""
+    counts = Counter(name for values in sent.values() for name in values)
+    usual = [name for name, count in counts.items() if 2 * count > len(sent)]
+    missing = {sender: [name for name in usual if name not in values] for sender, values in sent.items()}
+    return {sender: f"metric {names[0]!r} is missing" for sender, names in missing.items() if names}
 
 
 def _length(value: Any) -> int:
@@ -67,5 +88,5 @@ def _length(value: Any) -> int:
     return len(value) if isinstance(value, list) else -1
 
 
-def _short(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "missing" if value is None else "a list" if isinstance(value, list) else str(value)[:24]

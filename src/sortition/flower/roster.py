@@ -2,7 +2,7 @@
 
 A client is its stable name, and a name belongs to its node for as long as that is online. The first roster is sorted
 naturally by name ("2" before "10"), so that ids match those of a simulation of the same federation; who joins later
-gets the next free ids. Names never leave the server.
+gets the next free ids. Names do not leave the server.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any
 
@@ -25,11 +25,12 @@ from sortition.core.rounds import Population
 
 @dataclass(frozen=True)
 class Profile:
-    """What a node tells of itself, once: a stable name (or none), the declared facts, the signals that it answers."""
+    """What a node says of itself, once: a stable name (or none), the declared facts, what it answers, and tags."""
 
     name: str
     facts: Mapping[str, Array] = field(default_factory=dict)
     signals: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -46,6 +47,7 @@ class Roster:
         self.owner_of: Callable[[str], Hashable] | None = None
         self.names: list[str] = []
         self.facts: list[dict[str, Array]] = []
+        self.tags: list[tuple[str, ...]] = []
         self._id: dict[str, int] = {}
         self._node: dict[int, int] = {}  # client → node
         self._client: dict[int, int] = {}  # node → client
@@ -53,48 +55,55 @@ class Roster:
     def __len__(self) -> int:
         return len(self.names)
 
-    def strangers(self, online: Collection[int]) -> list[int]:
-        """Nodes that have not told who they are."""
+    def unknown(self, online: Collection[int]) -> list[int]:
+        """Nodes that have not said who they are."""
         return sorted(node for node in online if node not in self._client)
 
     def meet(self, profiles: Mapping[int, Profile], online: Collection[int] = ()) -> dict[int, str]:
-        """Enter nodes, or find again clients that come back under a new node id; who is refused, and why."""
-        held, refused = dict[int, dict[str, Array]](), dict[int, str]()
-        named = {node: profile.name or f"node-{node}" for node, profile in profiles.items()}
+        """Enter nodes, or recognise clients that come back under a new node id; who is refused, and why."""
+        named = {node: replace(profile, name=profile.name or f"node-{node}") for node, profile in profiles.items()}
+        rows, refused = self._rows(named)
+        order = sorted(rows, key=lambda node: (natural(named[node].name), node))
+        usual = self._shapes([rows[node] for node in order])
+        for node in order:
+            holder = self.holder(named[node].name)
+            odd = [fact for fact, row in rows[node].items() if row.shape != usual[fact]]
+            if odd:
+                refused[node] = f"sends {odd[0]} of shape {rows[node][odd[0]].shape} in place of {usual[odd[0]]}"
+            elif holder not in (None, node) and (holder in profiles or holder in online):
+                refused[node] = f"claims the name {named[node].name[:99]!r} of node {holder}, which is online"
+            else:
+                self._enter(node, named[node], rows[node])
+        return refused
+
+    def _rows(self, profiles: Mapping[int, Profile]) -> tuple[dict[int, dict[str, Array]], dict[int, str]]:
+        """The facts of each node as they are kept, and what is wrong with the others'."""
+        rows, refused = dict[int, dict[str, Array]](), dict[int, str]()
         for node, profile in profiles.items():
             try:
-                self._owner(named[node])
-                held[node] = {fact: self._row(fact, profile.facts) for fact in self.reads}
+                self._owner(profile.name)
+                rows[node] = {fact: self._row(fact, profile.facts) for fact in self.reads}
             except InputError as error:
                 refused[node] = str(error)
-        order = sorted(held, key=lambda node: (natural(named[node]), node))
-        usual = self._shapes([held[node] for node in order])
-        for node in order:
-            holder = self.holder(named[node])
-            odd = [fact for fact, row in held[node].items() if row.shape != usual[fact]]
-            if odd:
-                refused[node] = f"tells {odd[0]} of shape {held[node][odd[0]].shape} in place of {usual[odd[0]]}"
-            elif holder not in (None, node) and (holder in profiles or holder in online):
-                refused[node] = f"claims the name {named[node][:99]!r} of node {holder}, which is online"
-            else:
-                self._enter(node, named[node], held[node])
-        return refused
+        return rows, refused
 
     def holder(self, name: str) -> int | None:
         """The node that has this name now, if one had it since the server started."""
         return self._node.get(self._id.get(name, -1))
 
-    def _enter(self, node: int, name: str, facts: dict[str, Array]) -> None:
+    def _enter(self, node: int, profile: Profile, facts: dict[str, Array]) -> None:
+        name = profile.name
         if name not in self._id:
             self._id[name] = len(self.names)
             self.names.append(name)
             self.facts.append(facts)
+            self.tags.append(profile.tags)
         client = self._id[name]
-        self.facts[client] = facts
+        self.facts[client], self.tags[client] = facts, profile.tags
         before = self._node.get(client)
         self._node[client], self._client[node] = node, client
         if before is not None and before != node:
-            self._client.pop(before, None)  # should it come back, it is asked again
+            self._client.pop(before, None)  # should it come back, it is asked who it is
             log(WARNING, "Client %s came back as node %d (it was %d).", name, node, before)
 
     def _row(self, fact: str, facts: Mapping[str, Array]) -> Array:
@@ -120,7 +129,7 @@ class Roster:
         try:
             owner = self.owner_of(name)
             hash(owner)
-        except Exception as error:  # the operator's function, on a name that a stranger made up
+        except Exception as error:  # the operator's function, on a name that a client made up
             raise bad("name", "one that owner_of knows", name, f"{type(error).__name__}: {error}.") from None
         return owner
 
@@ -143,7 +152,7 @@ class Roster:
         return Population(**facts, n_clients=len(self.names))
 
     def export(self) -> tuple[dict[str, Array], list[str]]:
-        """Facts and names, for a checkpoint; nodes are not kept: they tell who they are again."""
+        """Facts and names, for a checkpoint; nodes are not kept: they are asked who they are."""
         return {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}, list(self.names)
 
     def restore(self, facts: Mapping[str, Array], names: list[str]) -> None:
@@ -154,5 +163,6 @@ class Roster:
             raise ValueError("a name stands there twice")
         Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
         self.names = list(names)
+        self.tags = [()] * len(names)
         self.facts = [{fact: facts[fact][row] for fact in self.reads} for row in range(len(names))]
         self._id = {name: row for row, name in enumerate(names)}

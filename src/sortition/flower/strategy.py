@@ -1,14 +1,14 @@
 """A Flower strategy that leaves the choice of clients, and their weights, to a selector.
 
 Flower has no hook for sampling; what it has is ``configure_train``, which holds the grid. There the roster is brought
-up to date, the selector's questions go out as ``query.<signal>`` messages, and the cohort's train messages come back.
+up to date, the selector's questions go out as ``query.<signal>`` messages, and the user's own strategy configures the
+chosen. It aggregates them too: the cohort's weights stand in their replies.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import ExitStack
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
@@ -20,18 +20,25 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from sortition.audit.log_file import LogFile
+from sortition.clients.models import Model, shared_update
 from sortition.core import Guards, Registrar, Turn
-from sortition.core.arrays import Array
-from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import InputError, bad
 from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
-from sortition.flower import aggregation, checkpoint, wire
-from sortition.flower.base_strategy import Stock
-from sortition.flower.enrolment import Muster
+from sortition.flower import wire
+from sortition.flower.base_strategy import BaseStrategy
+from sortition.flower.enrolment import Enrolment, Waiting
 from sortition.flower.exchange import Replies, match
-from sortition.flower.grid_views import Closing, Seen
-from sortition.flower.questions import Interview
-from sortition.flower.record import record as recorded
+from sortition.flower.grid_views import EarlyClose
+from sortition.flower.options import Eligible, Options, paths
+from sortition.flower.questions import Interview, RoundMessages
+from sortition.flower.run_files import RunFiles
+from sortition.flower.strategy_kinds import layers
+from sortition.flower.updates import ModelCheck
+from sortition.flower.weights import check_mass, weigh
+
+LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
 
 
 class SelectorStrategy(Strategy):
@@ -44,11 +51,14 @@ class SelectorStrategy(Strategy):
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted; default: no honest client notices.
-        owner_of: from a client's stable name to its owner, for ``Guards.quota``; said here, not by clients.
-        strategy: a stock strategy of the FedAvg family, for its server step, its train config and evaluation.
+        owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
+        eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
+        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
+        strategy: your own strategy; everything but the choice of clients is its own. Default: FedAvg.
         answer_timeout: seconds that clients have for a question.
-        wait_for: nodes that must be online before the first round.
-        patience: seconds without anybody after which a round is skipped; before the first client came, none is.
+        profile_timeout: seconds that a node has to say who it is; only before the first round is it waited for.
+        wait_for: nodes that must be online before the first round; before each, the strategy's ``min_available_nodes``.
+        patience: seconds with too few nodes after which a round is skipped; before the first client came, none is.
         checkpoint: file that model, selection and roster are written to; an old one is never overwritten unasked.
         checkpoint_every: rounds between two checkpoints.
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
@@ -66,8 +76,11 @@ class SelectorStrategy(Strategy):
         seed: int = 0,
         guards: Guards | None = None,
         owner_of: Callable[[str], Hashable] | None = None,
-        strategy: FedAvg | None = None,
+        eligible: Eligible | None = None,
+        facts: Sequence[str] = (),
+        strategy: Strategy | None = None,
         answer_timeout: float = 60.0,
+        profile_timeout: float = 60.0,
         wait_for: int = 1,
         patience: float = 600.0,
         checkpoint: str | Path | None = None,
@@ -76,57 +89,52 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        if not isinstance(selector, Selector):
-            raise bad("SelectorStrategy.selector", "a Selector", selector, "Make one with sortition.selectors.load.")
-        counts = {"cohort": cohort, "wait_for": wait_for, "checkpoint_every": checkpoint_every}
-        for name, value in counts.items():
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", value)
-        if not answer_timeout > 0:
-            raise bad("SelectorStrategy.answer_timeout", "seconds > 0", answer_timeout)
-        if not patience >= 0:
-            raise bad("SelectorStrategy.patience", "seconds ≥ 0", patience, "math.inf waits without end.")
-        if not (math.isfinite(overselect) and overselect >= 1):
-            raise bad("SelectorStrategy.overselect", "finite and ≥ 1", overselect)
-        if resume is True and checkpoint is None:
-            raise bad("SelectorStrategy.resume", "a path where no checkpoint is given", resume)
-        for signal in (*selector.needs.asks, *selector.needs.reports):
-            if signal.of == "pairs":
-                raise InputError(
-                    f"{type(selector).__name__} asks for {signal.name!r}, products between pairs of clients, which "
-                    "Flower clients cannot exchange. Choose a variant that reads or asks single clients."
-                )
         self.guards = Guards() if guards is None else guards
-        if self.guards.minimum > cohort:
-            raise bad("Guards.minimum", f"at most the cohort, {cohort}", self.guards.minimum)
-        if self.guards.quota and owner_of is None and "groups" not in selector.needs.reads:
-            raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give owner_of=….")
-        self.selector, self.cohort, self.horizon, self.seed = selector, cohort, horizon, seed
-        self.overselect = float(overselect)
-        self.stock = Stock(FedAvg() if strategy is None else strategy)
-        self.checkpoint = None if checkpoint is None else Path(checkpoint)
-        self.checkpoint_every, self.on_round = checkpoint_every, on_round
-        self.resume = self.checkpoint if resume is True else Path(resume) if resume else None
-        self.history: list[dict[str, Any]] = []
-        self.muster = Muster(selector.needs, type(selector).__name__, answer_timeout, wait_for, patience)
-        self.muster.roster.owner_of = owner_of
+        limits = answer_timeout, profile_timeout, wait_for, patience
+        files = paths(checkpoint, resume)
+        self.options = Options(
+            selector, cohort, overselect, self.guards, owner_of, eligible, *limits, checkpoint_every, *files
+        )
+        self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
+        self._check_base()
+        self.selector, self.horizon, self.seed = selector, horizon, seed
+        waiting = Waiting(profile_timeout, wait_for, self.base.least_online, patience)
+        self.enrolment = Enrolment(selector.needs, type(selector).__name__, waiting, facts)
+        self.roster = self.enrolment.roster
+        self.roster.owner_of = owner_of
+        self.files = RunFiles(self.options, self.base.strategy, self.roster, None if audit is None else LogFile(audit))
+        self.files.on_round = on_round
         self.registrar: Registrar | None = None
-        self._interview = Interview(answer_timeout, self.guards)
-        self._restored: tuple[dict[str, Array], dict[str, Any]] | None = None
+        self._models = ModelCheck(self.guards, self.base.kind.trees)
+        self._interview = Interview(answer_timeout, self._models)
         self._turn: Turn | None = None
         self._sent: dict[int, Message] = {}
-        self._model: dict[str, Array] = {}
-        self._done, self._timeout, self._target = 0, 3600.0, 0
-        self.logbook = None if audit is None else LogFile(audit)
+        self._model: Model = {}
+        self._running, self._moved, self._timeout, self._target = False, False, 3600.0, 0
+
+    def _check_base(self) -> None:
+        if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
+            raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
+        self.options.check_strategy(type(self.base.strategy).__name__, self.base.kind)
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The records of all rounds."""
+        return self.files.history
 
     def summary(self) -> None:
-        """Log who chooses, and what it learns of clients."""
-        needs = self.selector.needs
+        """Log who chooses, and what it learns of clients; then the strategy's own summary."""
+        needs, kind = self.selector.needs, self.base.kind
         log(INFO, "\t├──> Selection: %s", self.selector)
         log(INFO, "\t│\t├── reads %s", ", ".join(needs.reads) or "nothing")
         log(INFO, "\t│\t├── asks %s", ", ".join(s.name for s in needs.asks) or "nothing")
         log(INFO, "\t│\t└── has reported %s", ", ".join(s.name for s in needs.reports) or "nothing")
-        log(INFO, "\t└──> Server step: %s", type(self.stock.strategy).__name__)
+        log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
+        if not kind.weighs:
+            log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
+        type(self.base.strategy).summary(self.base.strategy)
+
+    # -- a run ---------------------------------------------------------------------------------------------------------
 
     def start(
         self,
@@ -137,161 +145,151 @@ class SelectorStrategy(Strategy):
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+        **more: Any,
     ) -> Result:
-        """Run, or go on from ``resume``; rounds are numbered as if the server had never died."""
-        self.horizon, self._timeout = self.horizon or num_rounds, timeout
-        if self.overselect > 1:
-            grid = cast(Grid, Closing(grid, lambda: self._target))
-        shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + self._done, arrays)
-        with checkpoint.held(self.checkpoint, self.resume), closing(self.logbook) if self.logbook else nullcontext():
-            if self.resume is not None and self.resume.exists():
-                initial_arrays = self._restore(self.resume, initial_arrays)
-                log(INFO, "Going on after round %d of %s", self._done, self.resume)
-            self._check_log()
-            left = max(num_rounds - self._done, 0)
-            result = super().start(grid, initial_arrays, left, timeout, train_config, evaluate_config, shifted)
-            if self.logbook is not None:
-                self.logbook.reveal()
+        """Run the strategy's own ``start``, or go on from ``resume``; rounds are numbered as if nothing had stopped."""
+        self.horizon, self._timeout, files = self.horizon or num_rounds, timeout, self.files
+        if self.options.overselect > 1:
+            grid = cast(Grid, EarlyClose(grid, lambda: self._target))
+        shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + files.played, arrays)
+        with ExitStack() as stack:
+            initial_arrays = files.open(stack, initial_arrays)
+            self._take_over(stack)
+            left = max(num_rounds - files.played, 0)
+            configs = train_config, evaluate_config, shifted
+            result: Result = self.base.strategy.start(grid, initial_arrays, left, timeout, *configs, **more)
+            if files.log_file is not None:
+                files.log_file.reveal()
+        if left and not self._moved:
+            raise InputError(
+                f"None of {left} rounds brought an update that could be used: the model is the one that was given. "
+                "The log says of every round who was left out and why."
+            )
+        return self._renumbered(result, initial_arrays)
+
+    def _take_over(self, stack: ExitStack) -> None:
+        """Stand in the place of the strategy's own methods for as long as it runs."""
+        self._moved = any(record["answered"] for record in self.history)
+        ours = {name: getattr(self, name) for name in LOOP}
+        stack.enter_context(self.base.replaced(**ours))
+        self._running = True
+        stack.callback(setattr, self, "_running", False)
+
+    def _renumbered(self, result: Result, initial_arrays: ArrayRecord) -> Result:
         if not result.arrays:
             result.arrays = initial_arrays
         for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            setattr(result, name, {r + self._done: value for r, value in getattr(result, name).items()})
+            setattr(result, name, {r + self.files.played: value for r, value in getattr(result, name).items()})
         return result
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """What must be the same when a federation goes on, beside the registrar's own parameters."""
-        return {"cohort": self.cohort, "overselect": self.overselect, "strategy": type(self.stock.strategy).__name__}
-
-    def _restore(self, path: Path, initial: ArrayRecord) -> ArrayRecord:
-        model, arrays, header = checkpoint.load(path, self.muster.roster, self.stock, self.options)
-        if fault := wire.fault(model, wire.tables(initial)):
-            raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
-        self._restored, self.history = (arrays, header["registrar"]), header["history"]
-        self._done = header["index"]
-        if self.logbook is not None and header["salt"]:
-            self.logbook.salt = header["salt"]
-        return wire.record(model)
-
-    def _check_log(self) -> None:
-        """Refuse to begin where the log of an earlier run is."""
-        if self.logbook is None or self._done:
-            return
-        path = self.logbook.path
-        if path.exists() and path.stat().st_size:
-            raise StorageError(
-                f"{path} is the audit log of an earlier run. Go on from its checkpoint with resume=, or choose another "
-                "audit=."
-            )
 
     # -- training ------------------------------------------------------------------------------------------------------
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Ask what the selector wants to know, and write to those it chooses."""
-        available = self.muster.call(grid)
+        """Ask what the selector wants to know, and let the strategy write to those it chooses."""
+        if not self._running:
+            raise InputError(
+                "SelectorStrategy must be started by its own start(); a strategy around it would bypass the selection. "
+                "Put that strategy inside: SelectorStrategy(selector, strategy=…)."
+            )
+        available = self._eligible(self.enrolment.present(grid))
         registrar = self._up_to_date()
-        content = self.stock.content(server_round + self._done, arrays, config)
-        self._model = wire.tables(arrays)
-        turn = self._turn = registrar.begin(available, math.ceil(self.cohort * self.overselect))
-        send = self._interview.about(content, self.muster.roster, turn.index, self.stock)
+        turn = self._turn = registrar.begin(available, self.options.asked_to_train)
+        self._model = wire.to_arrays(arrays)
+        number = server_round + self.files.played
+        write = RoundMessages(self.base, self.roster, grid, number, arrays, config, turn.index, available)
         while turn.question is not None:
-            turn.answer(self._interview.ask(grid, send, turn.question, self._model))
+            turn.answer(self._interview.ask(grid, write, turn.question, self._model))
         chosen = turn.cohort.ids if turn.cohort is not None else np.empty(0, np.int64)
         reports = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
-        early = self.overselect > 1 and turn.cohort is not None and not turn.cohort.full
-        self._target = self.cohort if early else 0
-        self._sent = {int(k): send.message("train", int(k), self._timeout, reports=reports) for k in chosen}
+        early = self.options.overselect > 1 and turn.cohort is not None and not turn.cohort.full
+        self._target = self.options.cohort if early else 0
         log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
+        if turn.cohort is not None:
+            check_mass(turn.cohort, self.base, registrar.owner)
+        self._sent = write.train(chosen.tolist(), self._timeout, reports)
         return list(self._sent.values())
+
+    def _eligible(self, present: Ids) -> Ids:
+        """Those of the present clients that may be chosen."""
+        if self.options.eligible is None:
+            return present
+        roster, may = self.roster, self.options.is_eligible
+        return present[[may(roster.names[k], roster.tags[k], roster.facts[k]) for k in present.tolist()]]
 
     def _up_to_date(self) -> Registrar:
         """The registrar, with everybody on the roster."""
-        roster = self.muster.roster
         if self.registrar is None:
             self.registrar = Registrar(
-                self.selector, roster.population(), horizon=self.horizon, seed=self.seed, guards=self.guards
+                self.selector, self.roster.population(), horizon=self.horizon, seed=self.seed, guards=self.guards
             )
-            if self._restored is not None:
-                self.registrar.restore(*self._restored)
-            if self.logbook is not None:
-                self.logbook.watch(self.registrar)
-        elif self.muster.changed:
-            self.registrar.join(roster.population())
-        self.muster.changed = False
+            self.files.watch(self.registrar)
+        elif self.enrolment.changed:
+            self.registrar.join(self.roster.population())
+        self.enrolment.changed = False
         return self.registrar
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """w + Σ a_k Δ_k over the sound replies in the cohort's order, then the stock strategy's server step."""
+        """The strategy's aggregate of the replies that can be used, in the cohort's order, by the cohort's weights."""
         registrar, turn = self.registrar, self._turn
         if registrar is None or turn is None or turn.cohort is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
         found = match(self._sent, list(replies))
-        models, faults = aggregation.sound(found.contents, self._model, self.guards)
+        models, faults = self._usable(found)
         turn.blame(faults)
-        done, weights, notes = aggregation.weighed(turn.cohort, models)
+        done = turn.cohort.ids[[k in models for k in turn.cohort.ids.tolist()]]
         usable = registrar.finish(turn, done, self._reports(found, models, done))
         registrar.counters["duplicate"] += found.duplicate
         registrar.counters["late"] += found.stray
-        arrays = None
-        if usable.size:
-            mean = aggregation.mean(self._model, models, done, weights)
-            self._model = self.stock.step(server_round + self._done, mean)
-            arrays = wire.record(self._model)
-        self._remember(turn, done, found.failed | faults, notes)
-        names = [f"client {self.muster.roster.names[k]}" for k in done.tolist()]
-        metrics = self.stock.metrics([found.contents[k] for k in done.tolist()], weights.tolist(), names)
-        metrics["cohort"], metrics["answered"] = turn.cohort.ids.tolist(), done.tolist()
+        weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
+        arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
+        if arrays is not None:
+            self._moved, self._model = True, wire.to_arrays(arrays)
+        self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
+        self._stop_if_nobody_can(found, faults)
         return arrays, metrics
 
-    def _reports(self, found: Replies, models: dict[int, Any], done: Array) -> dict[str, dict[int, Array]]:
-        """Rows by signal and client; the update is what the model itself tells."""
-        told = {client: wire.received(found.contents[client], wire.ROWS) for client in done.tolist()}
-        out = {}
-        for signal in self.selector.needs.reports:
-            out[signal.name] = {client: rows[signal.name] for client, rows in told.items() if signal.name in rows}
-            if signal == UPDATE:
-                before = wire.flatten(self._model)
-                out[signal.name] = {k: wire.flatten({n: models[k][n] for n in self._model}) - before for k in told}
+    def _usable(self, found: Replies) -> tuple[dict[int, Model], dict[int, str]]:
+        """The models that can be used, by client, and what is wrong with the others."""
+        models, faults = self._models.usable(found.contents, self._model)
+        if self.base.kind.reads_metrics:
+            odd = self.base.odd_metrics({client: found.messages[client].content for client in models})
+            models, faults = {k: model for k, model in models.items() if k not in odd}, faults | odd
+        return models, faults
+
+    def _reports(self, found: Replies, models: dict[int, Model], done: Array) -> dict[str, dict[int, Array]]:
+        """Rows by signal and client; the update is the difference of the models themselves."""
+        signals = self.selector.needs.reports
+        if not signals:
+            return {}
+        sent = {client: wire.received_arrays(found.messages[client].content, wire.ROWS) for client in done.tolist()}
+        out = {s.name: {client: rows[s.name] for client, rows in sent.items() if s.name in rows} for s in signals}
+        if UPDATE in signals:
+            out[UPDATE.name] = {client: shared_update(models[client], self._model) for client in sent}
         return out
 
-    def _remember(self, turn: Turn, done: Array, faults: dict[int, str], notes: dict[str, Any]) -> None:
-        registrar, names = self.registrar, self.muster.roster.names
-        if registrar is None:
-            return
-        record = recorded(turn, done, faults, registrar.population.n_clients, notes)
-        for client, reason in faults.items():
-            log(WARNING, "Client %s is left out: %s", names[client], reason)
-        if silent := record["silent"]:
-            log(WARNING, "No answer in time from %s", ", ".join(names[k] for k in silent))
-        if turn.skipped:
-            log(WARNING, "Round %d is skipped: %s", turn.index + 1, record["skipped"])
-        self.history.append(record)
-        if self.logbook is not None:
-            self.logbook.sync()
-        if self.on_round is not None:
-            self.on_round(record)
-        if self.checkpoint is not None and (turn.index + 1) % self.checkpoint_every == 0:
-            salt = "" if self.logbook is None else self.logbook.salt.hex()
-            about = self.history, salt, self.options
-            checkpoint.save(self.checkpoint, self._model, registrar, self.muster.roster, self.stock, *about)
+    def _stop_if_nobody_can(self, found: Replies, faults: dict[int, str]) -> None:
+        """That no client at all can train is a mistake of the app: said at once, not after the last round."""
+        failed = {client: reason for client, reason in found.failed.items() if client not in found.lost} | faults
+        if self._sent and len(failed) == len(self._sent) and not self._moved:
+            client, reason = next(iter(failed.items()))
+            raise InputError(
+                f"None of the {len(failed)} chosen clients can train; client {self.roster.names[client]}: "
+                f"{reason.strip()}"
+            )
 
-    # -- evaluation is the stock strategy's ----------------------------------------------------------------------------
+    # -- evaluation is the strategy's own ------------------------------------------------------------------------------
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the stock strategy does; with fewer nodes online than it wants, nobody evaluates."""
-        online, self._target = list(grid.get_node_ids()), 0
-        if not self.stock.enough(len(online)):
-            log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round + self._done, len(online))
-            return []
-        seen = cast(Grid, Seen(grid, online))
-        return self.stock.strategy.configure_evaluate(server_round + self._done, arrays, config, seen)
+        """As the strategy does; with fewer nodes online than it wants, nobody evaluates."""
+        self._target = 0
+        return self.base.configure_evaluation(server_round + self.files.played, arrays, config, grid)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """As the stock strategy does, of the replies that can be averaged."""
-        return self.stock.evaluated(server_round + self._done, replies)
+        """As the strategy does, of the replies that can be averaged."""
+        return self.base.aggregate_evaluation(server_round + self.files.played, replies)

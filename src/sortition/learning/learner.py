@@ -54,6 +54,8 @@ class Learner:
         rule: the local rule.
         device: any name that torch knows.
         engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
+        channels_last: keep images in the order that convolutions are fastest in; a module that takes ``x.view(…)`` of
+            them needs False.
     """
 
     def __init__(
@@ -65,8 +67,9 @@ class Learner:
         *,
         device: str = "cpu",
         engine: str = "auto",
+        channels_last: bool = True,
     ) -> None:
-        self.device, self.rule = _device(device), rule
+        self.device, self.rule, self.channels_last = _device(device), rule, channels_last
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
@@ -84,7 +87,7 @@ class Learner:
     def _held(self, x: npt.ArrayLike) -> Examples:
         whole = np.asarray(x).dtype == np.int64  # token ids stay whole numbers
         data = vector.tensor(x, np.int64 if whole else np.float32, self.device)
-        return Examples(data.flatten(1) if self.stacks else data)
+        return Examples(data.flatten(1) if self.stacks else data, channels_last=self.channels_last)
 
     def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
         """Passes of the same model over other examples, such as the test set."""

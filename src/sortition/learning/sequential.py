@@ -20,8 +20,8 @@ from sortition.learning.rule import LocalRule
 class Examples:
     """All examples of a data set on the device; images lie channels-last, so that gathering them is one copy."""
 
-    def __init__(self, x: Tensor) -> None:
-        self.image = x.ndim == 4
+    def __init__(self, x: Tensor, *, channels_last: bool = True) -> None:
+        self.image = x.ndim == 4 and channels_last
         self.shape = tuple(x.shape[1:])
         self.rows = x.permute(0, 2, 3, 1).contiguous() if self.image else x
 

@@ -32,7 +32,7 @@ def local(context):
 
 
 def facts(context):
-    """What may be told of the data; only what the selector declares is sent."""
+    """Facts of the data; only what the selector declares is sent."""
     _, y = local(context)
     return {"sizes": len(y), "label_counts": np.bincount(y, minlength=CLASSES)}
 
@@ -92,7 +92,7 @@ class Softmax:
     """The LocalClient that signals read: one node that has received a model."""
 
     def __init__(self, received):
-        self.vector, self.task = received.vector, received.task
+        self.vector, self.received = received.vector, received
         self.x, self.y = local(received.context)
 
     @property
@@ -116,7 +116,7 @@ class Softmax:
     def _trained(self):
         """One epoch of SGD in an order that belongs to (seed, round, client)."""
         begun, model, losses, gradients = time.monotonic(), self.vector.copy(), [], []
-        order = self._rng(self.task.purpose).permutation(len(self.y))
+        order = self._rng(self.received.purpose).permutation(len(self.y))
         for batch in np.array_split(order, -(-len(order) // BATCH)):
             loss, gradient = pass_over(model, self.x[batch], self.y[batch])
             model -= np.float32(RATE) * gradient
@@ -125,4 +125,4 @@ class Softmax:
         return Result(self.vector, model, float(np.mean(losses)), np.stack(gradients), time.monotonic() - begun)
 
     def _rng(self, purpose):
-        return stream(SEED, purpose, self.task.t, self.task.client)
+        return stream(SEED, purpose, self.received.t, self.received.client)

@@ -1,0 +1,89 @@
+"""Local training by a rule, as the simulator does it: the same batches, masks and steps for the same seed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.errors import bad
+
+if TYPE_CHECKING:
+    from sortition.clients.pytorch import TorchClient
+    from sortition.learning import LocalRule
+    from sortition.learning.learner import Trained
+
+
+class RuleResult:
+    """Implements core's ``LocalResult`` for a module that is trained by a :class:`~sortition.learning.LocalRule`."""
+
+    def __init__(self, client: TorchClient, rule: LocalRule) -> None:
+        from sortition.learning.learner import Learner
+
+        received, maker = client.received, client.maker
+        if "proximal-mu" in received.config:
+            rule = replace(rule, proximal=float(received.config["proximal-mu"]))
+        x, y = client.data.arrays
+        self._client, self._rows = client, len(y)
+        self._learner = Learner(client.model, x, y, rule, device=maker.device, engine=maker.engine, channels_last=False)
+        self._start = self._vector()
+        trained = self._train()
+        self._delta = trained.deltas[0]
+        self.loss, self.steps = float(trained.losses[0]), int(trained.steps[0])
+        self.learning_rate = rule.lr_at(received.t)
+        self.duration = time.monotonic() - client.begun
+
+    def _vector(self) -> Array:
+        """The received model in the learner's order: parameters first, then running statistics."""
+        layout, model = self._learner.layout, self._client.received.model
+        if missing := [name for name in layout.names if name not in model]:
+            raise bad("model", f"one with {missing[0]}", sorted(model), "Send model.state_dict().")
+        return np.concatenate([model[name].reshape(-1) for name in layout.names]).astype(np.float32, copy=False)
+
+    def _train(self, dispersion: bool = False) -> Trained:
+        """Train on batches that belong to (seed, purpose, t, client)."""
+        received, ids = self._client.received, np.array([self._client.received.client])
+        return self._learner.train(
+            self._start,
+            [np.arange(self._rows)],
+            ids,
+            seed=self._client.maker.seed,
+            t=received.t,
+            purpose=received.purpose,
+            dispersion=dispersion,
+        )
+
+    @property
+    def update(self) -> Array:
+        """Δ_k (P,), in the order of the received arrays."""
+        layout, start, parts = self._learner.layout, 0, {}
+        for name, size in zip(layout.names, layout.sizes, strict=True):
+            parts[name] = self._delta[start : start + size]
+            start += size
+        return np.concatenate([parts[n] for n, value in self._client.received.model.items() if value.dtype.kind == "f"])
+
+    @property
+    def output_weight(self) -> Array:
+        """The output layer's weight change (C, d)."""
+        weight, _ = self._learner.layout.head(self._client.classes)
+        return np.asarray(self._delta[weight].reshape(self._client.classes, -1))
+
+    @property
+    def output_bias(self) -> Array:
+        """The output layer's bias change (C,), or the row means of its weight change."""
+        _, bias = self._learner.layout.head(self._client.classes)
+        return np.asarray(self.output_weight.mean(axis=1) if bias is None else self._delta[bias])
+
+    @cached_property
+    def dispersion(self) -> float:
+        """Spread of the stochastic gradients; training is repeated to measure it."""
+        spread = self._train(dispersion=True).dispersion
+        return 0.0 if spread is None else float(spread[0])
+
+    def outputs(self, inputs: Array) -> Array:
+        """Logits of the locally trained model."""
+        return np.asarray(self._learner.passes.outputs(self._start + self._delta, np.asarray(inputs)))

@@ -1,0 +1,157 @@
+"""Examples of one node, however they are loaded, and what a module makes of them: batches, outputs, losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from sortition.clients.models import Model
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, bad
+
+CHUNK = 1024  # rows of one forward pass
+LABELS = ("label", "labels", "target", "targets", "y")  # under which a batch that is a dict holds its labels
+Batch = tuple[Any, Any]  # inputs and labels
+
+
+class TorchData:
+    """The examples of one node: arrays x and y, or batches as a DataLoader gives them."""
+
+    def __init__(self, batches: list[Batch], whole: bool) -> None:
+        self._batches, self.whole = batches, whole
+        self._rows = [_rows(y, x) for x, y in batches]
+
+    @classmethod
+    def of(cls, *examples: Any) -> TorchData:
+        """From (x, y), or from one iterable of batches."""
+        if len(examples) == 2:
+            x, y = _tensor(examples[0]), _tensor(examples[1])
+            return cls([(x, y)], whole=True)
+        if len(examples) == 1 and isinstance(examples[0], Mapping):
+            return cls([_split(examples[0])], whole=True)
+        if len(examples) == 1:
+            return cls([_split(batch) for batch in examples[0]], whole=False)
+        raise bad("pytorch(load)", "a function that gives (module, x, y) or (module, batches)", f"{len(examples) + 1}")
+
+    def __len__(self) -> int:
+        return sum(self._rows)
+
+    @property
+    def arrays(self) -> tuple[Array, Array]:
+        """(x, y), where they were given as arrays."""
+        x, y = self._batches[0]
+        if not self.whole or isinstance(x, Mapping):
+            raise InputError("pytorch(load, rule) must be given (module, x, y) with arrays x and y; got batches.")
+        return x.numpy(), y.numpy()
+
+    def chunks(self, device: str) -> Iterator[tuple[Any, Any, int]]:
+        """(inputs, labels, rows), all examples in order."""
+        for (x, y), rows in zip(self._batches, self._rows, strict=True):
+            for start in range(0, rows, CHUNK):
+                part = slice(start, start + CHUNK)
+                yield _at(x, part, device), _at(y, part, device), min(CHUNK, rows - start)
+
+    def sample(self, rows: int, rng: np.random.Generator, device: str) -> Batch:
+        """One mini-batch: ``rows`` examples of the arrays, or one of the batches."""
+        if not self.whole:
+            x, y = self._batches[int(rng.integers(len(self._batches)))]
+            return _at(x, slice(None), device), _at(y, slice(None), device)
+        x, y = self._batches[0]
+        index = rng.choice(len(self), min(rows, len(self)), replace=False)
+        return _at(x, index, device), _at(y, index, device)
+
+    def label_counts(self, classes: int) -> Array:
+        """Examples per label (C,), of labels or of label masks."""
+        counts = np.zeros(classes, np.int64)
+        for _, labels in self._batches:
+            y = labels.cpu().numpy()
+            if y.dtype.kind == "f":
+                raise bad("label_counts", "asked of labels that are whole numbers", f"{y.dtype} targets")
+            mask = y.ndim == 2 and y.shape[1] == classes
+            counts += y.astype(bool).sum(axis=0) if mask else np.bincount(y.reshape(-1), minlength=classes)
+        return counts
+
+
+def _tensor(value: Any) -> Any:
+    import torch
+
+    if isinstance(value, Mapping):
+        return {name: _tensor(part) for name, part in value.items()}
+    return value if isinstance(value, torch.Tensor) else torch.as_tensor(np.array(value))
+
+
+def _split(batch: Any) -> Batch:
+    """Inputs and labels of one batch."""
+    if isinstance(batch, Mapping):
+        key = next((name for name in LABELS if name in batch), None)
+        if key is None:
+            raise bad("a batch", f"a dict with its labels under {' or '.join(LABELS[:2])}", ", ".join(batch))
+        inputs = {name: _tensor(value) for name, value in batch.items() if name != key}
+        only = next(iter(inputs.values()))
+        return (only if len(inputs) == 1 else inputs), _tensor(batch[key])
+    if isinstance(batch, list | tuple) and len(batch) == 2:
+        return _tensor(batch[0]), _tensor(batch[1])
+    raise bad("a batch", "a pair (x, y) or a dict with its labels", type(batch).__name__)
+
+
+def _rows(labels: Any, inputs: Any) -> int:
+    rows = len(labels)
+    parts = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    if any(len(part) != rows for part in parts):
+        raise bad("pytorch(load)", "as many labels as examples", f"{rows} labels")
+    return rows
+
+
+def _at(value: Any, rows: Any, device: str) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _at(part, rows, device) for name, part in value.items()}
+    return value[rows].to(device)
+
+
+def forward(model: Any, x: Any) -> Any:
+    """The outputs: tensors, or their ``logits`` where the module wraps them."""
+    out = model(**x) if isinstance(x, Mapping) else model(x)
+    return getattr(out, "logits", out)
+
+
+def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None) -> Any:
+    """The mean loss of one batch: by the given function, by the module's own, or by what the labels are."""
+    from torch.nn import functional
+
+    if loss is None and hasattr(model, "config"):  # modules of transformers compute their loss themselves
+        inputs = x if isinstance(x, Mapping) else {"input_ids": x}
+        own = getattr(model(**inputs, labels=y), "loss", None)
+        if own is not None:
+            return own
+    outputs = forward(model, x)
+    if loss is not None:
+        return loss(outputs, y)
+    outputs = outputs.float()
+    if y.is_floating_point():
+        return functional.mse_loss(outputs.reshape(y.shape), y.float())
+    if y.ndim == outputs.ndim:
+        return functional.binary_cross_entropy_with_logits(outputs, y.float())
+    return functional.cross_entropy(outputs.flatten(0, -2), y.flatten().long())
+
+
+def held(model: Any, arrays: Model) -> dict[str, Any]:
+    """The module's own tensors by the names of the received arrays; arrays in a list are matched by their order."""
+    state = dict(model.state_dict(keep_vars=True))
+    if (
+        arrays
+        and not arrays.keys() & state.keys()
+        and [v.shape for v in arrays.values()] == [tuple(t.shape) for t in state.values()]
+    ):
+        return dict(zip(arrays, state.values(), strict=True))
+    for name, value in arrays.items():
+        if name not in state or tuple(state[name].shape) != value.shape:
+            raise bad("model", f"one with {name} of shape {value.shape}", sorted(state), "Send model.state_dict().")
+    return {name: state[name] for name in arrays}
+
+
+def count_classes(model: Any) -> int:
+    """The outputs of the last layer that has some; else of the last parameter."""
+    layers = [m.out_features for m in model.modules() if isinstance(getattr(m, "out_features", None), int)]
+    return int(layers[-1] if layers else list(model.parameters())[-1].shape[0])

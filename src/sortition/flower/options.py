@@ -1,0 +1,108 @@
+"""What SelectorStrategy is given, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, bad
+from sortition.core.guards.settings import Guards
+from sortition.core.selector import Selector
+from sortition.flower.strategy_kinds import Kind
+
+Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of a SelectorStrategy, whose docstring explains them."""
+
+    selector: Selector[Any]
+    cohort: int
+    overselect: float
+    guards: Guards
+    owner_of: Callable[[str], Hashable] | None
+    eligible: Eligible | None
+    answer_timeout: float
+    profile_timeout: float
+    wait_for: int
+    patience: float
+    checkpoint_every: int
+    checkpoint: Path | None
+    resume: Path | None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.selector, Selector):
+            raise bad(
+                "SelectorStrategy.selector", "a Selector", self.selector, "Make one with sortition.selectors.load."
+            )
+        self._check_numbers()
+        self._check_guards()
+        if isinstance(self.eligible, str) or not (
+            self.eligible is None or callable(self.eligible) or isinstance(self.eligible, Collection)
+        ):
+            raise bad("SelectorStrategy.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
+        for signal in (*self.selector.needs.asks, *self.selector.needs.reports):
+            if signal.of == "pairs":
+                raise InputError(
+                    f"{type(self.selector).__name__} asks for {signal.name!r}, products between pairs of clients, "
+                    "which Flower clients cannot exchange. Choose a variant that reads or asks single clients."
+                )
+
+    def _check_numbers(self) -> None:
+        for name in ("cohort", "wait_for", "checkpoint_every"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", value)
+        for name in ("answer_timeout", "profile_timeout"):
+            if not getattr(self, name) > 0:
+                raise bad(f"SelectorStrategy.{name}", "seconds > 0", getattr(self, name))
+        if not self.patience >= 0:
+            raise bad("SelectorStrategy.patience", "seconds ≥ 0", self.patience, "math.inf waits without end.")
+        if not (math.isfinite(self.overselect) and self.overselect >= 1):
+            raise bad("SelectorStrategy.overselect", "finite and ≥ 1", self.overselect)
+
+    def _check_guards(self) -> None:
+        if self.guards.minimum > self.cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
+        if self.guards.quota and self.owner_of is None and "groups" not in self.selector.needs.reads:
+            raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give owner_of=….")
+
+    def check_strategy(self, name: str, kind: Kind) -> None:
+        """Refuse combinations with a strategy that cannot work."""
+        if kind.equal and (kind.equal != self.cohort or self.overselect > 1):
+            raise bad(
+                f"{name}.num_sampled_clients",
+                f"the cohort, {self.cohort}, without overselect: its noise is of that many equal weights",
+                kind.equal,
+            )
+        if kind.trees and self.selector.needs.individual:
+            raise InputError(
+                f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
+                "Choose a method that reads facts or losses."
+            )
+
+    def is_eligible(self, name: str, tags: Collection[str], facts: Mapping[str, Array]) -> bool:
+        """Whether a client may be chosen."""
+        if self.eligible is None:
+            return True
+        if callable(self.eligible):
+            return bool(self.eligible(name, facts))
+        return name in self.eligible or any(tag in self.eligible for tag in tags)
+
+    @property
+    def asked_to_train(self) -> int:
+        """Clients per round, with those that stand by for the late."""
+        return math.ceil(self.cohort * self.overselect)
+
+
+def paths(checkpoint: str | Path | None, resume: str | Path | bool | None) -> tuple[Path | None, Path | None]:
+    """The checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
+    if resume is True and checkpoint is None:
+        raise bad("SelectorStrategy.resume", "a path where no checkpoint is given", resume)
+    written = None if checkpoint is None else Path(checkpoint)
+    return written, written if resume is True else Path(resume) if resume else None

@@ -1,0 +1,121 @@
+"""What a run leaves on the disk: checkpoint, history and audit log; and where a run that was stopped goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from logging import INFO, WARNING
+from typing import Any
+
+from flwr.app import ArrayRecord
+from flwr.common.logger import log
+
+from sortition.audit.log_file import LogFile
+from sortition.clients.models import Model
+from sortition.core import Registrar, Turn
+from sortition.core.arrays import Array
+from sortition.core.errors import StorageError
+from sortition.flower import wire
+from sortition.flower.checkpoint import HistoryJournal, Saved, load_federation, reserved, save_federation
+from sortition.flower.options import Options
+from sortition.flower.roster import Roster
+from sortition.flower.round_record import round_record
+from sortition.flower.updates import ModelCheck
+
+
+class RunFiles:
+    """The files of one run, and its history in memory."""
+
+    def __init__(self, options: Options, strategy: Any, roster: Roster, log_file: LogFile | None) -> None:
+        self.options, self.strategy, self.roster, self.log_file = options, strategy, roster, log_file
+        self.history: list[dict[str, Any]] = []
+        self.on_round: Callable[[dict[str, Any]], object] | None = None
+        self.played = 0  # rounds before this start
+        self.saved: Saved | None = None
+        self._journal: HistoryJournal | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a federation goes on, beside the registrar's own parameters."""
+        options, strategy = self.options, type(self.strategy).__name__
+        return {"cohort": options.cohort, "overselect": float(options.overselect), "strategy": strategy}
+
+    def open(self, stack: ExitStack, initial: ArrayRecord) -> ArrayRecord:
+        """Take the files, to be given back when the stack closes; the arrays to begin with."""
+        stack.enter_context(reserved(self.options.checkpoint, self.options.resume))
+        if self.log_file is not None:
+            stack.enter_context(closing(self.log_file))
+        if self.options.resume is not None and self.options.resume.exists():
+            initial = self._restore(initial)
+            log(INFO, "Going on after round %d of %s", self.played, self.options.resume)
+        self._check_log()
+        if self.options.checkpoint is not None:
+            self._journal = stack.enter_context(closing(HistoryJournal(self.options.checkpoint, self.history)))
+        return initial
+
+    def _restore(self, initial: ArrayRecord) -> ArrayRecord:
+        path = self.options.resume
+        if path is None:
+            return initial
+        saved = load_federation(path, self.roster, self.strategy, self.identity)
+        if fault := different(saved.model, wire.to_arrays(initial)):
+            raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+        self.saved, self.history, self.played = saved, saved.history, saved.index
+        if self.log_file is not None and saved.salt:
+            self.log_file.salt = saved.salt
+        return wire.to_record(saved.model)
+
+    def _check_log(self) -> None:
+        """Refuse to begin where the log of an earlier run is."""
+        if self.log_file is None or self.played:
+            return
+        path = self.log_file.path
+        if path.exists() and path.stat().st_size:
+            raise StorageError(
+                f"{path} is the audit log of an earlier run. Go on from its checkpoint with resume=, or choose another "
+                "audit=."
+            )
+
+    def watch(self, registrar: Registrar) -> None:
+        """Restore a registrar where the run goes on, and let the audit log observe it."""
+        if self.saved is not None:
+            registrar.restore(self.saved.arrays, self.saved.registrar)
+        if self.log_file is not None:
+            self.log_file.watch(registrar)
+
+    def remember(
+        self, turn: Turn, registrar: Registrar, model: Model, done: Array, faults: dict[int, str], notes: dict[str, Any]
+    ) -> None:
+        """Keep the record of a round that is over, and write a checkpoint where one is due."""
+        record = round_record(turn, done, faults, self.roster.names, notes)
+        self._log(turn, record, faults)
+        self.history.append(record)
+        if self.log_file is not None:
+            self.log_file.sync()
+        if self.on_round is not None:
+            self.on_round(record)
+        if self._journal is not None and self.options.checkpoint is not None:
+            self._journal.append(record)
+            if (turn.index + 1) % self.options.checkpoint_every == 0:
+                self._journal.sync()
+                salt = "" if self.log_file is None else self.log_file.salt.hex()
+                about = self.strategy, self._journal.lines, salt, self.identity
+                save_federation(self.options.checkpoint, model, registrar, self.roster, *about)
+
+    def _log(self, turn: Turn, record: Mapping[str, Any], faults: Mapping[int, str]) -> None:
+        names = self.roster.names
+        for client, reason in faults.items():
+            log(WARNING, "Client %s is left out: %s", names[client], reason)
+        if silent := record["silent"]:
+            log(WARNING, "No answer in time from %s", ", ".join(names[k] for k in silent))
+        if turn.skipped:
+            log(WARNING, "Round %d is skipped: %s", turn.index + 1, record["skipped"])
+
+
+def different(saved: Model, given: Model) -> str:
+    """In what a saved model differs from the one that is to be trained, in words; empty if in nothing."""
+    shared = {name: value for name, value in given.items() if name in saved}
+    if given and not shared:
+        return f"arrays {sorted(saved.keys() ^ given.keys())[:3]} missing or unknown"
+    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, given)
+    return faults.get(0, "")

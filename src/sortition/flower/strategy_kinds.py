@@ -1,0 +1,85 @@
+"""What a strategy does with weights: which rules use them, ignore them, or count on equal ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedTrimmedAvg,
+    FedXgbBagging,
+    FedXgbCyclic,
+    FedYogi,
+    Krum,
+    QFedAvg,
+    Strategy,
+)
+
+from sortition.core.errors import bad
+
+PRIVATE = (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+LINEAR = (FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi)  # whose step is one of the weighted mean
+UNWEIGHTED = (Bulyan, FedMedian, FedTrimmedAvg, Krum, QFedAvg, FedXgbBagging, FedXgbCyclic)
+TREES = (FedXgbBagging, FedXgbCyclic)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a strategy treats the replies.
+
+    Attributes:
+        linear: the next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
+        weighs: the selector's weights count.
+        equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
+        trees: models are no vectors.
+        reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
+    """
+
+    linear: bool
+    weighs: bool
+    equal: int
+    trees: bool
+    reads_metrics: bool
+
+
+def layers(strategy: Any) -> list[Any]:
+    """A strategy and those that it wraps, from the outside in."""
+    found = [strategy]
+    while isinstance(getattr(found[-1], "strategy", None), Strategy):
+        found.append(found[-1].strategy)
+    return found
+
+
+def innermost(strategy: Any) -> Any:
+    """The strategy inside all wrappers."""
+    return layers(strategy)[-1]
+
+
+def kind_of(strategy: Any) -> Kind:
+    """What is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
+    if not isinstance(strategy, Strategy):
+        raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
+    inner, private = innermost(strategy), isinstance(strategy, PRIVATE)
+    step = getattr(type(strategy), "aggregate_train", None)
+    return Kind(
+        linear=step in [rule.aggregate_train for rule in LINEAR],
+        weighs=not isinstance(inner, UNWEIGHTED) and not private,
+        equal=int(strategy.num_sampled_clients) if private else 0,
+        trees=isinstance(inner, TREES),
+        reads_metrics=isinstance(inner, QFedAvg) or private,
+    )

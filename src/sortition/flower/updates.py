@@ -1,0 +1,123 @@
+"""Which of the models that clients sent can be used, and what they weigh."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import RecordDict
+
+from sortition.aggregation import weighted_sum
+from sortition.clients.models import Model
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.guards.screening import norms
+from sortition.core.guards.settings import Guards
+from sortition.flower import wire
+
+BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
+
+
+@dataclass
+class ModelCheck:
+    """Holds what clients send to the model that they were sent, and to the guards.
+
+    A client may send some of the arrays only (personal layers stay at home), or others; which, the first replies
+    decide by majority. ``free_shapes`` is for models that are no vectors, such as trees.
+    """
+
+    guards: Guards = field(default_factory=Guards)
+    free_shapes: bool = False
+    names: frozenset[str] | None = None
+
+    def usable(self, contents: Mapping[int, RecordDict], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
+        """The models that can be used, by client, and what is wrong with the others."""
+        return self.judge({client: sent_model(content) for client, content in contents.items()}, model)
+
+    def judge(self, sent: Mapping[int, Model], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
+        """The same of models that are read already."""
+        self.names = self.names or usual_names(sent, model)
+        faults = {client: fault for client, arrays in sent.items() if (fault := self._fault(arrays, model))}
+        models = {client: arrays for client, arrays in sent.items() if client not in faults}
+        clients = sorted(models)
+        far = np.array([distance(models[client], model) for client in clients])
+        for at, reason in self.guards.absurd(far).items():
+            client = clients[at]
+            faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
+        return models, faults
+
+    def _fault(self, arrays: Model, model: Model) -> str:
+        if not arrays:
+            return "no model"
+        if self.names is not None and (strange := sorted(arrays.keys() ^ self.names)):
+            return f"arrays {strange[:3]} missing or unknown"
+        for name, value in arrays.items():
+            before = model.get(name, value)
+            if value.dtype.kind not in "fiub":
+                return f"{name} holds no numbers"
+            if value.shape != before.shape and not self.free_shapes:
+                return f"{name} of shape {value.shape} in place of {before.shape}"
+            if before.dtype.kind != "f" and value.dtype.kind != before.dtype.kind:
+                return f"{name} of type {value.dtype} in place of {before.dtype}"
+            if value.dtype.itemsize > before.dtype.itemsize and not_finite({name: value}, model):
+                return f"{name} is not finite"  # finite as it was sent, infinite as it is kept
+        return ""
+
+
+def sent_model(content: RecordDict) -> Model:
+    """The one model in a reply; empty if there is none that can be read, or several."""
+    sent = [name for name in content.array_records if name != wire.ROWS]
+    return wire.received_arrays(content, sent[0]) if len(sent) == 1 else {}
+
+
+def usual_names(sent: Mapping[int, Model], model: Model) -> frozenset[str] | None:
+    """The names of the arrays that most replies have; those of the model where that is not decided."""
+    counts = Counter(frozenset(arrays) for arrays in sent.values() if arrays)
+    if not counts:
+        return None
+    names, count = counts.most_common(1)[0]
+    return names if 2 * count > counts.total() else frozenset(model)
+
+
+def not_finite(arrays: Model, model: Model) -> str:
+    """The first array that is not finite in the type that it is kept in, in words; empty if there is none."""
+    for name, value in arrays.items():
+        kind = model.get(name, value).dtype
+        with np.errstate(over="ignore"):
+            if value.dtype.kind == "f" and not np.isfinite(value.astype(kind, copy=False)).all():
+                return f"{name} is not finite"
+    return ""
+
+
+def distance(sent: Model, model: Model) -> float:
+    """‖w_k − w‖ over the floating arrays; infinite or NaN where one is not finite."""
+    pairs = [(sent[name], before) for name, before in model.items() if name in sent and before.dtype.kind == "f"]
+    pairs = [(value.reshape(-1), before.reshape(-1)) for value, before in pairs if value.size == before.size]
+    with np.errstate(all="ignore"):
+        total = sum(_squared(value, before) for value, before in pairs)
+        if np.isfinite(total):
+            return float(np.sqrt(total))
+        parts = [norms((value.astype(np.float64) - before).reshape(1, -1))[0] for value, before in pairs if value.size]
+        return float(np.hypot.reduce(parts))
+
+
+def _squared(value: Array, before: Array) -> float:
+    """‖value − before‖², block by block."""
+    kind = np.result_type(value, before, np.float32)
+    total = 0.0
+    for start in range(0, value.size, BLOCK):
+        part = np.subtract(value[start : start + BLOCK], before[start : start + BLOCK], dtype=kind)
+        total += float(np.dot(part, part))
+    return total
+
+
+def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) -> Model:
+    """w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type; counters are averaged too."""
+    out = {}
+    for name, first in models[int(done[0])].items():
+        before = model.get(name, np.zeros_like(first))
+        kind = before.dtype if before.dtype.kind == "f" else np.dtype(np.float64)
+        updates = np.stack([np.subtract(models[k][name], before, dtype=kind).reshape(-1) for k in done.tolist()])
+        out[name] = (before + weighted_sum(weights, updates).reshape(before.shape)).astype(before.dtype)
+    return out

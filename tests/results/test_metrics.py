@@ -71,3 +71,14 @@ def test_metrics_by_name(tmp_path):
     with pytest.raises(InputError, match="rounds-to-target"):
         metrics.metric("bets")
     assert metrics.summarise(make(tmp_path, [0.5]))["last-accuracy"] == 0.5
+
+
+def test_a_loss_that_is_not_finite_or_ends_above_its_start_has_diverged():
+    falling, rising = np.linspace(2.3, 0.1, 20), np.linspace(0.1, 2.9, 20)
+    assert not metrics.divergent(falling, 10)
+    assert not metrics.divergent(np.r_[3.0, 5.0, falling], 10)  # a bad beginning is no divergence
+    assert metrics.divergent(np.r_[falling, np.nan], 10)
+    assert metrics.divergent(np.r_[300.0, np.full(20, 200.0)], 10)  # far above ln 10, though below the first value
+    assert metrics.divergent(rising, None)
+    assert not metrics.divergent(rising[:-8], 10)  # still below ln 10 = 2.303
+    assert not metrics.divergent(np.array([5.0]), 10)

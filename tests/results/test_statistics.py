@@ -4,57 +4,120 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
-from sortition.results.statistics import Paired, centre, holm, interval, least, paired, verdict, wilcoxon
+from sortition.core.errors import InputError
+from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, VERDICTS, WORSE, centre, compare, differences
 
-
-def test_six_seeds_are_the_fewest_that_can_show_something():
-    # all n differences of one sign: p = 2 / 2ⁿ
-    assert least(5) == 0.0625
-    assert wilcoxon(np.arange(1.0, 6)) == pytest.approx(0.0625)
-    assert wilcoxon(np.arange(1.0, 7)) == pytest.approx(0.03125)
-    assert wilcoxon(np.zeros(4)) == 1
+ZEROS = [0.0] * 10
 
 
-def test_differences_are_paired_by_seed_and_censored_ones_left_out():
-    found = paired({0: 0.5, 1: 0.7, 2: None, 3: 0.9}, {0: 0.4, 1: 0.5, 2: 0.1})
-    assert found.n == 2
-    assert found.mean == pytest.approx(0.15)
-    assert paired({0: 1.0}, {1: 1.0}) is None
+def one(pairs, **options):
+    """A single method whose differences from the baseline are these."""
+    return compare([0.0] * len(pairs), {"method": pairs}, **options)["method"]
 
 
-def test_the_bootstrap_interval_holds_the_mean_and_repeats():
-    data = np.array([0.1, 0.3, 0.2, 0.5, 0.4])
-    low, high = interval(data)
-    assert low < 0.3 < high
-    assert interval(data) == (low, high)
-    assert interval(np.array([2.0, 2.0])) == (2.0, 2.0)
-    assert math.isnan(interval(np.array([1.0]))[0])
+def test_differences_are_paired_by_seed_and_unknown_ones_left_out():
+    found = differences({0: 0.5, 1: 0.7, 2: None, 3: 0.9}, {0: 0.4, 1: 0.5, 2: 0.1})
+    assert found == pytest.approx([0.1, 0.2])
+    assert compare({0: 1.0}, {"other": {1: 1.0}}) == {}
 
 
-def test_holm_by_hand():
-    # 0.01·3 = 0.03; 0.04·2 = 0.08; 0.03 < 0.04 in order: 0.03·2 = 0.06, then max(0.06, 0.04·1)
-    ps = {"a": 0.01, "b": 0.04, "c": 0.03}
-    found = holm({name: Paired(10, 1.0, 0, 2, p, p, 0) for name, p in ps.items()})
-    assert {name: round(one.adjusted, 4) for name, one in found.items()} == {"a": 0.03, "b": 0.06, "c": 0.06}
+def test_one_method_is_students_paired_test():
+    ours, theirs = [0.71, 0.74, 0.69, 0.75, 0.72, 0.73], [0.70, 0.71, 0.69, 0.72, 0.70, 0.70]
+    found = compare(theirs, {"method": ours})["method"]
+    expected = stats.ttest_rel(ours, theirs)
+    low, high = expected.confidence_interval(0.95)
+    assert (found.difference, found.p) == pytest.approx((np.mean(ours) - np.mean(theirs), expected.pvalue))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.verdict == BETTER
 
 
-@settings(deadline=None)
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-def test_holm_never_lowers_and_keeps_the_order(ps):
-    found = holm({str(i): Paired(10, 1.0, 0, 2, p, p, 0) for i, p in enumerate(ps)})
-    adjusted = [found[str(i)].adjusted for i in range(len(ps))]
-    assert all(a >= p for a, p in zip(adjusted, ps, strict=True))
-    order = np.argsort(ps, kind="stable")
-    assert (np.diff(np.array(adjusted)[order]) >= 0).all()
+def test_a_family_of_methods_has_wider_intervals_and_larger_p():
+    rng = np.random.default_rng(0)
+    alone = compare(ZEROS, {"a": rng.normal(0.02, 0.02, 10).tolist()})["a"]
+    rng = np.random.default_rng(0)
+    beside = compare(ZEROS, {name: rng.normal(0.02, 0.02, 10).tolist() for name in "abc"})["a"]
+    assert beside.p == pytest.approx(3 * alone.p)
+    # Bonferroni: Student's quantile at 0.025 / 3 in place of 0.025
+    ratio = stats.t.isf(0.025 / 3, 9) / stats.t.isf(0.025, 9)
+    assert (beside.high - beside.low) == pytest.approx(ratio * (alone.high - alone.low))
 
 
-def test_verdicts():
-    made = Paired(10, 0.1, 0, 0.2, 0.01, 0.02, 0.01)
-    assert verdict(made, higher=True) == "better"
-    assert verdict(made, higher=False) == "worse"
-    assert verdict(Paired(10, 0.1, 0, 0.2, 0.2, 0.2, 0.01), higher=True) == "no difference shown"
-    assert verdict(Paired(5, 0.1, 0, 0.2, 0.0625, 0.0625, 0.0625), higher=True) == "too few seeds to tell"
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.lists(st.floats(-0.1, 0.1), min_size=2, max_size=12), min_size=1, max_size=4),
+    st.floats(0.001, 0.05),
+    st.booleans(),
+)
+def test_interval_p_and_verdict_agree_by_construction(columns, margin, higher):
+    found = compare([0.0] * 12, {str(i): column for i, column in enumerate(columns)}, margin=margin, higher=higher)
+    for each in found.values():
+        assert each.verdict in VERDICTS
+        assert each.low <= each.inner_low <= each.difference <= each.inner_high <= each.high
+        slack = 1e-9
+        if each.p < 0.05 - slack:
+            assert each.low > 0 or each.high < 0
+        if each.low > slack or each.high < -slack:
+            assert each.p < 0.05 + slack
+        if each.verdict == EQUAL:
+            assert max(abs(each.inner_low), abs(each.inner_high)) <= margin + slack
+        if each.verdict in (BETTER, WORSE):
+            assert each.low > 0 or each.high < 0
+            assert (each.verdict == BETTER) == ((each.difference > 0) == higher)
+        if each.verdict == UNDECIDED:
+            assert each.low <= slack <= each.high + 2 * slack
+            assert each.seeds_needed is None or each.seeds_needed > each.seeds
+
+
+def test_practical_equality_is_two_one_sided_tests():
+    pairs = [0.001, -0.002, 0.0005, 0.002, -0.001, 0.0015, 0.0, -0.0005]
+    found = one(pairs, margin=0.005)
+    tests = [
+        stats.ttest_1samp(pairs, -0.005, alternative="greater").pvalue,
+        stats.ttest_1samp(pairs, 0.005, alternative="less").pvalue,
+    ]
+    assert found.p_equal == pytest.approx(max(tests))
+    assert found.verdict == EQUAL
+    assert one(pairs, margin=0.001).verdict == UNDECIDED
+
+
+def test_a_difference_that_is_certain_and_tiny_is_practically_none():
+    found = one([0.0010, 0.0011, 0.0012, 0.0009, 0.0010])
+    assert found.low > 0
+    assert found.verdict == EQUAL
+
+
+def test_the_seeds_that_are_advised_decide_four_times_of_five():
+    rng = np.random.default_rng(3)
+    first = one([0.03, -0.01, 0.02, 0.03, -0.015, 0.02])
+    assert first.verdict == UNDECIDED
+    sd = np.std([0.03, -0.01, 0.02, 0.03, -0.015, 0.02], ddof=1)
+    played = [one(rng.normal(first.difference, sd, first.seeds_needed).tolist()).decided for _ in range(400)]
+    assert 0.74 < np.mean(played) < 0.9
+
+
+def test_the_signed_rank_test_is_beside_it_where_so_few_pairs_can_show_something():
+    rising = np.arange(1.0, 7) / 100
+    assert one(rising.tolist()).signed_rank == pytest.approx(2 / 2**6)
+    assert one(rising[:5].tolist()).signed_rank is None  # 2 / 2⁵ is above 5 %
+    six = compare([0.0] * 6, {name: rising.tolist() for name in "ab"})
+    assert six["a"].signed_rank is None  # twice 2 / 2⁶ is too
+
+
+def test_one_seed_equal_seeds_and_a_run_that_diverged():
+    lonely = one([0.3])
+    assert (lonely.verdict, lonely.seeds_needed, math.isnan(lonely.low)) == (UNDECIDED, None, True)
+    assert one([0.0, 0.0, 0.0]).verdict == EQUAL
+    assert one([0.1, 0.1, 0.1]).verdict == BETTER
+    diverged = one([0.1, math.inf, 0.1])
+    assert (diverged.verdict, diverged.seeds, math.isnan(diverged.difference)) == (UNDECIDED, 3, True)
+
+
+@pytest.mark.parametrize(("option", "value"), [("margin", 0), ("margin", math.nan), ("level", 0), ("level", 1.5)])
+def test_bad_options(option, value):
+    with pytest.raises(InputError, match=f"compare.{option} must be"):
+        compare(ZEROS, {"a": ZEROS}, **{option: value})
 
 
 def test_centres_count_the_censored():

@@ -2,7 +2,7 @@ import pytest
 from tests.studies.folders import make
 
 from sortition.results.run_folder import find
-from sortition.results.summary import baseline, grouped, tables
+from sortition.results.summary import baseline, conclusions, grouped, tables
 
 
 @pytest.fixture
@@ -18,55 +18,65 @@ def row(table, label):
 
 
 def test_figures_by_hand(runs):
-    learning, compared = tables(runs)
+    learning, cost, compared, whole = tables(runs)
     # fedgs: final 0.5 once and 0.6 five times; mean 0.5833, sd √(5/6·1/6·0.01·6/5) = 0.0408
     assert row(learning, "fedgs")["final"] == "0.583 ± 0.041"
     assert row(learning, "fedgs")["rounds to 0.55"] == "2.0 ± 0.0 (5/6)"
     assert row(learning, "uniform")["rounds to 0.55"] == "– (0/6)"
     # last 10 is the mean of both rounds: 0.35 against 0.3, five times; 0 once: 4.17 points
-    assert row(compared, "fedgs")["last 10 − uniform, points"].startswith("+4.17 [")
-    assert row(compared, "uniform")["verdict"] == "–"
+    assert row(compared, "fedgs")["− uniform, points"].startswith("+4.17 [")
+    assert row(whole, "fedgs")["− uniform, points"].startswith("+4.17 [")
+    assert row(compared, "uniform")["verdict"] == "baseline"
+    assert row(cost, "uniform")["ms/select"] == "2.00"
 
 
-def test_six_equal_signs_are_significant_for_one_comparison(tmp_path):
+def test_the_verdict_and_the_conclusion_say_the_same(tmp_path):
     for seed in range(6):
         make(tmp_path, [0.1 + 0.01 * seed], seed=seed)
-        make(tmp_path, [0.3 + 0.02 * seed], method="fedgs", seed=seed)
-    compared = tables(find(tmp_path))[1]
-    assert row(compared, "fedgs")["verdict"] == "better"
+        make(tmp_path, [0.3 + 0.012 * seed], method="fedgs", seed=seed)
+    runs = find(tmp_path)
+    assert row(tables(runs)[2], "fedgs")["verdict"] == "better"
+    # differences 20.0, 20.2, … 21.0: mean 20.5, sd 0.374, t(5) = 2.571: ± 0.39
+    assert conclusions(runs) == ["fedgs beats uniform by 20.50 points [20.11, 20.89] at the same traffic."]
 
 
-def test_few_seeds_and_unfinished_runs_are_told(tmp_path):
+def test_few_seeds_and_unfinished_runs_are_mentioned(tmp_path):
     make(tmp_path, [0.1])
     make(tmp_path, [0.2], method="fedgs")
     make(tmp_path, [0.2], method="fedgs", seed=1, done=False)
-    learning, compared = tables(find(tmp_path))
+    runs = find(tmp_path)
+    learning, _, compared, _ = tables(runs)
     assert "1 unfinished runs" in " ".join(learning.notes)
-    assert row(compared, "fedgs")["verdict"] == "too few seeds to tell"
-    assert "cannot fall below" in " ".join(compared.notes)
+    assert row(compared, "fedgs")["verdict"] == "undecided"
+    assert "one seed shows no spread" in conclusions(runs)[0]
+
+
+def test_a_run_that_diverged_is_flagged(tmp_path):
+    make(tmp_path, [0.1, 0.2, 0.3, 0.4])
+    make(tmp_path, [0.4, 0.3, 0.2, 0.1], method="fedgs")  # its loss, 1 − accuracy, ends above its start
+    assert tables(find(tmp_path))[0].notes == [
+        "fedgs diverged on 1 of 1 seeds: its loss is infinite, or stays above its start."
+    ]
 
 
 def test_settings_are_never_mixed(tmp_path):
     make(tmp_path, [0.1], setting="a")
     make(tmp_path, [0.9], setting="b")
     made = tables(find(tmp_path))
-    assert [table.title for table in made] == [
-        "a: test accuracy",
-        "a: compared",
-        "b: test accuracy",
-        "b: compared",
-    ]
+    parts = ("test accuracy", "fairness and cost", "last 10, compared", "all rounds, compared")
+    assert [table.title for table in made] == [f"{setting}: {part}" for setting in "ab" for part in parts]
 
 
 def test_without_uniform_nothing_is_compared(tmp_path):
     make(tmp_path, [0.1], method="fedgs")
     runs = find(tmp_path)
     assert baseline(grouped(runs)["main"]) is None
-    assert "verdict" not in tables(runs)[1].columns
+    assert not any("verdict" in table.columns for table in tables(runs))
+    assert conclusions(runs) == []
 
 
 def test_forms(runs):
     table = tables(runs)[0]
     assert table.markdown().count("\n| ") == 3
     assert "<td>fedgs</td>" in table.html()
-    assert table.rich().row_count == 2
+    assert table.text(200).count("fedgs") == 1

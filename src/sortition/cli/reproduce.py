@@ -68,7 +68,7 @@ def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any,
         place = page.parent if page else folder
         made = reproduce(one, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
         for table in [] if quiet else made.tables:
-            screen.print(table.rich())
+            screen.print(table)
         pages.append(made.markdown)
         if not page:
             write(folder / f"{one.name}.md", [made.markdown])

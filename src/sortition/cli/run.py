@@ -69,7 +69,7 @@ def print_summary(out: Path, screen: Console) -> None:
     from sortition.results import run_folder, summary
 
     for one in summary.tables(run_folder.find(out)):
-        screen.print(one.rich())
+        screen.print(one)
     screen.print(f"runs: {out}", soft_wrap=True)
 
 
@@ -98,7 +98,7 @@ def _estimate(plan: StudyPlan, jobs: int | None) -> None:
         listing.rows.append([*cells, f"{1000 * one.round:.1f}", f"{one.seconds:.0f}"])
     total = sum(one.seconds for one in found) / min(side, max(1, len(plan.runs)))
     listing.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
-    console().print(listing.rich())
+    console().print(listing)
 
 
 def schema() -> None:

@@ -65,7 +65,7 @@ def condense(run: Run) -> Digest:
     """Read a run once."""
     records, federation = run.records, run.federation()
     counts = _selection_counts(records, federation, run.clients())
-    figures = {"ms": metrics.selection_ms(run), "seconds": metrics.seconds(run)}
+    figures = {"ms": metrics.selection_ms(run), "seconds": metrics.seconds(run), "rounds": float(len(records))}
     return Digest(
         setting=run.setting,
         method=run.method,

@@ -12,9 +12,9 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import InputError, SortitionError
 from sortition.report.digest import Digest, condense
+from sortition.results.comparisons import Methods, baseline_of, metric_of
 from sortition.results.metrics import HIGHER
 from sortition.results.run_folder import Run, find
-from sortition.results.summary import BASELINE, metric_of
 
 
 @dataclass
@@ -48,9 +48,12 @@ class Setting:
     @cached_property
     def baseline(self) -> str | None:
         """The label that others are compared with."""
-        if BASELINE in self.methods:
-            return BASELINE
-        return next((label for label, runs in self.methods.items() if runs[0].name == BASELINE), None)
+        return baseline_of({label: runs[0].name for label, runs in self.methods.items()})
+
+    @property
+    def figures(self) -> Methods:
+        """The figures of each run, by method and seed."""
+        return {label: {run.seed: run.figures for run in runs} for label, runs in self.methods.items()}
 
     @property
     def seeds(self) -> list[int]:

@@ -31,9 +31,9 @@ SECTIONS = {
 
 
 NOTE = (
-    "Mean ± sd over seeds. Differences are paired over seeds with a 95 % bootstrap interval; the verdict is Wilcoxon's "
-    "signed-rank test at 5 % with Holm's correction for all methods of the setting. Rounds to the target (of the "
-    "5-round mean) count only seeds that reached it. Jain's index is relative to availability."
+    "Mean ± sd over seeds. Differences are paired over seeds; their 95 % intervals hold for all methods of the setting "
+    "together, and the verdicts follow from them. Rounds to the target (of the 5-round mean) count only seeds that "
+    "reached it. Jain's index is relative to availability."
 )
 
 
@@ -161,7 +161,7 @@ class Page:
         head = "".join(f"<th>{escape(key)}</th>" for key in rows[0].cells)
         body = ""
         for row in rows:
-            kind = tables.WORDS.get(row.verdict, "even")
+            kind = tables.COLOURS.get(row.comparison.verdict if row.comparison else "", "even")
             seeds = f"{row.finished}/{row.seeds}" if row.finished < row.seeds else f"{row.seeds}"
             cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells.values())
             swatch = f'<span class="swatch" style="border-color:{self.palette.colour(row.label)}"></span>'

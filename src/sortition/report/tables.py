@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
-from sortition.results.statistics import Paired, centre, holm, paired, verdict
+from sortition.results.comparisons import against_baseline, difference_text, verdict_text
+from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
 
 OTHER = {"last 10": "last", "best": "best", "final": "final"}
-WORDS = {"better": "good", "worse": "bad", "no difference shown": "even", "too few seeds to tell": "open"}
+COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
 
 
 @dataclass
@@ -22,23 +22,9 @@ class Row:
     label: str
     seeds: int
     finished: int
-    difference: Paired | None
+    comparison: Comparison | None
     verdict: str
     cells: dict[str, str]
-
-
-def comparisons(setting: Setting, key: str | None = None) -> dict[str, Paired]:
-    """Each method's last-10 mean (or another figure) against the baseline's, in pairs, Holm-corrected."""
-    base, key = setting.baseline, key or f"last-{setting.metric}"
-    if base is None:
-        return {}
-    theirs = {run.seed: run.figures.get(key) for run in setting.methods[base]}
-    found = {
-        label: one
-        for label, runs in setting.methods.items()
-        if label != base and (one := paired({run.seed: run.figures.get(key) for run in runs}, theirs))
-    }
-    return holm(found)
 
 
 def speed_up(setting: Setting, label: str) -> str:
@@ -62,15 +48,16 @@ MAIN = ("last 10", "− ", "rounds to target", "speed-up", "worst tenth", "Jain"
 
 def rows(setting: Setting, whole: bool = True) -> list[Row]:
     """The table of one setting: all figures, or those that decide."""
-    found, of = comparisons(setting), setting.metric
+    of = setting.metric
+    found = against_baseline(setting.figures, setting.baseline, of)
     other = "loss" if of == "accuracy" else "accuracy"
     made = []
     for label, runs in setting.methods.items():
         one = found.get(label)
-        words = verdict(one, higher=setting.higher) if one else ("the baseline" if label == setting.baseline else "")
+        words = verdict_text(one) if one else ("the baseline" if label == setting.baseline else "")
         cells = {
             f"last 10 {of}": _text(runs, f"last-{of}"),
-            f"− {setting.baseline}": difference(one, of),
+            f"− {setting.baseline}": difference_text(one, of) if one else "",
             f"best {of}": _text(runs, f"best-{of}"),
             f"final {of}": _text(runs, f"final-{of}"),
             "peak − final": _text(runs, f"peak-minus-final-{of}"),
@@ -112,20 +99,7 @@ def table(setting: Setting) -> Table:
 
 def latex(setting: Setting) -> str:
     """A booktabs table."""
-    made = table(setting)
-    escape = str.maketrans({"&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "±": r"$\pm$", "×": r"$\times$", "−": "--"})
-    lines = [" & ".join(cell.translate(escape) for cell in row) + r" \\" for row in [made.columns, *made.rows]]
-    head = [r"\begin{tabular}{l" + "r" * (len(made.columns) - 1) + "}", r"\toprule", lines[0], r"\midrule"]
-    return "\n".join([*head, *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
-
-
-def difference(one: Paired | None, of: str) -> str:
-    """``+1.25 [+0.80, +1.70]``, accuracy in points."""
-    if one is None:
-        return ""
-    scale, digits = (100.0, 2) if of == "accuracy" else (1.0, 3)
-    interval = "" if math.isnan(one.low) else f" [{one.low * scale:+.{digits}f}, {one.high * scale:+.{digits}f}]"
-    return f"{one.mean * scale:+.{digits}f}{interval}"
+    return table(setting).latex()
 
 
 def thousands(value: float | None) -> str:

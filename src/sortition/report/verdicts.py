@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sortition.report import tables
 from sortition.report.gather import Setting
-from sortition.results.statistics import verdict
+from sortition.results.comparisons import conclusions
 
 
 def description(setting: Setting) -> str:
@@ -33,23 +33,9 @@ def description(setting: Setting) -> str:
 
 def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
     """One line a method: kind for its colour, and the verdict with size and cost."""
-    base, of = setting.baseline, setting.metric
-    if base is None:
+    if setting.baseline is None:
         return [("even", "Uniform is not among the methods, so there is nothing to compare with.")]
-    found = tables.comparisons(setting)
+    found = conclusions(setting.figures, setting.baseline, setting.metric)
     if not found:
         return [("even", "Only one method was run: there is nothing to compare.")]
-    unit = " points" if of == "accuracy" else ""
-    traffic = {label: _traffic(setting, label) for label in setting.methods}
-    lines = []
-    for label, one in sorted(found.items(), key=lambda item: -item[1].mean if setting.higher else item[1].mean):
-        words = verdict(one, higher=setting.higher)
-        cost = f", at {traffic[label] / traffic[base]:.2g}× the traffic" if traffic[base] and traffic[label] else ""
-        lead = f"{label}: {words} than {base}" if words in ("better", "worse") else f"{label}: {words}"
-        lines.append((tables.WORDS[words], f"{lead}, {tables.difference(one, of)}{unit} in last-10 {of}{cost}."))
-    return lines
-
-
-def _traffic(setting: Setting, label: str) -> float:
-    runs = setting.methods[label]
-    return sum(sum(run.bytes.values()) / max(run.played, 1) for run in runs) / len(runs)
+    return [(tables.COLOURS[one.verdict], sentence) for one, sentence in found]

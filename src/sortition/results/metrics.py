@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -76,6 +77,23 @@ def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
     """How much of the best was lost at the end."""
     top, end = best(run, of=of), final(run, of=of)
     return None if top is None or end is None else abs(top - end)
+
+
+def diverged(run: Run) -> bool:
+    """Whether the test loss is not finite, or above its start in the whole last quarter of the evaluations."""
+    values = run.curve("loss")[1]
+    counts = run.federation().get("label_counts")
+    return divergent(values, None if counts is None else counts.shape[1])
+
+
+def divergent(loss: Array, classes: int | None) -> bool:
+    """The same of a curve; it starts at the loss of guessing among the classes, ln C, or at its first value."""
+    if not np.isfinite(loss).all():
+        return True
+    if loss.size < 2:
+        return False
+    start = math.log(classes) if classes and classes > 1 else float(loss[0])
+    return bool((loss[-max(1, loss.size // 4) :] > start).all())
 
 
 def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:

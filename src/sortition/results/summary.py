@@ -1,19 +1,20 @@
-"""The table at the end of a study: how good, how soon, against uniform in pairs, how fair, at what cost."""
+"""The tables at the end of a study: how well it learnt, how fairly and at what cost, and against the baseline."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sortition.results import metrics
+from sortition.results import comparisons, metrics
 from sortition.results.attrition_tables import attrition_tables
+from sortition.results.comparisons import COMPARED, MARGIN, Methods, metric_of
 from sortition.results.run_folder import Run
-from sortition.results.statistics import Paired, centre, holm, paired, verdict
+from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
 
-BASELINE = "uniform"
-Groups = dict[str, dict[str, dict[int, Run]]]
+Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
+Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
+CLOCK = ("selection-ms", "seconds")
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
@@ -24,16 +25,8 @@ def grouped(runs: Iterable[Run]) -> Groups:
     return groups
 
 
-def baseline(methods: Mapping[str, Mapping[int, Run]]) -> str | None:
-    """The label that others are compared with: ``uniform``, or else the first that is uniform by name."""
-    if BASELINE in methods:
-        return BASELINE
-    named = {label: next(iter(runs.values())).config["method"]["name"] for label, runs in methods.items()}
-    return next((label for label, name in named.items() if name == BASELINE), None)
-
-
-def tables(runs: Iterable[Run]) -> list[Table]:
-    """Two tables a setting, learning and comparison with costs; a third where work was lost, and two of all attacks.
+def tables(runs: Iterable[Run], margin: float = MARGIN) -> list[Table]:
+    """Of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks.
 
     Only finished runs count.
     """
@@ -42,100 +35,125 @@ def tables(runs: Iterable[Run]) -> list[Table]:
     for setting, methods in grouped(runs).items():
         finished = {label: {s: r for s, r in runs.items() if r.done} for label, runs in methods.items()}
         left = sum(len(runs) for runs in methods.values()) - sum(len(runs) for runs in finished.values())
-        finished = {label: runs for label, runs in finished.items() if runs}
-        if finished:
+        if finished := {label: runs for label, runs in finished.items() if runs}:
             groups[setting] = finished
-            made[setting] = [learning(setting, finished, left), comparison(setting, finished)]
+            made[setting] = [learning(setting, finished, left), cost(setting, finished)]
+            made[setting] += compared(setting, finished, margin)
     lost, captured = attrition_tables(groups)
     own = [table for setting in made for table in (*made[setting], *([lost[setting]] if setting in lost else []))]
     return [*own, *captured]
 
 
-def learning(setting: str, methods: Mapping[str, Mapping[int, Run]], left: int = 0) -> Table:
+def conclusions(runs: Iterable[Run], margin: float = MARGIN) -> list[str]:
+    """Sentences: each method against the baseline, the best first; the setting's name before them where several are."""
+    groups = grouped(run for run in runs if run.done)
+    return [
+        f"{setting}: {sentence}" if len(groups) > 1 else sentence
+        for setting, methods in groups.items()
+        for _, sentence in comparisons.conclusions(figures(methods), baseline(methods), metric(methods), margin)
+    ]
+
+
+def learning(setting: str, methods: Runs, left: int = 0) -> Table:
     """Best, final, last-10 and mean of the metric; rounds to the target, raw and of the 5-round mean."""
-    config = next(iter(next(iter(methods.values())).values())).config
-    of, target = metric_of(config), config.get("target", {})
-    columns = ["method", "seeds", f"best {of}", "final", "last 10", "mean"]
+    of, target = metric(methods), _config(methods).get("target", {})
+    known = figures(methods)
+    table = Table(f"{setting}: test {of}", ["method", "seeds", "best", "final", "last 10", "all rounds"])
+    keys = [f"{name}-{of}" for name in ("best", "final", "last", "mean")]
     if target:
-        columns += [f"rounds to {target[of]:g}", f"{metrics.SMOOTH}-round mean"]
-    table = Table(f"{setting}: test {of}", columns)
-    for label, runs in methods.items():
-        cells = [_text(runs, f"{name}-{of}") for name in ("best", "final", "last", "mean")]
-        if target:
-            keys = ("rounds-to-target", "rounds-to-target-smoothed")
-            cells += [mean_and_sd(centre(_values(runs, key)), 1, total=len(runs)) for key in keys]
-        table.rows.append([label, str(len(runs)), *cells])
-    if target:
+        table.columns += [f"rounds to {target[of]:g}", f"{metrics.SMOOTH}-round mean"]
         table.notes.append("Rounds to the target: mean ± sd over the seeds that reached it (how many of all).")
+    for label, runs in known.items():
+        cells = [mean_and_sd(centre(_values(runs, key)), 3) for key in keys]
+        if target:
+            reached = ("rounds-to-target", "rounds-to-target-smoothed")
+            cells += [mean_and_sd(centre(_values(runs, key)), 1, total=len(runs)) for key in reached]
+        table.rows.append([label, str(len(runs)), *cells])
+    table.notes += _diverged(methods)
     if left:
         table.notes.append(f"{left} unfinished runs are left out.")
     return table
 
 
-def comparison(setting: str, methods: Mapping[str, Mapping[int, Run]]) -> Table:
-    """Paired difference from the baseline with its verdict, then fairness and cost."""
-    config = next(iter(next(iter(methods.values())).values())).config
-    of = metric_of(config)
-    unit, scale = ("points", 100.0) if of == "accuracy" else ("", 1.0)
-    base = baseline(methods)
-    found = {} if base is None else differences(methods, base, f"last-{of}")
-    columns = ["method", *([f"last 10 − {base}, {unit}".rstrip(", "), "verdict"] if base else [])]
-    table = Table(f"{setting}: compared", [*columns, "worst tenth", "Jain", "MB", "ms/select", "s"])
-    for label, runs in methods.items():
-        cells = [label]
-        if base:
-            one = found.get(label)
-            cells += [_difference(one, scale), verdict(one, higher=metrics.HIGHER[of]) if one else "–"]
-        cells += [_text(runs, "worst-tenth"), _text(runs, "jain", spread=False), _text(runs, "megabytes", 1, False)]
-        timed = [[metrics.METRICS[key](run) for run in runs.values()] for key in ("selection-ms", "seconds")]
-        table.rows.append([*cells, *[_mean(values) for values in timed]])
-    if found:
-        table.notes.append("Difference: mean over paired seeds [95 % bootstrap interval]; Wilcoxon, Holm-corrected.")
-        if all(one.floor >= 0.05 for one in found.values()):
-            least = min(one.floor for one in found.values())
-            table.notes.append(f"So few seeds cannot fall below p = {least:.2g} here; 10 or more are advised.")
+def cost(setting: str, methods: Runs) -> Table:
+    """How evenly clients were served and chosen, and what it cost."""
+    table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB", "ms/select", "s"])
+    for label, runs in figures(methods).items():
+        timed = [[metrics.METRICS[key](run) for run in methods[label].values()] for key in CLOCK]
+        cells = [mean_and_sd(centre(_values(runs, "worst-tenth")), 3), _mean(_values(runs, "jain"), 3)]
+        table.rows.append([label, *cells, _mean(_values(runs, "megabytes"), 1), *[_mean(values) for values in timed]])
     return table
 
 
-def metric_of(config: Mapping[str, Any]) -> str:
-    """What a study is judged by: the metric of its target, else accuracy."""
-    return "loss" if "loss" in config.get("target", {}) else "accuracy"
+def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]:
+    """Two tables of paired differences from the baseline with their verdicts; none without a baseline."""
+    of, base, known = metric(methods), baseline(methods), figures(methods)
+    unit = comparisons.unit_of(of)[2]
+    made = []
+    for figure, words in COMPARED.items() if base else ():
+        found = comparisons.against_baseline(known, base, of, figure, margin)
+        columns = ["method", words, f"− {base}{f', {unit}' if unit else ''}", "p", "verdict"]
+        table = Table(f"{setting}: {words}, compared", columns)
+        for label, runs in known.items():
+            one = found.get(label)
+            words = comparisons.verdict_text(one) if one else ("baseline" if label == base else "–")
+            difference = comparisons.difference_text(one, of) if one else ""
+            value = _mean(_values(runs, f"{figure}-{of}"), 3)
+            table.rows.append([label, value, difference, comparisons.p_text(one), words])
+        made.append(table)
+    if made and len(known) > 1:
+        made[-1].notes = [_note(of, margin)]
+    return made
 
 
-def differences(methods: Mapping[str, Mapping[int, Run]], base: str, key: str) -> dict[str, Paired]:
-    """Every method against the baseline, seed by seed, corrected for all comparisons of the setting."""
-    theirs = {seed: figure(run, key) for seed, run in methods[base].items()}
-    found = {
-        label: one
+def _note(of: str, margin: float) -> str:
+    region = f"±{margin:g} points" if of == "accuracy" else f"±{margin:g} % of the baseline's loss"
+    return (
+        f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
+        f"within {region}. Undecided: (seeds that would decide)."
+    )
+
+
+def figures(methods: Runs) -> Methods:
+    """The standard figures of each run, and its rounds."""
+    return {
+        label: {
+            seed: {**(run.summary.get("figures") or metrics.summarise(run)), "rounds": float(len(run.records))}
+            for seed, run in runs.items()
+        }
         for label, runs in methods.items()
-        if label != base and (one := paired({seed: figure(run, key) for seed, run in runs.items()}, theirs))
     }
-    return holm(found)
 
 
-def figure(run: Run, key: str) -> float | None:
-    """One of the standard figures of a finished run."""
-    figures = run.summary.get("figures") or metrics.summarise(run)
-    value = figures.get(key)
-    return None if value is None else float(value)
+def baseline(methods: Runs) -> str | None:
+    """The label that others are compared with."""
+    return comparisons.baseline_of(
+        {label: next(iter(runs.values())).config["method"]["name"] for label, runs in methods.items()}
+    )
 
 
-def _values(runs: Mapping[int, Run], key: str) -> list[float | None]:
-    return [figure(run, key) for run in runs.values()]
+def metric(methods: Runs) -> str:
+    """What the study is judged by."""
+    return metric_of(_config(methods))
 
 
-def _text(runs: Mapping[int, Run], key: str, digits: int = 3, spread: bool = True) -> str:
-    values = _values(runs, key)
-    return mean_and_sd(centre(values), digits) if spread else _mean(values, digits)
+def _config(methods: Runs) -> dict[str, Any]:
+    return next(iter(next(iter(methods.values())).values())).config
+
+
+def _diverged(methods: Runs) -> list[str]:
+    counts = {label: sum(metrics.diverged(run) for run in runs.values()) for label, runs in methods.items()}
+    return [
+        f"{label} diverged on {count} of {len(methods[label])} seeds: its loss is infinite, or stays above its start."
+        for label, count in counts.items()
+        if count
+    ]
+
+
+def _values(runs: Mapping[int, Mapping[str, float | None]], key: str) -> list[float | None]:
+    return [found.get(key) for found in runs.values()]
 
 
 def _mean(values: list[float | None], digits: int = 2) -> str:
     found = centre(values)
     return "" if found is None else f"{found.mean:.{digits}f}"
-
-
-def _difference(one: Paired | None, scale: float) -> str:
-    if one is None:
-        return "–"
-    spread = "" if math.isnan(one.low) else f" [{one.low * scale:+.2f}, {one.high * scale:+.2f}]"
-    return f"{one.mean * scale:+.2f}{spread}"

@@ -1,0 +1,46 @@
+"""One table, every place where it is shown."""
+
+import io
+
+from rich.console import Console
+
+from sortition.results.table import Table
+
+WIDE = Table(
+    "a title",
+    ["method", *[f"column {i}" for i in range(12)]],
+    [["power-of-choice", *["0.123 ± 0.004"] * 12]],
+    ["note " * 30],
+)
+
+
+def printed(table, width):
+    file = io.StringIO()
+    Console(file=file, width=width).print(table)
+    return file.getvalue()
+
+
+def test_a_wide_table_is_cut_into_blocks_that_fit():
+    for text in (WIDE.text(80), printed(WIDE, 80)):
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert not any(line != line.rstrip() for line in lines)
+        assert text.count("power-of-choice") > 1
+        assert text.count("0.123 ± 0.004") == 12
+        assert "…" not in text
+
+
+def test_a_name_wider_than_the_screen_is_kept_whole():
+    name = "n" * 60
+    assert name in Table("", ["method", "x"], [[name, "1"]]).text(40)
+
+
+def test_no_line_of_a_markdown_table_is_broken_by_a_cell():
+    assert "a\\|b" in Table("", ["method"], [["a|b"]]).markdown()
+
+
+def test_latex_is_escaped_and_its_best_cells_are_bold():
+    text = Table("", ["method", "σ of 5 %"], [["a_b&c", "0.1 ± 0.2"], ["x", "−1"]]).latex(frozenset({(1, 1)}))
+    assert text.splitlines()[:3] == [r"\begin{tabular}{lr}", r"\toprule", r"method & $\sigma$ of 5 \% \\"]
+    assert r"a\_b\&c & 0.1 $\pm$ 0.2 \\" in text
+    assert r"x & \textbf{$-$1} \\" in text

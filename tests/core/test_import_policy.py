@@ -35,7 +35,7 @@ def test_the_users_own_word(bomb):
         lambda: methods.selector_class("bomb:X"),
         lambda: build("bomb:X", (4,), 2),
         lambda: metrics.metric("bomb:X"),
-        lambda: preset.hook(preset.Figure(make="bomb:X")),
+        lambda: preset.hook(preset.FigureHook(make="bomb:X")),
         lambda: plan(small(method=[{"name": "bomb:X"}])),
     ],
 )
@@ -63,8 +63,8 @@ def test_ours_may_be_named_but_not_what_it_imports():
 
 def test_every_preset_of_the_package_can_be_played_without_a_word():
     with only([]):
-        for name in preset.names():
-            one = preset.load(name)
+        for name in preset.preset_names():
+            one = preset.load_preset(name)
             for figure in one.figures:
                 assert callable(preset.hook(figure))
             one.plan(("seeds=1",))

@@ -9,9 +9,9 @@ from sortition.reproduction import preset
 from sortition.results.metrics import metric
 
 
-@pytest.mark.parametrize("name", preset.names())
+@pytest.mark.parametrize("name", preset.preset_names())
 def test_presets_are_sound(name):
-    loaded = preset.load(name)
+    loaded = preset.load_preset(name)
     plan = loaded.plan()
     assert loaded.paper.title
     assert plan.runs or loaded.figures
@@ -35,10 +35,10 @@ def write(tmp_path, text):
 
 def test_what_is_wrong_with_a_preset(tmp_path):
     with pytest.raises(InputError, match="Did you mean 'availability'"):
-        preset.load("availabilty")
+        preset.load_preset("availabilty")
     with pytest.raises(InputError, match=r"\[paper\]"):
-        preset.load(write(tmp_path, "rounds = 3"))
+        preset.load_preset(write(tmp_path, "rounds = 3"))
     with pytest.raises(InputError, match=r"table\.metric must be one of rounds-to-target"):
-        preset.load(write(tmp_path, '[paper]\ntitle = "T"\n[[table]]\ntitle = "A"\nmetric = "bset"'))
+        preset.load_preset(write(tmp_path, '[paper]\ntitle = "T"\n[[table]]\ntitle = "A"\nmetric = "bset"'))
     with pytest.raises(InputError, match="Did you mean 'title'"):
-        preset.load(write(tmp_path, '[paper]\ntitel = "T"'))
+        preset.load_preset(write(tmp_path, '[paper]\ntitel = "T"'))

@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 import tomli_w
 from tests.studies.folders import make
@@ -5,7 +7,9 @@ from tests.studies.tables import small
 
 from sortition.core.errors import InputError
 from sortition.reproduction import preset
-from sortition.reproduction.reproduce import Cuts, measured, published, reproduce
+from sortition.reproduction.comparison import our_cell, paper_cell
+from sortition.reproduction.page import write_pages
+from sortition.reproduction.reproduce import Cuts, reproduce
 from sortition.results.run_folder import find
 from sortition.results.summary import grouped
 
@@ -35,17 +39,17 @@ def loaded(tmp_path, **changes):
     }
     path = tmp_path / "mine.toml"
     path.write_text(tomli_w.dumps(table))
-    return preset.load(str(path))
+    return preset.load_preset(str(path))
 
 
 def test_a_preset_from_runs_to_page(tmp_path):
     made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a",), rounds=2), jobs=1)
-    rounds, best = made.tables
+    rounds, best = made.page.tables
     assert rounds.columns == ["method", "a, paper", "a, ours", "b", "elsewhere, paper"]
     assert [row[:2] for row in rounds.rows] == [["uniform", "12 ± 3"], ["power-of-choice", ""], ["absent", ">500"]]
     assert all(row[2] and not row[3] for row in rounds.rows[:2])  # b was not run: empty
     assert best.columns == ["method", "a", "b"]
-    page = made.markdown
+    page = made.page.markdown()
     for text in (
         "# A table",
         "Nobody 2020",
@@ -60,7 +64,7 @@ def test_a_preset_from_runs_to_page(tmp_path):
     assert (tmp_path / "out" / "note.txt").exists()
     # the whole of it goes on with what is there
     whole = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(), jobs=1)
-    assert "cut to size" not in whole.markdown
+    assert "cut to size" not in whole.page.markdown()
     assert len(find(tmp_path / "out" / "runs")) == 8
 
 
@@ -72,17 +76,17 @@ def test_only_must_name_something(tmp_path):
 def table(tmp_path, **options):
     text = {"paper": {"title": "T"}, "table": [{"title": "t", **options}]}
     (tmp_path / "t.toml").write_text(tomli_w.dumps(text))
-    return preset.load(str(tmp_path / "t.toml")).tables[0]
+    return preset.load_preset(str(tmp_path / "t.toml")).tables[0]
 
 
 def test_cells_count_what_was_not_reached(tmp_path):
     runs = [make(tmp_path / "runs", curve, seed=seed) for seed, curve in enumerate([[0.1, 0.9], [0.9], [0.1]])]
     methods = grouped(runs)["main"]
-    assert measured(table(tmp_path, metric="rounds-to-target", accuracy=0.5), methods, "uniform") == "1.5 ± 0.7 (2/3)"
-    assert measured(table(tmp_path, metric="rounds-to-target", accuracy=0.95), methods, "uniform") == "– (0/3)"
-    assert measured(table(tmp_path, metric="best"), methods, "other") == ""
+    assert our_cell(table(tmp_path, metric="rounds-to-target", accuracy=0.5), methods, "uniform") == "1.5 ± 0.7 (2/3)"
+    assert our_cell(table(tmp_path, metric="rounds-to-target", accuracy=0.95), methods, "uniform") == "– (0/3)"
+    assert our_cell(table(tmp_path, metric="best"), methods, "other") == ""
     with pytest.raises(InputError, match="does not take these options"):
-        measured(table(tmp_path, metric="best", sooth=3), methods, "uniform")
+        our_cell(table(tmp_path, metric="best", sooth=3), methods, "uniform")
 
 
 def test_speed_ups_are_geometric_means_over_paired_seeds(tmp_path):
@@ -91,15 +95,35 @@ def test_speed_ups_are_geometric_means_over_paired_seeds(tmp_path):
         make(tmp_path / "runs", [0.0] * (fast - 1) + [1.0], seed=seed, method="fedgs")
     methods = grouped(find(tmp_path / "runs"))["main"]
     one = table(tmp_path, metric="speed-up", reference="uniform", accuracy=0.5, digits=2)
-    assert measured(one, methods, "fedgs") == "2.00"
-    assert measured(one, methods, "uniform") == "1.00"
+    assert our_cell(one, methods, "fedgs") == "2.00"
+    assert our_cell(one, methods, "uniform") == "1.00"
+
+
+def test_the_values_of_single_seeds_stand_beside_the_page(tmp_path):
+    made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
+    (tmp_path / "docs").mkdir()
+    write_pages(tmp_path / "docs" / "mine.md", [made.page])
+    assert "[mine.csv](mine.csv)" in (tmp_path / "docs" / "mine.md").read_text()
+    rows = list(csv.DictReader((tmp_path / "docs" / "mine.csv").read_text().splitlines()))
+    assert [(row["preset"], row["table"], row["setting"], row["method"], row["seed"]) for row in rows] == [
+        ("mine", table, "a", "uniform", seed) for table in ("Rounds", "Best") for seed in ("0", "1")
+    ]
+    best = [float(row["value"]) for row in rows if row["table"] == "Best"]
+    shown = made.page.tables[1].rows[0][1]
+    assert shown.startswith(f"{sum(best) / 2:.2f}")
 
 
 def test_published_cells():
-    assert [published(cell, 1) for cell in (None, 3, 2.25, [1.0, 0.5], "≈ 4")] == ["", "3.0", "2.2", "1.0 ± 0.5", "≈ 4"]
+    assert [paper_cell(cell, 1) for cell in (None, 3, 2.25, [1.0, 0.5], "≈ 4")] == [
+        "",
+        "3.0",
+        "2.2",
+        "1.0 ± 0.5",
+        "≈ 4",
+    ]
 
 
 def test_the_availability_figure(tmp_path):
-    made = reproduce(preset.load("availability"), tmp_path, Cuts(rounds=60))
+    made = reproduce(preset.load_preset("availability"), tmp_path, Cuts(rounds=60))
     assert (tmp_path / "availability-modes.png").read_bytes().startswith(b"\x89PNG")
-    assert made.markdown.count("| lognormal") == 1
+    assert made.page.markdown().count("| lognormal") == 1

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
 from sortition.cli.run import finish
 
+if TYPE_CHECKING:
+    from sortition.reproduction.page import Page
+    from sortition.reproduction.preset import Preset
+    from sortition.reproduction.reproduce import Cuts
+    from sortition.studies.runs.runner import Execution
+
 
 def _names(incomplete: str) -> list[str]:
-    from sortition.reproduction.preset import names
+    from sortition.reproduction.preset import preset_names
 
-    return [name for name in names() if name.startswith(incomplete)]
+    return [name for name in preset_names() if name.startswith(incomplete)]
 
 
 def reproduce(
@@ -38,50 +44,51 @@ def reproduce(
     Example: sortition reproduce availability
     """
     from sortition.reproduction import preset
-    from sortition.reproduction.reproduce import Cuts
+    from sortition.reproduction.page import write_pages
+    from sortition.reproduction.reproduce import Cuts, cut
+    from sortition.studies.runs import runner
 
     screen = console()
     if not names:
-        for name in preset.names():
-            screen.print(f"{name:24} {preset.load(name).paper.title}", highlight=False, soft_wrap=True)
+        for name in preset.preset_names():
+            screen.print(f"{name:24} {preset.load_preset(name).paper.title}", highlight=False, soft_wrap=True)
         return
     cuts = Cuts(tuple(only or ()), seeds, rounds)
     with allowing(allow):
-        total = _made([preset.load(name) for name in names], out, page, cuts, jobs, on, quiet)
+        loaded, total, pages = [preset.load_preset(name) for name in names], runner.Execution(out), []
+        for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is reported before the first one runs
+            runner.check(cut(one, cuts).runs)
+        for one in loaded:
+            pages.append(_reproduced(one, total, page, cuts, jobs, on, quiet))
+            if total.interrupted:
+                break
+        if page:
+            write_pages(page, pages)
+            screen.print(f"page: {page}", soft_wrap=True)
     finish(total, "the same command goes on.")
 
 
-def _made(loaded: list[Any], out: Path, page: Path | None, cuts: Any, jobs: Any, on: Any, quiet: bool) -> Any:
-    """Play and write one preset after the other; what became of their runs."""
-    from sortition.reproduction.page import write
-    from sortition.reproduction.reproduce import cut, reproduce
-    from sortition.studies.runs import runner
+def _reproduced(
+    preset: Preset, total: Execution, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
+) -> Page:
+    """Run and show one preset, write its page where it has one of its own, and add to what failed."""
+    from sortition.reproduction.page import write_pages
+    from sortition.reproduction.reproduce import reproduce
     from sortition.studies.runs.progress import showing
 
-    screen, pages, total = console(), [], runner.Execution(out)
-    for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is told before the first one is played
-        runner.check(cut(one, cuts).runs)
-    for one in loaded:
-        folder = out / one.name
-        shown = showing(screen, quiet=quiet)
-        say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
-        place = page.parent if page else folder
-        made = reproduce(one, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
-        for table in [] if quiet else made.tables:
-            screen.print(table)
-        pages.append(made.markdown)
-        if not page:
-            write(folder / f"{one.name}.md", [made.markdown])
-            screen.print(f"page: {folder / one.name}.md", soft_wrap=True)
-        if made.outcome:
-            total.failed |= made.outcome.failed
-            total.interrupted |= made.outcome.interrupted
-            if total.interrupted:
-                break
-    if page:
-        write(page, pages)
-        screen.print(f"page: {page}", soft_wrap=True)
-    return total
+    screen, folder = console(), total.out / preset.name
+    say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
+    place, shown = page.parent if page else folder, showing(screen, quiet=quiet)
+    made = reproduce(preset, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
+    for table in [] if quiet else made.page.tables:
+        screen.print(table)
+    if not page:
+        write_pages(folder / f"{preset.name}.md", [made.page])
+        screen.print(f"page: {folder / preset.name}.md", soft_wrap=True)
+    if made.outcome:
+        total.failed |= made.outcome.failed
+        total.interrupted |= made.outcome.interrupted
+    return made.page
 
 
 def register(app: typer.Typer) -> None:

@@ -1,54 +1,72 @@
-"""The page of a reproduction: what was published, how it was run, tables, pictures and statistics, as Markdown."""
+"""The page of a reproduction as Markdown, and beside it the values of single seeds as CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
+from sortition.reproduction.comparison import SeedValue
 from sortition.reproduction.preset import Preset
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
 from sortition.studies.plan import StudyPlan
 
-
-def page(
-    preset: Preset,
-    options: str,
-    plan: StudyPlan,
-    whole: StudyPlan,
-    found: list[Run],
-    tables: list[Table],
-    pictures: list[str],
-    compared: list[Table],
-) -> str:
-    """The Markdown page: what, how, the tables, the pictures, the statistics."""
-    parts = [f"# {preset.paper.title}"]
-    parts += [text.strip() for text in (preset.paper.source, preset.paper.notes) if text.strip()]
-    parts.append(f"Made by `sortition reproduce {preset.name}{options}`.")
-    if whole.runs:
-        parts.append(_how(plan, whole, found))
-    parts += [table.markdown() for table in tables] + pictures
-    if compared:
-        parts += ["## Paired comparison", *[table.markdown() for table in compared]]
-    return "\n\n".join(parts) + "\n"
+COLUMNS = ("preset", "table", "setting", "method", "seed", "value")
 
 
-def _how(plan: StudyPlan, whole: StudyPlan, found: list[Run]) -> str:
-    """Rounds, seeds, hashes and versions, and what was left out."""
-    lines = [f"- runs: {len(found)} finished of {len(whole.runs)} in the whole table"]
-    if len(plan.runs) < len(whole.runs) or plan.runs[0].rounds != whole.runs[0].rounds:
-        lines.append("- **cut to size**: cells that were not run are empty")
-    lines.append(f"- rounds: {_span(run.rounds for run in plan.runs)}; seeds: {_span(run.seed for run in plan.runs)}")
-    for name, digest in sorted({(r.manifest["data"]["name"], r.manifest["data"]["digest"]) for r in found}):
-        lines.append(f"- data: {name}, SHA-256 `{digest}`")
-    versions = found[0].manifest if found else {}
-    if versions:
-        used = ", ".join(f"{name} {number}" for name, number in versions["versions"].items())
-        lines.append(f"- versions: sortition {versions['sortition']}, {used}")
-        spent = sum(timing.get("total", 0.0) for run in found for timing in run.timings)
-        lines.append(f"- computing: {spent / 60:.1f} core-minutes in all")
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Page:
+    """What a page shows: what was published, how it was run, tables, pictures and statistics."""
+
+    preset: Preset
+    options: str  # of the command line, as typed
+    plan: StudyPlan  # what was to be run
+    whole: StudyPlan  # of which published table
+    runs: list[Run]  # the finished ones
+    tables: list[Table]
+    pictures: list[str] = field(default_factory=list)
+    compared: list[Table] = field(default_factory=list)
+    values: list[SeedValue] = field(default_factory=list)
+
+    def markdown(self) -> str:
+        """The text of the page."""
+        paper = self.preset.paper
+        parts = [f"# {paper.title}", *(text.strip() for text in (paper.source, paper.notes) if text.strip())]
+        parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}`.")
+        if self.whole.runs:
+            parts.append("\n".join([*self._extent(), *_provenance(self.runs)]))
+        parts += [table.markdown() for table in self.tables] + self.pictures
+        if self.compared:
+            parts += ["## Paired comparison", *[table.markdown() for table in self.compared]]
+        return "\n\n".join(parts) + "\n"
+
+    def _extent(self) -> list[str]:
+        """Runs, rounds and seeds, and whether something was left out."""
+        plan, whole = self.plan, self.whole
+        lines = [f"- runs: {len(self.runs)} finished of {len(whole.runs)} in the whole table"]
+        if len(plan.runs) < len(whole.runs) or plan.runs[0].rounds != whole.runs[0].rounds:
+            lines.append("- **cut to size**: cells that were not run are empty")
+        rounds, seeds = _span(run.rounds for run in plan.runs), _span(run.seed for run in plan.runs)
+        return [*lines, f"- rounds: {rounds}; seeds: {seeds}"]
+
+
+def _provenance(runs: list[Run]) -> list[str]:
+    """Data, versions and computing time of the finished runs."""
+    if not runs:
+        return []
+    data = sorted({(run.manifest["data"]["name"], run.manifest["data"]["digest"]) for run in runs})
+    manifest = runs[0].manifest
+    used = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
+    spent = sum(timing.get("total", 0.0) for run in runs for timing in run.timings)
+    return [
+        *(f"- data: {name}, SHA-256 `{digest}`" for name, digest in data),
+        f"- versions: sortition {manifest['sortition']}, {used}",
+        f"- computing: {spent / 60:.1f} core-minutes in all",
+    ]
 
 
 def _span(values: Iterable[int]) -> str:
@@ -57,6 +75,22 @@ def _span(values: Iterable[int]) -> str:
     return f"{found[0]}–{found[-1]}" if whole else ", ".join(map(str, found))
 
 
-def write(path: Path, pages: list[str]) -> None:
-    """One page of one or several presets, atomically."""
-    write_atomically(path, "\n\n".join(text.strip() for text in pages).encode() + b"\n")
+def write_pages(path: Path, pages: Sequence[Page]) -> None:
+    """One file of one or several pages; the values of their seeds in a CSV file of the same name."""
+    text = "\n\n".join(page.markdown().strip() for page in pages)
+    rows = [(page.preset.name, value) for page in pages for value in page.values]
+    if rows:
+        table = path.with_suffix(".csv")
+        text += f"\n\nValues of single seeds: [{table.name}]({table.name}).\n"
+        write_atomically(table, _csv(rows).encode())
+    write_atomically(path, text.strip().encode() + b"\n")
+
+
+def _csv(rows: list[tuple[str, SeedValue]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for preset, one in rows:
+        value = "" if one.value is None else f"{one.value:.6g}"
+        writer.writerow([preset, one.table, one.setting, one.method, one.seed, value])
+    return out.getvalue()

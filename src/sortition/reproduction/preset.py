@@ -41,7 +41,7 @@ class PaperTable(StrictTable):
     paper: dict[str, dict[str, Cell]] = {}
 
 
-class Figure(StrictTable):
+class FigureHook(StrictTable):
     """A hook ``package.module:function`` and its options."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -55,7 +55,7 @@ class Preset:
     name: str
     paper: Paper
     tables: tuple[PaperTable, ...]
-    figures: tuple[Figure, ...]
+    figures: tuple[FigureHook, ...]
     study: dict[str, Any] | None
 
     def plan(self, sets: tuple[str, ...] = ()) -> StudyPlan:
@@ -63,16 +63,16 @@ class Preset:
         return StudyPlan(self.paper.title, ()) if self.study is None else plan(self.study, sets, owner=self.name)
 
 
-def names() -> list[str]:
+def preset_names() -> list[str]:
     """All presets."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load(name: str) -> Preset:
+def load_preset(name: str) -> Preset:
     """A preset by name, or by the path of a TOML file of the same form."""
     path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not name.endswith(".toml") and name not in names():
-        raise unknown("preset", name, names())
+    if not name.endswith(".toml") and name not in preset_names():
+        raise unknown("preset", name, preset_names())
     table = read(path)
     if "paper" not in table:
         raise InputError(f"{path.name} must have a table [paper] with a title; got none. Use 'sortition run' for it.")
@@ -82,7 +82,7 @@ def load(name: str) -> Preset:
         path.stem,
         validated(Paper, table["paper"], "paper"),
         tuple(validated(PaperTable, one, "table") for one in table.get("table", [])),
-        tuple(validated(Figure, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
+        tuple(validated(FigureHook, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
         study or None,
     )
     for one in preset.tables:
@@ -90,7 +90,7 @@ def load(name: str) -> Preset:
     return preset
 
 
-def hook(figure: Figure) -> Callable[..., str]:
+def hook(figure: FigureHook) -> Callable[..., str]:
     """The function of a figure."""
     made: Callable[..., str] = imported(figure.make, "figure.make")
     return made

@@ -5,8 +5,8 @@ import pytest
 from tests.studies import folders
 
 from sortition.core import stream
+from sortition.reproduction.context import Context
 from sortition.reproduction.figures import fedcor, fedcor_toy
-from sortition.reproduction.reproduce import Context
 from sortition.results.run_folder import find
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner

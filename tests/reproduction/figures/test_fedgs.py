@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sortition.reproduction.context import Context
 from sortition.reproduction.figures import fedgs, fedgs_graphs
-from sortition.reproduction.preset import load
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.preset import load_preset
 
 
 def test_edges_are_scored_at_the_best_threshold():
@@ -41,7 +41,7 @@ def test_without_runs_there_is_the_papers_table_alone(tmp_path):
 
 @pytest.mark.parametrize("name", ["fedgs-synthetic", "fedgs-fmnist", "fedgs-cifar10", "fedgs-graphs"])
 def test_presets_are_whole(name):
-    plan = load(name).plan()
+    plan = load_preset(name).plan()
     methods = 15 if name == "fedgs-graphs" else 9
     settings = 3 if name == "fedgs-fmnist" else 5
     assert len(plan.runs) == methods * settings * 3

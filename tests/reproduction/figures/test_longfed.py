@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
+from sortition.reproduction.context import Context
 from sortition.reproduction.figures import circles, curves, longfed
-from sortition.reproduction.reproduce import Context
 from sortition.results.run_folder import find
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner

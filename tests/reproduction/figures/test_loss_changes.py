@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sortition.reproduction.context import Context
 from sortition.reproduction.figures import loss_changes
-from sortition.reproduction.reproduce import Context
 from sortition.studies.plan import plan
 
 STUDY = {
@@ -33,7 +33,7 @@ def preset(monkeypatch):
         def plan(self):
             return plan(STUDY)
 
-    monkeypatch.setattr(loss_changes.presets, "load", lambda name: Small())
+    monkeypatch.setattr(loss_changes.presets, "load_preset", lambda name: Small())
 
 
 def test_similarity_is_a_cosine():

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from sortition.reproduction.context import Context
 from sortition.reproduction.figures import strata
-from sortition.reproduction.reproduce import Context
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import execute
 

@@ -5,33 +5,33 @@ import itertools
 import pytest
 
 from sortition.core import InputError
-from sortition.reproduction.theory.enumeration import Lots
+from sortition.reproduction.theory.enumeration import EveryOutcome
 
 
 def test_goes_through_all_sequences_of_draws_once():
-    lots, seen, total = Lots(), [], 0.0
-    for _ in lots.outcomes():
-        first = int(lots.integers(3))
-        pair = tuple(lots.choice(4, size=2, replace=False).tolist()) if first else ()  # later draws may depend
+    draws, seen, total = EveryOutcome(), [], 0.0
+    for _ in draws.outcomes():
+        first = int(draws.integers(3))
+        pair = tuple(draws.choice(4, size=2, replace=False).tolist()) if first else ()  # later draws may depend
         seen.append((first, pair))
-        total += lots.chance
+        total += draws.chance
     pairs = list(itertools.combinations(range(4), 2))
     assert seen == [(0, ()), *[(1, p) for p in pairs], *[(2, p) for p in pairs]]
     assert total == pytest.approx(1)
 
 
 def test_orders_and_repeated_draws():
-    lots = Lots()
-    assert len({tuple(lots.permutation(3).tolist()) for _ in lots.outcomes()}) == 6
-    assert len([lots.choice([5, 7], size=3).tolist() for _ in lots.outcomes()]) == 8
-    assert sorted(int(lots.choice([5, 7])) for _ in lots.outcomes()) == [5, 7]
+    draws = EveryOutcome()
+    assert len({tuple(draws.permutation(3).tolist()) for _ in draws.outcomes()}) == 6
+    assert len([draws.choice([5, 7], size=3).tolist() for _ in draws.outcomes()]) == 8
+    assert sorted(int(draws.choice([5, 7])) for _ in draws.outcomes()) == [5, 7]
 
 
 def test_a_function_that_draws_nothing_is_called_once():
-    lots = Lots()
-    assert [lots.chance for _ in lots.outcomes()] == [1.0]
+    draws = EveryOutcome()
+    assert [draws.chance for _ in draws.outcomes()] == [1.0]
 
 
 def test_continuous_draws_are_refused():
     with pytest.raises(InputError, match=r"rng\.normal"):
-        Lots().normal()
+        EveryOutcome().normal()

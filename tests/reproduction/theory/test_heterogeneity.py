@@ -9,7 +9,7 @@ from sortition.core import GRADIENT, Measure
 from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
 from sortition.reproduction.reproduce import Cuts, reproduce
-from sortition.reproduction.theory.heterogeneity import envelope, label_entropy, measured
+from sortition.reproduction.theory.heterogeneity import envelope, label_entropy, measure_heterogeneity
 from sortition.simulation import start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
@@ -48,7 +48,7 @@ def test_an_envelope_of_what_does_not_fall_with_entropy_is_constant():
 def test_the_estimate_follows_the_labels_of_a_simulated_federation():
     _, ready = setup(plan({**STUDY, "rounds": 1, "seeds": 1, "method": [{"name": "uniform"}]}, (), owner="t").runs[0])
     params = start(ready).params
-    got = measured(ready.world, params, 0, 0.05)
+    got = measure_heterogeneity(ready.world, params, 0, 0.05)
     assert np.corrcoef(np.argsort(np.argsort(got.truth)), np.argsort(np.argsort(got.bias)))[0, 1] > 0.9
     gradients = ready.world.measure(params, Measure(GRADIENT, np.arange(20)), 0).values
     mean = np.average(gradients, axis=0, weights=ready.world.holdings.sizes)
@@ -56,13 +56,13 @@ def test_the_estimate_follows_the_labels_of_a_simulated_federation():
 
 
 def test_the_preset_makes_a_page(tmp_path):
-    made = preset.load("hics-entropy")
+    made = preset.load_preset("hics-entropy")
     small = made.figures[0].model_copy(update={"study": STUDY, "moments": [0, 2], "temperature": 0.05})
     result = reproduce(preset.Preset("hics-entropy", made.paper, (), (small,), None), tmp_path, Cuts())
     assert (tmp_path / "hics-entropy-estimate.png").stat().st_size > 1000
     assert (tmp_path / "hics-entropy-dissimilarity.png").exists()
-    assert "Estimated and true label entropy" in result.markdown
-    assert result.markdown.count("| 2 ") == 2  # the second moment, in both tables
+    assert "Estimated and true label entropy" in result.page.markdown()
+    assert result.page.markdown().count("| 2 ") == 2  # the second moment, in both tables
 
 
 def test_ranks_of_what_does_not_vary():

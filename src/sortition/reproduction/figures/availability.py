@@ -10,7 +10,7 @@ from sortition import availability
 from sortition.availability import Availability
 from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.table import Table
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.metrics import smoothed
-from sortition.results.run_folder import Run, find
+from sortition.results.run_folder import Run
 
 POINTS = 120  # of a curve in a picture
 
@@ -19,30 +19,30 @@ def make(
     """One picture, ``<preset>-<name or of>.png``: settings side by side."""
     import altair as alt
 
-    if context.runs is None:
-        return ""
-    runs = [run for run in find(context.runs) if run.done and (methods is None or run.method in methods)]
+    runs = context.done(methods=methods)
+    order = list(dict.fromkeys(run.method for run in runs))
     panels = []
     for setting in dict.fromkeys(run.setting for run in runs):
         chosen = [run for run in runs if run.setting == setting]
-        order = list(dict.fromkeys(run.method for run in runs))
-        values = [row for label in order for row in _curve([r for r in chosen if r.method == label], of, smooth)]
-        panels.append(
-            alt.Chart(alt.InlineData(values=values), title=setting)
-            .mark_line(strokeWidth=1.4)
-            .encode(
-                x=alt.X("round:Q", title="round"),
-                y=alt.Y("value:Q", title=of, scale=alt.Scale(zero=False)),
-                color=alt.Color("method:N", sort=order, scale=alt.Scale(domain=order), title=None),
-            )
-            .properties(width=300, height=220)
+        values = [row for label in order for row in _mean_curve([r for r in chosen if r.method == label], of, smooth)]
+        panels.append(_panel(alt, setting, values, of, order))
+    return context.save(name or of, alt.concat(*panels, columns=2, spacing=20)) if panels else ""
+
+
+def _panel(alt: Any, setting: str, values: list[dict[str, Any]], of: str, order: list[str]) -> Any:
+    return (
+        alt.Chart(alt.InlineData(values=values), title=setting)
+        .mark_line(strokeWidth=1.4)
+        .encode(
+            x=alt.X("round:Q", title="round"),
+            y=alt.Y("value:Q", title=of, scale=alt.Scale(zero=False)),
+            color=alt.Color("method:N", sort=order, scale=alt.Scale(domain=order), title=None),
         )
-    if not panels:
-        return ""
-    return context.save(name or of, alt.concat(*panels, columns=2, spacing=20))
+        .properties(width=300, height=220)
+    )
 
 
-def _curve(runs: list[Run], of: str, smooth: int) -> list[dict[str, Any]]:
+def _mean_curve(runs: list[Run], of: str, smooth: int) -> list[dict[str, Any]]:
     """Mean over seeds of the smoothed curves, as far as all of them go."""
     curves = [run.curve(of) for run in runs]
     means = [smoothed(values, smooth) for _, values in curves]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results import metrics
-from sortition.results.run_folder import Run, find
+from sortition.results.run_folder import Run
 
 
 def lead(run: Run, *, reference: Run, **span: int) -> float | None:
@@ -45,31 +45,29 @@ def first_embedding(run: Run) -> tuple[Array, Floats] | None:
 
 def embedding(context: Context, *, setting: str, method: str) -> str:
     """Fig. 7: t-SNE of the embeddings after warm-up, unit rows, coloured by each client's most frequent label."""
+    for run in context.done(setting=setting, methods=[method]):
+        found = first_embedding(run)
+        if found is not None:
+            ids, x = found
+            label = run.federation()["label_counts"][ids].argmax(axis=1)
+            inside, across = correlations(x, label)
+            text = f"Correlation of two clients with the same main label: {inside:.2f} on average; else {across:.2f}."
+            picture = context.save("embedding", _plane(x, label))
+            return f"### Embeddings after warm-up, {setting} (Fig. 7)\n\n{picture}\n\n{text}"
+    return ""
+
+
+def _plane(x: Floats, label: Array) -> Any:
     import altair as alt
     from sklearn.manifold import TSNE
 
-    for run in _runs(context, setting, [method]):
-        found = first_embedding(run)
-        if found is None:
-            continue
-        ids, x = found
-        label = run.federation()["label_counts"][ids].argmax(axis=1)
-        plane = TSNE(perplexity=min(10.0, (ids.size - 1) / 3), random_state=0).fit_transform(x)
-        values = [
-            {"x": float(a), "y": float(b), "label": int(y)} for (a, b), y in zip(plane.tolist(), label, strict=True)
-        ]
-        bare = alt.Axis(labels=False, ticks=False, title=None, grid=False)
-        chart = alt.Chart(alt.InlineData(values=values)).mark_circle(size=70)
-        chart = chart.encode(
-            x=alt.X("x:Q", axis=bare),
-            y=alt.Y("y:Q", axis=bare),
-            color=alt.Color("label:N", scale=alt.Scale(scheme="tableau10")),
-        )
-        inside, across = correlations(x, label)
-        told = f"Correlation of two clients with the same main label: {inside:.2f} on average; else {across:.2f}."
-        picture = context.save("embedding", chart.properties(width=360, height=320))
-        return f"### Embeddings after warm-up, {setting} (Fig. 7)\n\n{picture}\n\n{told}"
-    return ""
+    plane = TSNE(perplexity=min(10.0, (len(x) - 1) / 3), random_state=0).fit_transform(x)
+    values = [{"x": a, "y": b, "label": int(y)} for (a, b), y in zip(plane.tolist(), label, strict=True)]
+    bare = alt.Axis(labels=False, ticks=False, title=None, grid=False)
+    chart = alt.Chart(alt.InlineData(values=values)).mark_circle(size=70)
+    colour = alt.Color("label:N", scale=alt.Scale(scheme="tableau10"))
+    chart = chart.encode(x=alt.X("x:Q", axis=bare), y=alt.Y("y:Q", axis=bare), color=colour)
+    return chart.properties(width=360, height=320)
 
 
 def correlations(x: Floats, label: Array) -> tuple[float, float]:
@@ -87,7 +85,7 @@ def frequency(context: Context, *, setting: list[str], methods: list[str]) -> st
     for one in setting:
         values = []
         for method in methods:
-            counts = [np.sort(run.clients()["selected"])[::-1] for run in _runs(context, one, [method])]
+            counts = [np.sort(run.clients()["selected"])[::-1] for run in context.done(setting=one, methods=[method])]
             if counts:
                 rows = enumerate(np.mean(counts, axis=0).tolist())
                 values += [{"rank": k + 1, "times": round(n, 2), "method": method} for k, n in rows]
@@ -110,10 +108,3 @@ def _steps(alt: Any, title: str, values: list[dict[str, Any]], order: list[str])
         )
         .properties(width=240, height=180)
     )
-
-
-def _runs(context: Context, setting: str, methods: list[str]) -> list[Run]:
-    """The finished runs of one setting and some methods."""
-    if context.runs is None:
-        return []
-    return [run for run in find(context.runs) if run.done and run.setting == setting and run.method in methods]

@@ -13,7 +13,7 @@ from scipy.special import expit
 
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.table import Table
 from sortition.selectors._parts.gaussian_process import Likelihood, ascend, greedy
 

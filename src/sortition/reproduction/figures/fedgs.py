@@ -6,9 +6,9 @@ import numpy as np
 
 from sortition.data.charts import partition_chart
 from sortition.data.describe import describe
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.metrics import best
-from sortition.results.run_folder import Run, find
+from sortition.results.run_folder import Run
 from sortition.results.table import Table
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
@@ -18,7 +18,7 @@ def counts(context: Context, *, setting: str, methods: list[str] | None = None) 
     """How often each client was sampled, a panel a method, clients in order of their count (first seed)."""
     import altair as alt
 
-    shown = [run for run in _done(context) if run.setting == setting and (not methods or run.method in methods)]
+    shown = context.done(setting=setting, methods=methods)
     first = {run.method: run for run in reversed(shown)}
     panels = []
     for method in dict.fromkeys(run.method for run in shown):
@@ -38,7 +38,7 @@ def counts(context: Context, *, setting: str, methods: list[str] | None = None) 
 
 def partition(context: Context) -> str:
     """Each client's examples by label, of the first seed that was run."""
-    runs = _done(context)
+    runs = context.done()
     if not runs:
         return ""
     parts = split(validated(Data, runs[0].config["data"], "data"), runs[0].seed)
@@ -48,7 +48,7 @@ def partition(context: Context) -> str:
 
 def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> str:
     """Table 4: of methods labelled ``graph-α`` the smallest mean best test loss over α, a row a graph."""
-    runs = _done(context)
+    runs = context.done()
     settings = list(dict.fromkeys(run.setting for run in runs)) or list(paper)
     graphs = list(dict.fromkeys(graph for cells in paper.values() for graph in cells))
     table = Table(
@@ -76,7 +76,3 @@ def _least(runs: list[Run], setting: str, graph: str) -> str:
         return ""
     alpha = min(losses, key=lambda one: float(np.mean(losses[one])))
     return f"{np.mean(losses[alpha]):.3f} [{alpha}]"
-
-
-def _done(context: Context) -> list[Run]:
-    return [] if context.runs is None else [run for run in find(context.runs) if run.done]

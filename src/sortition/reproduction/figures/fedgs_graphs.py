@@ -1,4 +1,4 @@
-"""FedGS's graphs without a run: how well models tell who resembles whom (Table 3), and a graph drawn (Fig. 3)."""
+"""FedGS's graphs without a run: do models find which clients are similar (Table 3), and a graph drawn (Fig. 3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from sortition.core import Measure, probe
 from sortition.core.arrays import Array, Floats
 from sortition.data.describe import describe
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.table import Table
 from sortition.selectors._parts import graph as g
 from sortition.simulation.world import World

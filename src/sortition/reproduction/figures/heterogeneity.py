@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from sortition.reproduction.reproduce import Context
-from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measured
+from sortition.reproduction.context import Context
+from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
 from sortition.results.table import Table
 from sortition.simulation import play_round, start
 from sortition.studies.federation import setup
@@ -21,7 +21,7 @@ Seen = tuple[int, float, Heterogeneity, Envelope]
 def make(context: Context, *, study: dict[str, Any], moments: list[int], temperature: float, seed: int = 0) -> str:
     """Two rows of pictures, a column for each moment, and the figures behind them."""
     limit = context.rounds or max(moments)
-    seen, uniform = _watch(context, study, sorted({min(at, limit) for at in moments}), temperature, seed)
+    seen, uniform = _along_a_run(context, study, sorted({min(at, limit) for at in moments}), temperature, seed)
     estimates, bounds = (
         context.save("estimate", _estimates(seen)),
         context.save("dissimilarity", _bounds(seen, uniform)),
@@ -29,7 +29,7 @@ def make(context: Context, *, study: dict[str, Any], moments: list[int], tempera
     return "\n\n".join([_table(seen).markdown(), estimates, _assumption(seen).markdown(), bounds])
 
 
-def _watch(
+def _along_a_run(
     context: Context, study: dict[str, Any], moments: list[int], temperature: float, seed: int
 ) -> tuple[list[Seen], float]:
     """Uniform selection trains the model; at each moment every client is looked at. And H(D_0) = ln C."""
@@ -40,7 +40,7 @@ def _watch(
     while True:
         at = carry.registrar.index
         if at in moments:
-            now = measured(ready.world, carry.params, at, temperature)
+            now = measure_heterogeneity(ready.world, carry.params, at, temperature)
             score = ready.world.score(carry.params)["accuracy"]
             seen.append((at, score, now, envelope(now.truth - uniform, now.dissimilarity)))
             context.say(f"round {at}: accuracy {score:.3f}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +12,10 @@ from sortition.results import fairness
 from sortition.results.run_folder import Run
 from sortition.studies import federation
 from sortition.studies.config import RunConfig, validated
+
+FEDERATION = ("data", "model", "local", "devices", "seed", "device", "engine")  # the keys that decide first updates
+KEPT = 4
+_gradients: dict[str, Array] = {}
 
 
 def sigma(run: Run, *, quantile: float = 0.15, **span: int) -> float | None:
@@ -76,27 +79,20 @@ def _epsilon(distance: Floats, quantile: float) -> float:
 
 
 def first_gradients(run: Run) -> Array:
-    """(N, P) updates per local step of all clients at the initial model, in single precision."""
-    keys = ("data", "model", "local", "devices", "seed", "device", "engine")
-    return _first_gradients(json.dumps({key: run.config.get(key) for key in keys}, sort_keys=True), _Shown(run))
+    """(N, P) updates per local step of all clients at the initial model, in single precision.
+
+    Runs that differ in the method alone share them; the last few federations are kept.
+    """
+    key = json.dumps({name: value for name, value in run.config.items() if name in FEDERATION}, sort_keys=True)
+    if key not in _gradients:
+        while len(_gradients) >= KEPT:
+            del _gradients[next(iter(_gradients))]  # the oldest
+        _gradients[key] = _measured_gradients(run)
+    return _gradients[key]
 
 
-class _Shown:
-    """An argument that the cache does not look at."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-
-    def __hash__(self) -> int:
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Shown)
-
-
-@lru_cache(maxsize=4)
-def _first_gradients(key: str, shown: _Shown) -> Array:
-    config = validated(RunConfig, shown.run.config, str(shown.run.path))
+def _measured_gradients(run: Run) -> Array:
+    config = validated(RunConfig, run.config, str(run.path))
     world = federation.setup(config)[1].world
     everybody = np.arange(world.n_clients)
     return world.measure(world.initial, Measure(STEP_GRADIENT, everybody), 0).values.astype(np.float32)

@@ -17,7 +17,7 @@ from sortition.core import LOSS, Cohort, Measure, Registrar, stream
 from sortition.core.arrays import Array, Floats
 from sortition.core.sampling import uniformly
 from sortition.reproduction import preset as presets
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.results.table import Table
 from sortition.simulation import World
 from sortition.studies import federation
@@ -138,7 +138,7 @@ def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Arr
 
 def _configs(of: str, setting: list[str], method: str) -> list[RunConfig]:
     """The first run of a method in each of these settings of a preset."""
-    runs = presets.load(of).plan().runs
+    runs = presets.load_preset(of).plan().runs
     return [next(run for run in runs if (run.setting, run.method.label) == (one, method)) for one in setting]
 
 

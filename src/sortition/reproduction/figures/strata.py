@@ -9,7 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from sortition.core import DISPERSION, GRADIENT, Measure, stream
 from sortition.core.storage import snapshot
-from sortition.reproduction.reproduce import Context
+from sortition.reproduction.context import Context
 from sortition.reproduction.theory.stratification import dissimilarity, mse
 from sortition.results import run_folder
 from sortition.results.table import Table

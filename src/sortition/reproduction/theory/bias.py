@@ -15,7 +15,7 @@ import numpy as np
 
 from sortition.core import InputError, Population, Registrar, Round, Selector
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.reproduction.theory.enumeration import Lots
+from sortition.reproduction.theory.enumeration import EveryOutcome
 from sortition.results.run_folder import Run
 from sortition.testing.play import Backend, turns
 
@@ -28,16 +28,16 @@ def exact(selector: Selector[Any], population: Population, sets: Iterable[tuple[
     weights = np.zeros(population.n_clients)
     view = population.disclose(selector.needs.reads, type(selector).__name__)
     for probability, available in sets:
-        lots = Lots()
-        for _ in lots.outcomes():
-            rng = cast(np.random.Generator, lots)
+        draws = EveryOutcome()
+        for _ in draws.outcomes():
+            rng = cast(np.random.Generator, draws)
             state = selector.init(population.n_clients, rng)
             cohort = selector.select(state, Round(0, None, np.asarray(available), budget, view, rng))
             if isinstance(cohort, Generator):
                 raise InputError(
                     f"exact(selector) must be of a method that asks nothing; got {type(selector).__name__}."
                 )
-            weights[cohort.ids] += probability * lots.chance * cohort.weights
+            weights[cohort.ids] += probability * draws.chance * cohort.weights
     return weights
 
 

@@ -15,10 +15,10 @@ from sortition.core.errors import InputError
 MOST = 1_000_000  # outcomes; more is a task for simulation
 
 
-class Lots:
+class EveryOutcome:
     """Stands in for ``numpy.random.Generator`` where all draws are choices among finitely many equally likely ones.
 
-    ``for _ in lots.outcomes(): f(rng=lots)`` calls f once for each sequence of draws; ``lots.chance`` is that one's
+    ``for _ in draws.outcomes(): f(rng=draws)`` calls f once for each sequence of draws; ``draws.chance`` is that one's
     probability. Continuous draws are refused: there is nothing to enumerate.
     """
 
@@ -40,7 +40,7 @@ class Lots:
             if not self._path:
                 return
             self._path[-1] += 1
-        raise InputError(f"Lots must go through at most {MOST} outcomes; got more. Simulate instead.")
+        raise InputError(f"EveryOutcome must go through at most {MOST} outcomes; got more. Simulate instead.")
 
     @property
     def chance(self) -> float:
@@ -76,4 +76,4 @@ class Lots:
         return start + self._branch(stop - start)
 
     def __getattr__(self, name: str) -> Any:
-        raise InputError(f"Lots must be asked for choices only; got rng.{name}. Simulate this method instead.")
+        raise InputError(f"EveryOutcome must be asked for choices only; got rng.{name}. Simulate this method instead.")

@@ -55,7 +55,7 @@ def label_entropy(counts: Array) -> Floats:
     return np.asarray(-(share * np.log(np.where(share > 0, share, 1))).sum(axis=1))
 
 
-def measured(world: World, params: Array, t: int, temperature: float) -> Heterogeneity:
+def measure_heterogeneity(world: World, params: Array, t: int, temperature: float) -> Heterogeneity:
     """Every client trains once from ``params``, and its full gradient there is compared with the federation's."""
     ids = np.arange(world.n_clients)
     reports = world.train(params, ids, (BIAS_UPDATE, ROW_MEANS), t).reports

@@ -9,7 +9,7 @@ import pytest
 from tests.test_cli import call
 
 from sortition.audit import hash_chain
-from sortition.audit.log import commitment
+from sortition.audit.entries import commitment
 from sortition.audit.log_file import LogFile
 from sortition.core import InputError, Population, Reading, Registrar, StorageError
 from sortition.core.storage.lock import in_use
@@ -50,7 +50,7 @@ def test_before_that_it_is_partly_checked(tmp_path):
     book.sync()
     said = call("audit", path, code=3)
     assert "in progress: 4 rounds" in said
-    assert "seed and salt are not revealed yet" in said
+    assert "seed and salt are not disclosed yet" in said
     book.close()
     with path.open("ab") as file:
         file.write(b'{"entry":5,"prev')  # as a crash leaves it
@@ -66,7 +66,7 @@ def test_another_seed_and_another_cohort_are_found(tmp_path):
     beside.write_text(json.dumps({**told, "seed": 12}))
     assert "not the one that the log committed to" in call("audit", path, code=1)
     beside.write_text(json.dumps({**told, "facts": {"sizes": [1] * 20}}))
-    assert "have not the digest" in call("audit", path, code=1)
+    assert "do not have the digest" in call("audit", path, code=1)
     beside.write_text(json.dumps({key: told[key] for key in ("seed", "salt", "final", "entries")}))
     assert "reads facts of clients, which were not revealed" in call("audit", path, code=3)
     for types in ({}, {"sizes": "S1000000000"}, {"sizes": "O"}):
@@ -156,7 +156,7 @@ def test_a_logbook_that_is_closed_or_forgotten_gives_its_file_back(tmp_path):
     book.close()
     assert not in_use(tmp_path / "audit.jsonl")
     book = LogFile(tmp_path / "other.jsonl")
-    book._hold(0)
+    book._lock(0)
     del book
     assert not in_use(tmp_path / "other.jsonl")
     assert not in_use(tmp_path / "nothing")
@@ -197,7 +197,7 @@ def test_a_log_that_was_cut_short_is_found_without_its_last_hash(tmp_path):
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
     beside.write_text(json.dumps({**told, "final": None}))
     assert examine_log(path).faults == [
-        "What was revealed lacks 'final'.",
+        "What was disclosed lacks 'final'.",
         "5 entries were announced at the end; the log has 4.",
     ]
     beside.write_text(json.dumps({key: value for key, value in told.items() if key not in ("final", "entries")}))

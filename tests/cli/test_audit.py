@@ -68,7 +68,7 @@ def test_a_reason_is_always_given(out, tmp_path):
     path = run_folder.find(tmp_path / "runs")[0].path / run_folder.CONFIG
     path.write_text(path.read_text().replace('name = "digits"', 'name = "nowhere"'))
     output = call("audit", tmp_path / "runs", code=1)
-    assert "rounds 0 to 5 were not recomputed: the run cannot be played again." in output
+    assert "rounds 0 to 5 were not recomputed: the run cannot be replayed." in output
 
 
 def test_why_one_client(out):
@@ -129,7 +129,7 @@ def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
     with pytest.raises(StorageError, match="The log has format 99; this version reads up to 2"):
         call("why", copied, "--round", 0)
     path.write_bytes(b"")
-    with pytest.raises(StorageError, match="tells of no round yet"):
+    with pytest.raises(StorageError, match="has no round yet"):
         call("why", copied, "--round", 0)
     path.unlink()
     with pytest.raises(StorageError, match="it is missing, though the run was made with one"):
@@ -199,7 +199,9 @@ def test_why_names_the_guards_of_a_federation(tmp_path):
     held = "The guards held it in quarantine for unsound numbers in round 0, so Uniform could not choose it."
     assert f"Client {bad} was one of 8 clients available in round 1.\n{held}" in said(1, bad)
     assert "It was not chosen" not in said(1, bad)
-    assert "The guards left it out by lot: its owner had more clients there than places, so Uniform" in said(1, thinned)
+    assert "The guards left it out by a random draw: its owner had more clients there than places, so Uniform" in said(
+        1, thinned
+    )
     few = "It was not chosen; nobody was, since the guards skip a round with so few clients (too few eligible: 1)"
     assert few in said(2, 7 if bad != 7 else 6)
     assert f"The guards kept out 1 in quarantine for unsound numbers of earlier rounds: {bad}." in said(1)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from sortition.audit import hash_chain
-from sortition.audit import log as audit
-from sortition.audit.log import AuditLog, commitment, fresh_salt, salt_of
+from sortition.audit.entries import commitment, digest_of
+from sortition.audit.log import AuditLog, fresh_salt, salt_of
 from sortition.audit.recompute import Evidence, recompute
 from sortition.core import Guards, Population, Reading, Registrar
 from sortition.selectors import discover, find, load
@@ -66,13 +66,13 @@ def test_every_choice_of_every_method_is_made_again(name):
     selector = method.load(**method.examples()[0])
     lines, heard = logged(selector)
     assert hash_chain.breaks(hash_chain.links(line.rstrip(b"\n") for line in lines)) == []
-    result = recompute(entries(lines), fresh(selector), again=lambda t: heard[t])
+    result = recompute(entries(lines), fresh(selector), evidence=lambda t: heard[t])
     assert (result.rounds, result.differences, result.left) == (ROUNDS, [], "")
     alone = recompute(entries(lines), fresh(selector))  # the log and nothing else
     assert alone.differences == []
     vectors = any(not s.scalar for s in (*selector.needs.asks, *selector.needs.reports))
     assert (alone.rounds < ROUNDS) == vectors
-    assert ("by digest only" in alone.left) == vectors
+    assert ("only digests" in alone.left) == vectors
 
 
 def test_the_same_seed_gives_the_same_bytes():
@@ -107,7 +107,7 @@ def changed(lines, t, change):
         (lambda e: e.pop("asked"), "a question that the log lacks"),
         (lambda e: e["asked"].append(e["asked"][0]), "that is not asked"),
         (lambda e: e.update(notes={"because": "I say so"}), "notes"),
-        (lambda e: e.update(round=7), "should tell of round 3 here"),
+        (lambda e: e.update(round=7), "should have round 3 here"),
         (lambda e: e.update(budget="many"), "Round 3"),
         (lambda e: e.update(available="0-99999999999"), "Round 3 cannot be recomputed"),
         (lambda e: e.pop("cohort"), "cohort"),
@@ -132,7 +132,7 @@ def test_a_replay_finds_answers_that_were_forged_without_changing_the_choice():
 
     told = changed(lines, 3, higher)
     assert recompute(told, fresh(selector)).rounds == ROUNDS  # consistent in itself
-    (difference,) = recompute(told, fresh(selector), again=lambda t: heard[t]).differences
+    (difference,) = recompute(told, fresh(selector), evidence=lambda t: heard[t]).differences
     assert "Round 3: the answers to 'loss' of client" in difference
 
 
@@ -150,9 +150,9 @@ def test_what_is_known_from_elsewhere_is_held_against_the_log(key, value, messag
     selector = load("uniform")
     lines, _ = logged(selector, faults=Faults())
     own = [{key: entry.get(key)} for entry in entries(lines)]
-    assert recompute(entries(lines), fresh(selector), again=lambda t: Evidence(told=own[t])).rounds == ROUNDS
+    assert recompute(entries(lines), fresh(selector), evidence=lambda t: Evidence(expected=own[t])).rounds == ROUNDS
     own[2][key] = value
-    result = recompute(entries(lines), fresh(selector), again=lambda t: Evidence(told=own[t]))
+    result = recompute(entries(lines), fresh(selector), evidence=lambda t: Evidence(expected=own[t]))
     assert result.rounds == 2
     with pytest.raises(AssertionError, match=f"Round 2: {message}"):
         raise AssertionError(result.differences[0])
@@ -245,7 +245,7 @@ def test_a_vector_that_has_not_its_digest_is_found():
     values = reading.values.copy()
     values[1] += 1e-9
     heard[2].reports[name] = Reading(reading.ids, values)
-    (difference,) = recompute(entries(lines), fresh(selector), again=lambda t: heard[t]).differences
+    (difference,) = recompute(entries(lines), fresh(selector), evidence=lambda t: heard[t]).differences
     assert difference.startswith(f"Round 2: the report '{name}' of client {reading.ids[1]} should be")
 
 
@@ -324,5 +324,5 @@ def test_the_digest_of_a_population_knows_every_fact():
         Population(np.arange(1, 6), groups=np.arange(5)[::-1]),
         Population(np.arange(1, 6), groups=np.arange(5), known=[0, 1]),
     ]
-    assert len({audit.digest_of(one) for one in (base, *others)}) == 5
-    assert audit.digest_of(base) == audit.digest_of(Population(np.arange(1, 6), groups=np.arange(5)))
+    assert len({digest_of(one) for one in (base, *others)}) == 5
+    assert digest_of(base) == digest_of(Population(np.arange(1, 6), groups=np.arange(5)))

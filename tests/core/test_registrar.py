@@ -298,8 +298,8 @@ class TestLifetime:
     def test_what_an_abandoned_turn_heard_is_forgotten(self, registrar):
         """A lone liar's vector of length 1 in a turn given up must not make the honest ones' unsound."""
         turn = play_until_cohort(registrar)
-        registrar.let_in(turn, UPDATE, {9: [1.0]}, turn.cohort.ids)
-        turn.answer({})  # late, in a turn that then is given up
+        turn.reports(turn.cohort.ids, {"update": {9: [1.0]}})
+        turn.answer({})  # late, in a turn that then is abandoned
         turn = registrar.begin(range(10), 3)
         turn.answer({**{k: 0.1 * k for k in range(9)}, 9: np.nan})
         registrar.join(registrar.population)  # abandons it too
@@ -347,7 +347,7 @@ class TestLifetime:
         turn = registrar.begin(range(10), 3)
         registrar.restore(arrays, header)
         turn.answer(losses(np.arange(10)))
-        assert turn.cohort is None
+        assert turn.cohort.ids.size == 0
         assert registrar.counters["late"] == 1
 
     @pytest.mark.parametrize("until", [np.zeros((2, 5), int), np.array(3), np.full(10, np.nan), np.zeros(11, int)])

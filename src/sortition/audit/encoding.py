@@ -2,7 +2,7 @@
 
 Ids: a list where they are few, else ranges (``"0-99,120"``), packed bits, or packed numbers where they are not sorted.
 Numbers keep their type (``f4``, ``f8``), on which a recomputation depends to the last bit. Of vectors only SHA-256
-digests are told. What is read may come from a stranger: sizes are checked before anything is unpacked.
+digests are kept. What is read may come from an untrusted file: sizes are checked before anything is decompressed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sortition.core.errors import StorageError
 
 SHORT = 64  # up to this many, a list that people can read
 DIGESTS = 1024  # up to this many vectors have digests of their own; more share one
-MOST = 1 << 26  # clients that a log may tell of
+MOST = 1 << 26  # clients that a log may have
 
 
 def encode_ids(ids: Ids) -> Any:
@@ -29,28 +29,28 @@ def encode_ids(ids: Ids) -> Any:
     if ids.size <= SHORT:
         return ids.tolist()
     if not bool(np.all(ids[1:] > ids[:-1])):
-        return {"ids": _packed(ids.astype("<i4" if ids.max() < 2**31 else "<i8").tobytes()), "n": ids.size}
+        return {"ids": _compressed(ids.astype("<i4" if ids.max() < 2**31 else "<i8").tobytes()), "n": ids.size}
     breaks = np.flatnonzero(np.diff(ids) > 1)
     if breaks.size < SHORT:
         starts, ends = ids[np.r_[0, breaks + 1]], ids[np.r_[breaks, ids.size - 1]]
         return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in zip(starts.tolist(), ends.tolist(), strict=True))
     mask = np.zeros(int(ids[-1]) + 1, bool)
     mask[ids] = True
-    return {"bits": _packed(np.packbits(mask).tobytes()), "n": mask.size}
+    return {"bits": _compressed(np.packbits(mask).tobytes()), "n": mask.size}
 
 
-def decode_ids(told: Any) -> Ids:
-    """The ids that were told."""
+def decode_ids(encoded: Any) -> Ids:
+    """The ids that :func:`encode_ids` wrote."""
     try:
-        if isinstance(told, list):
-            return np.array([_whole(item) for item in told], np.int64)
-        if isinstance(told, str):
-            return _ranges(told)
-        count = _whole(told["n"])
-        if "bits" in told:
-            bits = np.frombuffer(_unpacked(told["bits"], (count + 7) // 8), np.uint8)
+        if isinstance(encoded, list):
+            return np.array([_whole(item) for item in encoded], np.int64)
+        if isinstance(encoded, str):
+            return _ranges(encoded)
+        count = _whole(encoded["n"])
+        if "bits" in encoded:
+            bits = np.frombuffer(_decompressed(encoded["bits"], (count + 7) // 8), np.uint8)
             return np.flatnonzero(np.unpackbits(bits, count=count))
-        raw = _unpacked(told["ids"], 8 * count)
+        raw = _decompressed(encoded["ids"], 8 * count)
         return np.frombuffer(raw, "<i4" if len(raw) == 4 * count else "<i8").astype(np.int64)
     except (KeyError, TypeError, ValueError, zlib.error, binascii.Error) as error:
         raise StorageError(f"Ids of an audit log cannot be read: {error!r}.") from None
@@ -69,11 +69,11 @@ def _whole(value: Any) -> int:
     return value
 
 
-def _packed(raw: bytes) -> str:
+def _compressed(raw: bytes) -> str:
     return base64.b64encode(zlib.compress(raw, 1)).decode()
 
 
-def _unpacked(text: str, most: int) -> bytes:
+def _decompressed(text: str, most: int) -> bytes:
     """What was packed, if it is no longer than ``most`` bytes."""
     engine = zlib.decompressobj()
     raw = engine.decompress(base64.b64decode(text, validate=True), most + 1)
@@ -91,17 +91,17 @@ def encode_numbers(values: Array) -> Any:
     return {"packed": base64.b64encode(values.astype(values.dtype.newbyteorder("<")).tobytes()).decode()}
 
 
-def decode_numbers(told: Any, n: int, dtype: str = "f8") -> Floats:
-    """The n numbers that were told."""
+def decode_numbers(encoded: Any, n: int, dtype: str = "f8") -> Floats:
+    """The n numbers that :func:`encode_numbers` wrote."""
     try:
         if dtype not in ("f2", "f4", "f8"):
             raise ValueError(f"type {dtype!r}")
-        if isinstance(told, dict):
-            found = np.frombuffer(base64.b64decode(told["packed"], validate=True), f"<{dtype}").astype(dtype)
-        elif isinstance(told, list):
-            found = np.array([float(item) for item in told], dtype)
+        if isinstance(encoded, dict):
+            found = np.frombuffer(base64.b64decode(encoded["packed"], validate=True), f"<{dtype}").astype(dtype)
+        elif isinstance(encoded, list):
+            found = np.array([float(item) for item in encoded], dtype)
         else:
-            found = np.full(n, float(told), dtype)
+            found = np.full(n, float(encoded), dtype)
         if found.size != n:
             raise ValueError(f"{found.size} numbers for {n} clients")
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
@@ -118,14 +118,14 @@ def digests(rows: Array) -> Any:
     return [hashlib.sha256(about + row.tobytes()).hexdigest() for row in table]
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """Any value as JSON has it; what is not finite becomes None."""
     if isinstance(value, dict):
-        return {str(k): plain(v) for k, v in value.items()}
+        return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(v) for v in (sorted(value) if isinstance(value, set | frozenset) else value)]
+        return [json_value(v) for v in (sorted(value) if isinstance(value, set | frozenset) else value)]
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
+        return json_value(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)

@@ -1,7 +1,7 @@
-"""Lines that hold each other: every entry has its number, the hash of the one before it, and its own.
+"""A hash chain of lines: every entry has its number, the hash of the entry before it, and its own.
 
 A line is one JSON object that ends in ``"hash"``: the SHA-256 of all of the line before that key. So an altered line
-betrays itself, and a missing, added or moved one its neighbours.
+shows by its own hash, and a missing, added or moved one by those of its neighbours.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def seal(number: int, previous: str, entry: Mapping[str, Any]) -> tuple[bytes, s
 def link(raw: bytes, line: int) -> Link:
     """A line, read; one that is no entry at all has an empty one and is not sound."""
     head, _, rest = raw.rpartition(_MARK)
-    told = rest[:64].decode("ascii", "replace")
+    own = rest[:64].decode("ascii", "replace")
     try:
         entry = json.loads(raw)
     except (ValueError, RecursionError):
         entry = None
-    whole = isinstance(entry, dict) and rest == told.encode() + b'"}'
+    whole = isinstance(entry, dict) and rest == own.encode() + b'"}'
     found = entry if isinstance(entry, dict) else {}
-    return Link(line, found, told, whole and hashlib.sha256(head).hexdigest() == told)
+    return Link(line, found, own, whole and hashlib.sha256(head).hexdigest() == own)
 
 
 def links(lines: Iterable[bytes]) -> list[Link]:
@@ -63,7 +63,7 @@ def links(lines: Iterable[bytes]) -> list[Link]:
 
 
 def breaks(chain: Sequence[Link], final: Any = None) -> list[str]:
-    """Where a chain is broken, and how, in sentences; empty if it holds. ``final`` is the hash that should end it."""
+    """Where a chain is broken, and how; empty if it holds. ``final`` is the hash that should end it."""
     found: list[str] = []
     hashes = {one.hash: one.line for one in chain}
     before: str = START
@@ -79,8 +79,8 @@ def breaks(chain: Sequence[Link], final: Any = None) -> list[str]:
         found.append("The log is empty.")
     elif final is not None and chain[-1].hash != final:
         end = hashes.get(str(final))
-        told = "the end was cut off" if end is None else f"{len(chain) - end} lines were added after line {end}"
-        found.append(f"The log does not end with the hash that the run gave at its end: {told}, or it was rewritten.")
+        how = "the end was cut off" if end is None else f"{len(chain) - end} lines were added after line {end}"
+        found.append(f"The log does not end with the hash that the run gave at its end: {how}, or it was rewritten.")
     return found
 
 

@@ -1,4 +1,4 @@
-"""The audit log of a federation as a file: opened where a run begins or goes on, its seed revealed when it is over."""
+"""The audit log of a federation as a file: opened where a run begins or goes on, its seed disclosed when it is over."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from sortition.audit.log import AuditLog, fresh_salt
+from sortition.audit.schema import Disclosure
 from sortition.core.errors import StorageError
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock
@@ -21,8 +21,8 @@ class LogFile:
     """Keeps the log of one registrar in ``path``.
 
     The salt is fresh from the operating system, so that nobody can guess the seed from its commitment; keep it with
-    the server's checkpoint to go on after a crash, and tell nobody before :meth:`reveal`. From :meth:`watch` to
-    :meth:`reveal` or :meth:`close` the file is held: nobody else can write to it.
+    the server's checkpoint to go on after a crash, and keep it secret before :meth:`reveal`. From :meth:`watch` to
+    :meth:`reveal` or :meth:`close` the file is locked: nobody else can write to it.
     """
 
     def __init__(self, path: str | Path, salt: bytes | None = None) -> None:
@@ -30,7 +30,7 @@ class LogFile:
         self._journal: Journal | None = None
         self._log: AuditLog | None = None
         self._registrar: Registrar | None = None
-        self._release: Callable[[], object] = lambda: None  # nothing is held yet
+        self._release: Callable[[], object] = lambda: None  # nothing is locked yet
 
     def watch(self, registrar: Registrar) -> None:
         """Become the registrar's observer; of a restored one, rounds that it has not played are cut off.
@@ -39,7 +39,7 @@ class LogFile:
         """
         self.close()
         entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
-        self._hold(entries)
+        self._lock(entries)
         try:
             self._journal = Journal(self.path, entries)
             last = str(json.loads(self._journal.last)["hash"]) if entries else ""
@@ -52,7 +52,7 @@ class LogFile:
         self._log = AuditLog(registrar, self.salt, self._journal.write, entries, last)
         self._registrar, registrar.observer = registrar, self._log
 
-    def _hold(self, entries: int) -> None:
+    def _lock(self, entries: int) -> None:
         try:
             handle = lock.acquire(self.path)
         except OSError as error:
@@ -68,7 +68,7 @@ class LogFile:
             )
 
     def close(self) -> None:
-        """Give the file back, without revealing anything."""
+        """Close and unlock the file, without disclosing anything."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -83,24 +83,24 @@ class LogFile:
     def reveal(self, *, facts: bool = True) -> Path | None:
         """Write seed, salt and the last hash beside the log, once the run is over; None if nothing was played.
 
-        With ``facts``, also what the server knows of its clients, without which no choice that reads them can be
+        With ``facts``, also what the server knows about its clients, without which no choice that reads them can be
         recomputed. The file is then as private as they are.
         """
         self.sync()
         if self._log is None or self._journal is None or self._registrar is None:
             return None
-        told: dict[str, Any] = {
+        published: Disclosure = {
             "seed": int(self._registrar.seed),
             "salt": self.salt.hex(),
             "entries": self._log.entries,
+            "final": self._log.last,
         }
-        told |= {"final": self._log.last}
         if facts:
             people = self._registrar.population
-            told["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
-            told["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
-            told["known"] = None if people.known.size == people.n_clients else people.known.tolist()
+            published["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
+            published["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
+            published["known"] = None if people.known.size == people.n_clients else people.known.tolist()
         path = self.path.with_name(f"{self.path.name}.reveal.json")
-        write_atomically(path, json.dumps(told, indent=1).encode() + b"\n")
+        write_atomically(path, json.dumps(published, indent=1).encode() + b"\n")
         self.close()
         return path

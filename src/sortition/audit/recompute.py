@@ -1,19 +1,30 @@
-"""Choices recomputed from an audit log: a fresh registrar is fed what the log says went in, and must choose the same.
+"""Recompute the choices of an audit log: a fresh registrar gets what went in, and must choose the same.
 
-Vectors stand in the log as digests only. Where they can be had again (a simulated run is played once more), they are
-compared with the digests and fed in; where not, the rounds that depend on them are told as not recomputed.
+Of vectors the log holds only digests. Where the vectors are available (a simulated run can be replayed), they are
+compared with the digests and used; where not, the rounds that depend on them are reported as not recomputed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
-from sortition.audit.encoding import decode_ids, decode_numbers, encode_ids, plain
-from sortition.audit.log import FORMAT, digest_of, encode_answers, encode_cohort, encode_notes, kept_out
+from sortition.audit.encoding import decode_ids, encode_ids, json_value
+from sortition.audit.entries import digest_of, encode_answers, encode_cohort, encode_kept_out, encode_notes
+from sortition.audit.schema import (
+    FORMAT,
+    AnswersEntry,
+    JoinedEntry,
+    QuestionEntry,
+    RoundEntry,
+    answer_ids,
+    answer_values,
+    cohort_of,
+    done_ids,
+)
 from sortition.core.arrays import Ids
 from sortition.core.errors import SortitionError, shown
 from sortition.core.guards.screening import Answers
@@ -23,7 +34,7 @@ from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 
-UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another make
+UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another form
 NAMES = {
     "available": "available clients",
     "joined": "population",
@@ -34,11 +45,11 @@ NAMES = {
 
 @dataclass
 class Evidence:
-    """What is known of one round from elsewhere than the log: the set-up, or the run played again."""
+    """What is known of one round from elsewhere than the log: the configuration, or a replay of the run."""
 
     asked: list[Answers] = field(default_factory=list)  # what clients answered, in order
     reports: dict[str, Answers] = field(default_factory=dict)  # what they reported, by name
-    told: dict[str, Any] = field(default_factory=dict)  # keys that the entry must hold so; None: must not hold
+    expected: dict[str, Any] = field(default_factory=dict)  # values of the entry's keys; None: the key is absent
 
 
 @dataclass
@@ -51,7 +62,7 @@ class Recomputation:
 
 
 class Differs(Exception):  # noqa: N818 (an outcome, not an error)
-    """The log tells something else than the recomputation."""
+    """The log has something else than the recomputation."""
 
 
 class Unknown(Exception):  # noqa: N818
@@ -62,7 +73,7 @@ def recompute(
     entries: Sequence[Mapping[str, Any]],
     registrar: Registrar,
     *,
-    again: Callable[[int], Evidence] | None = None,
+    evidence: Callable[[int], Evidence] = lambda t: Evidence(),
     population: Callable[[int], Population | None] = lambda clients: None,
     form: int = FORMAT,
 ) -> Recomputation:
@@ -71,7 +82,7 @@ def recompute(
     Args:
         entries: those of the rounds, without the header.
         registrar: a fresh one of the same selection.
-        again: what is known of a round from elsewhere: held against the log, and vectors are taken from it.
+        evidence: what is known of a round from elsewhere: compared with the log, and vectors are taken from it.
         population: the first so many clients, for logs of federations that clients joined.
         form: the log's format; older ones do not say whom the guards kept out, nor how many places stayed empty.
     """
@@ -79,103 +90,105 @@ def recompute(
     for entry in entries:
         where = f"Round {entry.get('round')}"
         try:
-            _round(entry, registrar, again, population, form)
+            _Round(cast(RoundEntry, entry), registrar, evidence, form).check(population)
         except Differs as difference:
             result.differences.append(f"{where}: {difference}")
             result.left = "an earlier round differs"
-            break
         except Unknown as reason:
             result.left = f"{where.lower()}: {reason}"
-            break
         except SortitionError as error:
             result.differences.append(f"{where} cannot be recomputed: {error}")
             result.left = "an earlier round differs"
-            break
         except UNREADABLE as error:
             result.differences.append(f"{where} cannot be read: {error!r}.")
             result.left = "an earlier round cannot be read"
+        if result.left:
             break
         result.rounds += 1
     return result
 
 
-def _round(entry: Mapping[str, Any], registrar: Registrar, again: Any, population: Any, form: int) -> None:
-    if entry["round"] != registrar.index:
-        raise Differs(f"the log should tell of round {registrar.index} here.")
-    heard = again(registrar.index) if again is not None else None
-    for key, expected in ({} if heard is None else heard.told).items():
-        _same(NAMES.get(key, key), expected, entry.get(key))
-    _join(entry.get("joined"), registrar, population)
-    available = decode_ids(entry["available"])
-    turn = registrar.begin(available, entry["budget"])
-    if form > 1 or "kept_out" in entry:
-        _same("clients kept out by the guards", kept_out(turn, available) or None, entry.get("kept_out"))
-    for at, asked in enumerate(entry.get("asked", [])):
-        _answer(turn, at, asked, entry, heard)
-    if turn.question is not None:
-        raise Differs(f"{registrar.owner} asks for {turn.question.signal.name!r}, a question that the log lacks.")
-    cohort = turn.cohort or Cohort.uniform([])
-    _same(
-        "cohort",
-        encode_cohort(cohort),
-        {key: entry[key] for key in ("cohort", "weights", "groups", "full") if key in entry},
-    )
-    noted = dict(cohort.notes)
-    if form == 1 and encode_notes(noted) != entry["notes"]:
-        noted.pop("shortfall", None)  # older versions did not note it
-    _same("notes", encode_notes(noted), entry["notes"])
-    done = decode_ids(entry["done"]) if "done" in entry else cohort.ids
-    signals = {signal.name: signal for signal in registrar.needs.reports}
-    told = entry.get("reports", {})
-    if heard is not None and (missing := [name for name in heard.reports if name not in told]):
-        raise Differs(f"the log lacks the report {missing[0]!r}.")
-    reports = {
-        name: _rows(signals[name], one, done, None if heard is None else heard.reports.get(name), f"report {name!r}")
-        for name, one in told.items()
-    }
-    turn.blame({int(client): reason for client, reason in entry.get("blamed", {}).items()})
-    registrar.finish(turn, done, reports)
-    _same("refused numbers", plain(turn.rejected) or None, entry.get("rejected"))
+class _Round:
+    """One round of a log, recomputed step by step."""
+
+    def __init__(self, entry: RoundEntry, registrar: Registrar, evidence: Callable[[int], Evidence], form: int) -> None:
+        if entry["round"] != registrar.index:
+            raise Differs(f"the log should have round {registrar.index} here.")
+        self.entry, self.registrar, self.form = entry, registrar, form
+        self.evidence = evidence(registrar.index)
+
+    def check(self, population: Callable[[int], Population | None]) -> None:
+        """Raise Differs or Unknown unless the round is as the log has it."""
+        for key, expected in self.evidence.expected.items():
+            _same(NAMES.get(key, key), expected, self.entry.get(key))
+        if joined := self.entry.get("joined"):
+            self._join(joined, population)
+        available = decode_ids(self.entry["available"])
+        turn = self.registrar.begin(available, self.entry["budget"])
+        if self.form > 1 or "kept_out" in self.entry:
+            _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
+        for at, question in enumerate(self.entry.get("asked") or []):
+            self._answer(turn, at, question)
+        if turn.question is not None:
+            name = turn.question.signal.name
+            raise Differs(f"{self.registrar.owner} asks for {name!r}, a question that the log lacks.")
+        self._compare_cohort(turn.cohort or Cohort.uniform([]))
+        self._finish(turn)
+
+    def _join(self, joined: JoinedEntry, population: Callable[[int], Population | None]) -> None:
+        grown = population(joined["clients"])
+        if grown is None or digest_of(grown) != joined["population"]:
+            raise Unknown(f"{joined['clients']} clients are known from here on, and their facts are not at hand.")
+        self.registrar.join(grown)
+
+    def _answer(self, turn: Turn, at: int, logged: QuestionEntry) -> None:
+        question = turn.question
+        if question is None:
+            raise Differs(f"the log has a question for {logged['signal']!r} that is not asked.")
+        name = question.signal.name
+        if name != logged["signal"]:
+            raise Differs(f"question {at + 1} should be for {name!r}; the log has {logged['signal']!r}.")
+        asked = logged.get("ids", self.entry["available"])
+        _same(f"clients asked for {name!r}", encode_ids(question.ids), asked)
+        after = None if question.after is None else encode_cohort(question.after)
+        _same("cohort of the rehearsal", after, logged.get("after"))
+        sent = self.evidence.asked[at] if at < len(self.evidence.asked) else None
+        turn.answer(_rows(question.signal, logged["answers"], question.ids, sent, f"answers to {name!r}"))
+
+    def _compare_cohort(self, cohort: Cohort) -> None:
+        _same("cohort", encode_cohort(cohort), cohort_of(self.entry))
+        notes = dict(cohort.notes)
+        if self.form == 1 and encode_notes(notes) != self.entry["notes"]:
+            notes.pop("shortfall", None)  # older versions did not note it
+        _same("notes", encode_notes(notes), self.entry["notes"])
+
+    def _finish(self, turn: Turn) -> None:
+        done, logged, sent = done_ids(self.entry), self.entry.get("reports") or {}, self.evidence.reports
+        if missing := [name for name in sent if name not in logged]:
+            raise Differs(f"the log lacks the report {missing[0]!r}.")
+        signals = {signal.name: signal for signal in self.registrar.needs.reports}
+        reports = {
+            name: _rows(signals[name], one, done, sent.get(name), f"report {name!r}") for name, one in logged.items()
+        }
+        turn.blame({int(client): reason for client, reason in (self.entry.get("blamed") or {}).items()})
+        self.registrar.finish(turn, done, reports)
+        _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
 
 
-def _join(told: Mapping[str, Any] | None, registrar: Registrar, population: Any) -> None:
-    if told is None:
-        return
-    grown = population(told["clients"])
-    if grown is None or digest_of(grown) != told["population"]:
-        raise Unknown(f"{told['clients']} clients are known from here on, and their facts are not at hand.")
-    registrar.join(grown)
-
-
-def _answer(turn: Turn, at: int, asked: Mapping[str, Any], entry: Mapping[str, Any], heard: Evidence | None) -> None:
-    question = turn.question
-    if question is None:
-        raise Differs(f"the log has a question for {asked['signal']!r} that is not asked.")
-    if question.signal.name != asked["signal"]:
-        raise Differs(f"question {at + 1} should be for {question.signal.name!r}; the log has {asked['signal']!r}.")
-    ids = encode_ids(question.ids)
-    _same(f"clients asked for {question.signal.name!r}", ids, asked.get("ids", entry["available"]))
-    after = None if question.after is None else encode_cohort(question.after)
-    _same("cohort of the rehearsal", after, asked.get("after"))
-    sent = heard.asked[at] if heard is not None and at < len(heard.asked) else None
-    turn.answer(_rows(question.signal, asked["answers"], question.ids, sent, f"answers to {question.signal.name!r}"))
-
-
-def _rows(signal: Signal, told: Mapping[str, Any], asked: Ids, sent: Answers | None, what: str) -> Answers:
-    """The rows that the log tells, or, of vectors, those that were sent again and have its digests."""
+def _rows(signal: Signal, logged: AnswersEntry, asked: Ids, sent: Answers | None, what: str) -> Answers:
+    """The rows that the log holds, or, of vectors, those of a replay that have its digests."""
     if sent is not None:
-        _same_rows(what, encode_answers(signal, sent, asked), told, asked)
+        _same_rows(what, encode_answers(signal, sent, asked), logged, asked)
         return sent
-    ids = decode_ids(told["ids"]) if "ids" in told else asked
-    if "values" not in told and ids.size:
-        raise Unknown(f"{what} of {ids.size} clients stand in the log by digest only.")
-    values = decode_numbers(told["values"], ids.size, told["dtype"]) if ids.size else np.empty(0)
-    if not told.get("odd"):
+    ids = answer_ids(logged, asked)
+    if "values" not in logged and ids.size:
+        raise Unknown(f"the log holds only digests of the {what} of {ids.size} clients.")
+    values = answer_values(logged, asked)
+    odd = logged.get("odd")
+    if not odd:
         return Reading(ids, values)
     rows: dict[int, Any] = dict(zip(ids.tolist(), values, strict=True))
-    return rows | {
-        int(k): "no number" if shape is None else np.broadcast_to(0.0, shape) for k, shape in told["odd"].items()
-    }
+    return rows | {int(k): "no number" if shape is None else np.broadcast_to(0.0, shape) for k, shape in odd.items()}
 
 
 def _same(what: str, expected: Any, logged: Any) -> None:
@@ -187,14 +200,16 @@ def _same(what: str, expected: Any, logged: Any) -> None:
     raise Differs(f"the {what} should be {shown(expected)}; the log has {shown(logged)}.")
 
 
-def _same_rows(what: str, expected: Mapping[str, Any], logged: Mapping[str, Any], asked: Ids) -> None:
+def _same_rows(what: str, expected: AnswersEntry, logged: AnswersEntry, asked: Ids) -> None:
     """The same rows; else the first client whose row differs is named."""
     if expected == logged:
         return
-    ids = decode_ids(expected["ids"]).tolist() if "ids" in expected else asked.tolist()
-    for key in ("values", "sha256"):
-        mine, theirs = expected.get(key), logged.get(key)
-        if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
-            for client, one, other in zip(ids, mine, theirs, strict=True):
-                _same(f"{what} of client {client}", one, other)
+    ids = answer_ids(expected, asked).tolist()
+    for mine, other in (
+        (expected.get("values"), logged.get("values")),
+        (expected.get("sha256"), logged.get("sha256")),
+    ):
+        if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
+            for client, one, two in zip(ids, mine, other, strict=True):
+                _same(f"{what} of client {client}", one, two)
     _same(what, expected, logged)

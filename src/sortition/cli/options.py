@@ -30,6 +30,12 @@ def console() -> Console:
     """Standard output; wide where it is no terminal."""
     return Console() if sys.stdout.isatty() else Console(width=WIDE)
 
+OWN = (
+    "sortition.reproduction.figures",
+    "sortition.reproduction.theory.bias",
+    "sortition.selectors",
+)  # any file may name what these define
+
 
 @contextmanager
 def allowing(modules: list[str] | None) -> Iterator[None]:
@@ -38,5 +44,5 @@ def allowing(modules: list[str] | None) -> Iterator[None]:
 
     if modules:
         sys.path.insert(0, str(Path.cwd()))
-    with import_policy.only(modules or ()):
+    with import_policy.only(modules or (), own=OWN):
         yield

@@ -46,7 +46,7 @@ def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
 
 
 def not_among(ids: Ids, among: Ids) -> Ids:
-    """Those of ``ids`` that are not in the sorted array ``among``."""
+    """The ones of ``ids`` that are not in the sorted array ``among``."""
     if ids is among or among.size == 0:
         return ids[:0] if ids is among else ids
     at = np.minimum(np.searchsorted(among, ids), among.size - 1)

@@ -1,4 +1,4 @@
-"""Who may look on while a selection is made: an observer sees all that goes into a registrar and all that comes out."""
+"""An observer sees everything that goes into a registrar and everything that comes out of it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ Reports = Mapping[str, Answers | npt.ArrayLike]
 
 
 class Observer(Protocol):
-    """Is told of a turn as it goes; answers and reports are seen as they arrived, before they are sifted.
+    """Follows each turn; it sees answers and reports as they arrived, before they are screened.
 
-    A turn that is abandoned is never finished: what was told of it is void once the next one begins.
+    An abandoned turn is never finished: what was seen of it is void once the next one begins.
     """
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
-        """A turn began among these clients; its first question or its cohort is there."""
+        """A turn began among these clients; it has its first question or its cohort."""
         ...
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
-        """A question was answered; the next one, or the cohort, is not there yet."""
+        """A question was answered; the turn does not yet have its next question or its cohort."""
         ...
 
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:

@@ -1,4 +1,4 @@
-"""Keeps a selection over the rounds: begin a turn, finish it, save, resume, take in newcomers.
+"""Keeps a selection over the rounds: begin a turn, finish it, let clients join, save, resume.
 
 A turn works on a copy of the state, which becomes the registrar's own when the turn finishes. So an abandoned turn
 leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it.
@@ -14,23 +14,19 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, as_ids, not_among
-from sortition.core.errors import InputError, StorageError, UndeclaredError, bad, unknown
-from sortition.core.facts import LARGEST
-from sortition.core.guards.eligibility import Eligibility
-from sortition.core.guards.screening import Answers, screen, winsorised
+from sortition.core import registrar_snapshot
+from sortition.core.arrays import Array, Ids, as_ids, not_among
+from sortition.core.errors import bad
+from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.settings import Guards
-from sortition.core.observer import Observer
-from sortition.core.questions import Feedback, Measure, Reading
-from sortition.core.rounds import Population, Round, check_cohort
+from sortition.core.observer import Observer, Reports
+from sortition.core.questions import Feedback
+from sortition.core.rounds import Population, Round
 from sortition.core.selector import Selector
-from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
-from sortition.core.turn import Turn
-
-Sifted = tuple[Reading, dict[int, str]]  # sound rows, and who sent an unsound one
+from sortition.core.turn import Context, Turn
 
 
 class Registrar:
@@ -42,7 +38,7 @@ class Registrar:
         horizon: how many rounds there will be, where known.
         seed: of all the selector's draws.
         guards: how far clients are trusted; default: no honest client notices.
-        observer: is told of every turn, such as an audit log.
+        observer: sees every turn; an audit log is one.
     """
 
     def __init__(
@@ -69,128 +65,14 @@ class Registrar:
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._open: Turn | None = None
+        self._selection = object()  # by which a turn is recognised as one of this registrar
         self.eligibility = Eligibility(self.guards, population)
-        self._adopt(population)
+        self.population, self._view = population, self._disclosed(population, self.eligibility)
         self.state: State = selector.init(population.n_clients, stream(seed, "initial state"))
 
-    def _adopt(self, population: Population) -> None:
-        self.population = population
-        self._view = population.disclose(self.needs.reads, self.owner, self.eligibility.shown)
-
-    # -- one round ------------------------------------------------------------------------------------------------
-
-    def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
-        """Start this round's selection; an earlier turn that is still open is abandoned without a trace."""
-        ids = as_ids("available", available, ordered=True)
-        if ids.size and ids[-1] >= self.population.n_clients:
-            raise bad(
-                "available", f"ids below {self.population.n_clients}", int(ids[-1]), "Newcomers enter with join()."
-            )
-        if self.needs.reads and not self.population.knows(ids):
-            raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
-        rng = stream(self.seed, "selection", self.index)
-        round = Round(self.index, self.horizon, ids, budget, self._view, rng)
-        eligible, guarded = self.eligibility.admit(ids, int(budget), self.index, self.seed)
-        if eligible is not ids:
-            round = replace(round, available=eligible)
-        self._abandon()
-        self._open = Turn(self, self.state.copy(), round if eligible.size else None, self.index, guarded)
-        if self.observer is not None:
-            self.observer.begun(self._open, ids, int(budget))
-        return self._open
-
-    def finish(
-        self,
-        turn: Turn,
-        ids: npt.ArrayLike | None = None,
-        reports: Mapping[str, Answers | npt.ArrayLike] | None = None,
-    ) -> Ids:
-        """Close the round; returned are those whose updates may be aggregated: nobody, if fewer than the minimum.
-
-        Args:
-            turn: what :meth:`begin` gave.
-            ids: members of the cohort whose updates arrived (default: all).
-            reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
-        """
-        if not isinstance(turn, Turn):
-            raise bad("finish(turn)", "what begin() gave", turn)
-        if turn._registrar is not self:
-            raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
-        if turn is not self._open:
-            self.count("duplicate" if turn.index < self.index else "stale")
-            return np.empty(0, np.int64)
-        if turn.cohort is None:
-            raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
-        done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
-        outside = not_among(done, np.sort(turn.cohort.ids))
-        if outside.size:
-            raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
-        readings = self._reports(turn, done, {} if reports is None else reports)
-        usable = done
-        if done.size < min(self.guards.minimum, turn.cohort.ids.size):
-            turn.guarded["too_few_completed"] = int(done.size)
-            usable, readings = done[:0], {}
-        if turn.round is not None:
-            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
-        self.state, self.shapes, self._open, turn.open = turn.state, turn.shapes, None, False
-        for what, count in turn.counters.items():
-            self.counters[what] += count
-        self.eligibility.blame(turn.rejected | turn.blamed, self.index)
-        self.index += 1
-        if self.observer is not None:
-            self.observer.finished(turn, done, reports or {})
-        return usable
-
-    def _reports(self, turn: Turn, done: Ids, reports: Mapping[str, Answers | npt.ArrayLike]) -> dict[str, Reading]:
-        """All of them are sifted before any is let in: a caller's mistake leaves the turn as it was."""
-        if not isinstance(reports, Mapping):
-            raise bad("finish(reports)", "a mapping from a signal's name to its rows", reports)
-        known, found = {signal.name: signal for signal in self.needs.reports}, dict[Signal, Sifted]()
-        for name, rows in reports.items():
-            if name not in known:
-                raise unknown("report", name, list(known), f"{self.owner}.needs.reports")
-            given = rows if isinstance(rows, Reading | Mapping) else Reading(done, as_array(f"{name} reports", rows))
-            found[known[name]] = self._sifted(turn, known[name], given, done)
-        return {signal.name: self._let_in(turn, signal, *sifted) for signal, sifted in found.items()}
-
-    def _abandon(self) -> None:
-        if self._open is not None:
-            self._open.open, self._open = False, None
-
-    # -- what a turn tells ----------------------------------------------------------------------------------------
-
-    def check_question(self, question: object, round: Round) -> Measure:
-        """The question, if the method declared it and the clients are there to be asked."""
-        if not isinstance(question, Measure):
-            raise bad(f"{self.owner}.select", "a generator that yields Measure", question)
-        if question.signal not in self.needs.asks:
-            raise UndeclaredError(
-                f"{self.owner} asked for {question.signal.name!r}, which its needs.asks do not declare."
-            )
-        outside = not_among(question.ids, round.available)
-        if outside.size:
-            raise bad(f"{self.owner}'s question", "to available clients", f"client {int(outside[0])}")
-        if question.after is not None:
-            check_cohort(question.after, round, f"{self.owner}'s rehearsal")
-        return question
-
-    def let_in(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Reading:
-        """What the selector gets of an answer: sound rows, winsorised; unsound ones are counted, shapes remembered."""
-        return self._let_in(turn, signal, *self._sifted(turn, signal, answers, asked))
-
-    def _sifted(self, turn: Turn, signal: Signal, answers: Answers, asked: Ids) -> Sifted:
-        return screen(signal, answers, asked, turn.shapes.get(signal.name), self.guards)
-
-    def _let_in(self, turn: Turn, signal: Signal, reading: Reading, rejected: dict[int, str]) -> Reading:
-        turn.counters["rejected"] += len(rejected)
-        turn.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
-        if len(reading) and signal.of != "pairs":
-            turn.shapes.setdefault(signal.name, reading.values.shape[1:])
-        if self.guards.winsorise and signal.scalar and signal.nonnegative:
-            reading, clipped = winsorised(reading, self.guards.winsorise)
-            if clipped:
-                turn.guarded["winsorised"] = turn.guarded.get("winsorised", 0) + clipped
-        return reading
+    def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
+        """What the selector sees of a population."""
+        return population.disclose(self.needs.reads, self.owner, eligibility.shown)
 
     @property
     def quarantined(self) -> Array:
@@ -201,16 +83,110 @@ class Registrar:
         """One more late, duplicate or stale message."""
         self.counters[what] += 1
 
+    # -- one round ------------------------------------------------------------------------------------------------
+
+    def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
+        """Start this round's selection; an earlier turn that is still open is abandoned without a trace."""
+        ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+        self._check_known(ids)
+        rng = stream(self.seed, "selection", self.index)
+        round = Round(self.index, self.horizon, ids, budget, self._view, rng)
+        admitted = self.eligibility.admit(ids, int(budget), self.index, self.seed)
+        if admitted.ids is not ids:
+            round = replace(round, available=admitted.ids)
+        self._abandon()
+        turn = Turn(self._context(admitted), self.state.copy(), round if admitted.ids.size else None, admitted.notes)
+        self._open = turn
+        if self.observer is not None:
+            self.observer.begun(turn, ids, int(budget))
+        return turn
+
+    def _check_known(self, ids: Ids) -> None:
+        people = self.population
+        if ids.size and ids[-1] >= people.n_clients:
+            raise bad("available", f"ids below {people.n_clients}", int(ids[-1]), "Newcomers enter with join().")
+        if self.needs.reads and not people.knows(ids):
+            raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
+
+    def _context(self, admitted: Admission) -> Context:
+        return Context(
+            selection=self._selection,
+            selector=self.selector,
+            guards=self.guards,
+            seed=self.seed,
+            index=self.index,
+            shapes=self.shapes,
+            kept_out=admitted.kept_out,
+            capped=self.eligibility.capped,
+            observer=self.observer,
+            late=lambda: self.count("late"),
+        )
+
+    def finish(self, turn: Turn, ids: npt.ArrayLike | None = None, reports: Reports | None = None) -> Ids:
+        """Close the round; returned are those whose updates may be aggregated: nobody, if fewer than the minimum.
+
+        Args:
+            turn: what :meth:`begin` gave.
+            ids: members of the cohort whose updates arrived (default: all).
+            reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
+        """
+        if not isinstance(turn, Turn):
+            raise bad("finish(turn)", "what begin() gave", turn)
+        if turn is not self._open:
+            return self._not_open(turn)
+        if turn.cohort is None:
+            raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
+        done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
+        outside = not_among(done, np.sort(turn.cohort.ids))
+        if outside.size:
+            raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
+        readings, usable = turn.reports(done, {} if reports is None else reports), done
+        if done.size < min(self.guards.minimum, turn.cohort.ids.size):
+            turn.guarded["too_few_completed"] = int(done.size)
+            usable, readings = done[:0], {}
+        if turn.round is not None:
+            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
+        self._take_over(turn)
+        if self.observer is not None:
+            self.observer.finished(turn, done, reports or {})
+        return usable
+
+    def _not_open(self, turn: Turn) -> Ids:
+        """Count a turn that was finished before, or abandoned; nobody's update counts."""
+        if turn.selection is not self._selection:
+            raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
+        self.count("duplicate" if turn.index < self.index else "stale")
+        return np.empty(0, np.int64)
+
+    def _take_over(self, turn: Turn) -> None:
+        """What the turn changed becomes the registrar's own, and the next round begins."""
+        turn.close()
+        self.state, self.shapes, self._open = turn.state, turn.shapes, None
+        for what, count in turn.counters.items():
+            self.counters[what] += count
+        self.eligibility.blame(turn.rejected | turn.blamed, self.index)
+        self.index += 1
+
+    def _abandon(self) -> None:
+        if self._open is not None:
+            self._open.close(abandoned=True)
+            self._open = None
+
     # -- clients join; the server stops and goes on ----------------------------------------------------------------
 
     def join(self, population: Population) -> None:
-        """Go on with a larger (or better known) population; ids never shift. An open turn is abandoned."""
-        if population.n_clients < self.population.n_clients:
-            raise bad("join(population)", f"of at least {self.population.n_clients} clients", population.n_clients)
+        """Go on with a larger (or better known) population; ids never shift. An open turn is abandoned.
+
+        A population that is refused leaves the registrar as it was.
+        """
+        if not isinstance(population, Population):
+            raise bad("join(population)", "a Population", population)
+        population.check_successor_of(self.population)
+        eligibility = self.eligibility.grown(population)
+        view, state = self._disclosed(population, eligibility), self.state.copy()
+        state.grow(population.n_clients)
         self._abandon()
-        self.eligibility.adopt(population)
-        self._adopt(population)
-        self.state.grow(population.n_clients)
+        self.population, self._view, self.eligibility, self.state = population, view, eligibility, state
         if self.observer is not None:
             self.observer.joined(population)
 
@@ -232,30 +208,11 @@ class Registrar:
 
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
-        try:
-            now = self.export()[1]
-            before, after = (_identity(told, header.get("guards") is not None) for told in (header, now))
-            if changed := snapshot.difference(before, after):
-                raise StorageError(f"Snapshot is of another selection: {changed}.")
-            state = type(self.state).restored(
-                {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
-            )
-            if state.n_clients > self.population.n_clients:
-                raise StorageError(
-                    f"Snapshot is of {state.n_clients} clients, more than the population's {self.population.n_clients}."
-                )
-            state.grow(self.population.n_clients)
-            strikes = _counts(arrays["quarantined"], self.population.n_clients)
-            until = _counts(arrays.get("until", np.zeros(0)), self.population.n_clients)  # none before guards
-            counters = {name: int(header["counters"][name]) for name in self.counters}
-            shapes = {name: tuple(int(n) for n in shape) for name, shape in header["shapes"].items()}
-            index = int(header["index"])
-            if not 0 <= index < LARGEST:
-                raise ValueError(f"round {index}")
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
-        self.state, self.counters, self.shapes, self.index = state, counters, shapes, index
-        self.eligibility.strikes, self.eligibility.until = strikes, until
+        found = registrar_snapshot.parse(
+            arrays, header, now=self.export()[1], memory=type(self.state), clients=self.population.n_clients
+        )
+        self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
+        self.eligibility.strikes, self.eligibility.until = found.strikes, found.until
         self._abandon()
         return self
 
@@ -275,23 +232,12 @@ class Registrar:
     ) -> Registrar:
         """Go on from a snapshot with the same selector; ``horizon`` and ``guards`` default to the saved ones."""
         arrays, header = snapshot.load(path)
-        if not isinstance(header.get("seed"), int):
-            raise StorageError(f"{path} is not a registrar's snapshot: it has no seed.")
-        horizon = header.get("horizon") if horizon is None else horizon
-        try:
-            guards = Guards(**header.get("guards", {})) if guards is None else guards
-        except (TypeError, InputError) as error:
-            raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
-        return cls(selector, population, horizon=horizon, seed=header["seed"], guards=guards).restore(arrays, header)
-
-
-def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:
-    """What must be the same when a selection goes on; snapshots before guards tell none."""
-    guards = {f"guards.{name}": value for name, value in header["guards"].items()} if guarded else {}
-    return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
-
-
-def _counts(array: Array, n: int) -> Ids:
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"strikes or sentences of shape {array.shape} and type {array.dtype}")
-    return np.pad(array.astype(np.int64, casting="unsafe"), (0, n - array.size))
+        seed, saved_horizon, saved_guards = registrar_snapshot.settings(header, path)
+        made = cls(
+            selector,
+            population,
+            horizon=saved_horizon if horizon is None else horizon,
+            seed=seed,
+            guards=saved_guards if guards is None else guards,
+        )
+        return made.restore(arrays, header)

@@ -52,8 +52,17 @@ class Population:
         rows = slice(None) if self._known is None else self._known
         for name, value in facts.items():
             check_fact(name, value, self.n_clients, rows)
-        self._facts = {name: frozen(value) for name, value in facts.items()}
+        self._facts = {name: frozen(value.copy()) for name, value in facts.items()}  # the caller keeps his own
         self._owner: str | None = None
+
+    def check_successor_of(self, earlier: Population) -> None:
+        """Refuse to go on from ``earlier`` with this population: it has fewer clients, or rows of another width."""
+        if self.n_clients < earlier.n_clients:
+            raise bad("join(population)", f"of at least {earlier.n_clients} clients", self.n_clients)
+        for name in (name for name in earlier._facts if name in self._facts):
+            before, now = earlier._facts[name].shape[1:], self._facts[name].shape[1:]
+            if before != now:
+                raise bad(f"join(population).{name}", f"rows of {before[0]} numbers, as before", f"rows of {now[0]}")
 
     def _read(self, name: str) -> Array:
         if self._owner is not None and name not in self._facts:

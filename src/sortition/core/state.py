@@ -62,13 +62,15 @@ class State:
         extra = n_clients - self.n_clients
         if extra <= 0:
             return
+        larger: dict[str, Any] = {"n_clients": n_clients}
         for item in fields(self):
             axes = item.metadata.get(_AXES, 0)
             if axes:
                 value = getattr(self, item.name)
                 padding = [(0, extra)] * axes + [(0, 0)] * (value.ndim - axes)
-                setattr(self, item.name, np.pad(value, padding, constant_values=item.metadata["fill"]))
-        self.n_clients = n_clients
+                larger[item.name] = np.pad(value, padding, constant_values=item.metadata["fill"])
+        for name, value in larger.items():
+            setattr(self, name, value)
 
     def arrays(self) -> dict[str, Array]:
         """Every field as a named array; an absent (None) one is left out."""
@@ -78,37 +80,47 @@ class State:
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Self:
         """The state that :meth:`arrays` described; other kinds of numbers and other shapes are refused."""
-        known = {item.name for item in fields(cls)}
-        strange = sorted(set(arrays) - known)
-        if strange or "n_clients" not in arrays:
-            missing = "" if strange else " n_clients is missing."
-            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: unknown fields {strange}.{missing}")
-        n = arrays["n_clients"]
-        if n.shape != () or n.dtype.kind not in "iu" or n < 1:
-            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: n_clients must be a number ≥ 1.")
+        arrays = cls.migrated(arrays)
         state = cls(1)  # the kinds of its fields; what the file says of N may be anything
-        state.n_clients = int(n)
+        state.n_clients = cls._stored_clients(arrays)
         for item in fields(cls):
             axes, start = item.metadata.get(_AXES, 0), getattr(state, item.name)
             value = arrays.get(item.name)
             if value is None and start is None:
                 continue
-            if value is None or (fault := _misfit(value, start, axes, state.n_clients)):
-                told = "is missing" if value is None else f"has {fault}"
-                raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} {told}.")
-            plain = value.ndim == 0 and not isinstance(start, np.ndarray)
-            setattr(state, item.name, value.item() if plain else value.copy())
+            fault = "is missing" if value is None else _misfit(value, start, axes, state.n_clients)
+            if value is None or fault:
+                raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} {fault}.")
+            single = value.ndim == 0 and not isinstance(start, np.ndarray)
+            setattr(state, item.name, value.item() if single else value.copy())
         return state
+
+    @classmethod
+    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        """The arrays of a snapshot of an older version as today's fields; a state that changed overrides this."""
+        return arrays
+
+    @classmethod
+    def _stored_clients(cls, arrays: Mapping[str, Array]) -> int:
+        """N of a snapshot that has no field that is unknown here."""
+        unknown = sorted(set(arrays) - {item.name for item in fields(cls)})
+        if unknown or "n_clients" not in arrays:
+            missing = "" if unknown else " n_clients is missing."
+            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: unknown fields {unknown}.{missing}")
+        n = arrays["n_clients"]
+        if n.shape != () or n.dtype.kind not in "iu" or n < 1:
+            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: n_clients must be a number ≥ 1.")
+        return int(n)
 
 
 def _misfit(value: Array, start: Any, axes: int, n: int) -> str:
-    """In what a stored value differs from what the field holds at first; a width of 0 takes any, None any numbers."""
+    """How a stored value differs from what the field holds at first; a width of 0 takes any, None any numbers."""
     kind = "f" if isinstance(start, float) else np.asarray(start).dtype.kind
     kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind, "fiub")
     if value.dtype.kind not in kinds:
-        return f"type {value.dtype}"
+        return f"has type {value.dtype}"
     if axes:
         free = start.ndim > axes and start.shape[axes] == 0
         rest = value.shape[axes:] if free and value.ndim == start.ndim else start.shape[axes:]
-        return "" if value.shape == (n,) * axes + rest else f"shape {value.shape} for {n} clients"
-    return f"shape {value.shape}" if start is not None and not isinstance(start, np.ndarray) and value.ndim else ""
+        return "" if value.shape == (n,) * axes + rest else f"has shape {value.shape} for {n} clients"
+    return f"has shape {value.shape}" if start is not None and not isinstance(start, np.ndarray) and value.ndim else ""

@@ -1,22 +1,27 @@
-"""The one place that advances a selection: a turn asks, is answered, and ends in a cohort."""
+"""The one place that advances a selection: a turn asks, screens the answers, and ends in a cohort."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sortition.core.errors import InputError
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Ids, as_array, not_among
+from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers
+from sortition.core.guards.screening import Answers, Screened, screen, winsorised
+from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
-from sortition.core.selector import Asking
+from sortition.core.selector import Asking, Needs, Selector
+from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.streams import stream
 
 if TYPE_CHECKING:
-    from sortition.core.registrar import Registrar
+    from sortition.core.observer import Observer, Reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +37,47 @@ class Asked:
     rehearsed: int  # members of the cohort of a rehearsal; 0 without one
 
 
-class Turn:
-    """One round's selection in progress: answer ``question`` until it is None, then ``cohort`` is there."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What a turn is given of its registrar.
 
-    def __init__(
-        self, registrar: Registrar, state: State, round: Round | None, index: int, guarded: Mapping[str, Any]
-    ) -> None:
-        self.index = index
+    Attributes:
+        selection: is the same for all turns of one registrar.
+        selector: the method that chooses.
+        guards: how far clients are trusted.
+        seed: of the draws of this selection.
+        index: the round, from 0.
+        shapes: the shapes of vector signals' rows that earlier turns fixed.
+        kept_out: the available clients that the guards kept out, by guard.
+        capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
+        observer: sees questions and answers.
+        late: is called for an answer that comes after the turn was closed.
+    """
+
+    selection: object
+    selector: Selector[Any]
+    guards: Guards
+    seed: int
+    index: int
+    shapes: Mapping[str, tuple[int, ...]]
+    kept_out: Mapping[str, Ids]
+    capped: Array | None
+    observer: Observer | None
+    late: Callable[[], None]
+
+    @property
+    def owner(self) -> str:
+        """The method's name, as messages have it."""
+        return type(self.selector).__name__
+
+
+class Turn:
+    """One round's selection in progress: answer ``question`` until it is None, then ``cohort`` is there.
+
+    A turn that is abandoned has no question and an empty cohort, so that a loop over its questions ends.
+    """
+
+    def __init__(self, context: Context, state: State, round: Round | None, guarded: Mapping[str, Any]) -> None:
         self.round = round
         self.state = state
         self.question: Measure | None = None
@@ -47,52 +86,112 @@ class Turn:
         self.rejected: dict[int, str] = {}
         self.blamed: dict[int, str] = {}
         self.guarded = dict(guarded)
-        self.shortfall = 0 if round is None else round.budget - round.places  # places that nobody is there to fill
+        self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
         self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
-        self.shapes = dict(registrar.shapes)
+        self.shapes = dict(context.shapes)
         self.open = True
-        self._registrar = registrar
+        self._context = context
         self._asking: Asking | None = None
         if round is None:
             reason = "too few eligible" if guarded else "nobody available"
             self.cohort = self._noted(Cohort.uniform([], notes={"skipped": reason}))
             return
-        choice = registrar.selector.select(state, round)
+        choice = context.selector.select(state, round)
         if isinstance(choice, Generator):
             self._asking = choice
             self._advance(None)
         else:
-            self.cohort = self._leaving(choice, round)
+            self.cohort = self._final(choice, round)
+
+    @property
+    def index(self) -> int:
+        """The round, from 0."""
+        return self._context.index
+
+    @property
+    def selection(self) -> object:
+        """The same for all turns of one registrar."""
+        return self._context.selection
+
+    @property
+    def needs(self) -> Needs:
+        """What the method reads, asks and wants reported."""
+        return self._context.selector.needs
+
+    @property
+    def kept_out(self) -> Mapping[str, Ids]:
+        """The available clients that the guards kept out: by ``quarantined``, and by ``quota``."""
+        return self._context.kept_out
 
     @property
     def skipped(self) -> bool:
-        """Nobody was available, or too few eligible; there is nothing to do but to finish."""
+        """Nobody was available, or too few were eligible; the turn can only be finished."""
         return self.round is None
+
+    def close(self, *, abandoned: bool = False) -> None:
+        """Take no more answers; an abandoned turn ends with nobody chosen."""
+        self.open = False
+        if abandoned:
+            self.question, self._asking = None, None
+            self.cohort = Cohort.uniform([], notes={"skipped": "abandoned"})
+
+    # -- answers ---------------------------------------------------------------------------------------------------
 
     def answer(self, answers: Answers) -> None:
         """Answer the open question, with fewer rows than asked where clients are silent.
 
         Unsound rows are withheld from the selector and counted; an answer to a closed question is counted and ignored.
         """
-        if self.question is None or not self.open:
-            (self.counters if self.open else self._registrar.counters)["late"] += 1
+        if not self.open:
+            self._context.late()
+            return
+        if self.question is None:
+            self.counters["late"] += 1
             return
         question = self.question
-        reading = self._registrar.let_in(self, question.signal, answers, question.ids)
-        if self._registrar.observer is not None:
-            self._registrar.observer.answered(self, question, answers)
-        self.asked.append(
-            Asked(
-                question.signal.name,
-                question.signal.of,
-                question.ids.size,
-                len(reading),
-                question.signal.floats_down * question.ids.size,
-                int(reading.values.size),
-                0 if question.after is None else question.after.ids.size,
-            )
-        )
+        reading = self._accept(question.signal, self._screen(question.signal, answers, question.ids))
+        if self._context.observer is not None:
+            self._context.observer.answered(self, question, answers)
+        self.asked.append(_metered(question, reading))
         self._advance(reading)
+
+    def reports(self, done: Ids, reports: Reports) -> dict[str, Reading]:
+        """What the selector gets of the reports of those who completed.
+
+        All of them are screened before any is accepted: a caller's mistake leaves the turn as it was.
+        """
+        if not isinstance(reports, Mapping):
+            raise bad("finish(reports)", "a mapping from a signal's name to its rows", reports)
+        known = {signal.name: signal for signal in self.needs.reports}
+        found = dict[Signal, Screened]()
+        for name, rows in reports.items():
+            if name not in known:
+                raise unknown("report", name, list(known), f"{self._context.owner}.needs.reports")
+            found[known[name]] = self._screen(known[name], with_ids(name, rows, done), done)
+        return {signal.name: self._accept(signal, screened) for signal, screened in found.items()}
+
+    def blame(self, clients: Mapping[int, str]) -> None:
+        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
+        self.blamed |= clients
+
+    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
+        return screen(signal, answers, asked, self.shapes.get(signal.name), self._context.guards)
+
+    def _accept(self, signal: Signal, screened: Screened) -> Reading:
+        """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
+        reading, rejected = screened
+        self.counters["rejected"] += len(rejected)
+        self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
+        if len(reading) and signal.of != "pairs":
+            self.shapes.setdefault(signal.name, reading.values.shape[1:])
+        limit = self._context.guards.winsorise
+        if limit and signal.scalar and signal.nonnegative:
+            reading, clipped = winsorised(reading, limit)
+            if clipped:
+                self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
+        return reading
+
+    # -- the choice ------------------------------------------------------------------------------------------------
 
     def _advance(self, reading: Reading | None) -> None:
         if self._asking is None or self.round is None:
@@ -101,33 +200,55 @@ class Turn:
         try:
             question = next(self._asking) if reading is None else self._asking.send(reading)
         except StopIteration as stop:
-            self.cohort = self._leaving(stop.value, self.round)
+            self.cohort = self._final(stop.value, self.round)
             return
-        self.question = self._registrar.check_question(question, self.round)
+        self.question = check_question(question, self.round, self.needs, self._context.owner)
 
-    def _leaving(self, choice: object, round: Round) -> Cohort:
+    def _final(self, choice: object, round: Round) -> Cohort:
         """The selector's cohort, checked, with explorers where an exploration floor is set."""
-        registrar = self._registrar
-        cohort = check_cohort(choice, round, registrar.owner)
-        guards, capped = registrar.guards, registrar.eligibility.capped
+        context, guards = self._context, self._context.guards
+        cohort = check_cohort(choice, round, context.owner)
         if guards.explore:
-            rng = stream(registrar.seed, "exploration", self.index)
-            cohort, lot = explored(cohort, round, guards.explore, rng)
-            self.guarded |= {"explored": lot.tolist()} if lot.size else {}
+            rng = stream(context.seed, "exploration", self.index)
+            cohort, drawn = explored(cohort, round, guards.explore, rng)
+            self.guarded |= {"explored": drawn.tolist()} if drawn.size else {}
         if 0 < cohort.ids.size < guards.minimum:
             self.guarded["too_few_chosen"] = int(cohort.ids.size)
             cohort = Cohort.uniform([], notes=cohort.notes)
-        if capped is not None and (cut := int(capped[cohort.ids].sum())):
+        if context.capped is not None and (cut := int(context.capped[cohort.ids].sum())):
             self.guarded["capped"] = cut
         return self._noted(cohort)
 
     def _noted(self, cohort: Cohort) -> Cohort:
-        """What the guards did, and how many places stay empty, stands in the cohort's notes."""
-        told: dict[str, Any] = {"guards": dict(self.guarded)} if self.guarded else {}
+        """The cohort whose notes say what the guards did, and how many places stay empty."""
+        notes: dict[str, Any] = {"guards": dict(self.guarded)} if self.guarded else {}
         if self.shortfall and not cohort.full:
-            told["shortfall"] = self.shortfall
-        return replace(cohort, notes={**cohort.notes, **told}) if told else cohort
+            notes["shortfall"] = self.shortfall
+        return replace(cohort, notes={**cohort.notes, **notes}) if notes else cohort
 
-    def blame(self, clients: Mapping[int, str]) -> None:
-        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
-        self.blamed |= clients
+
+def with_ids(name: str, rows: Answers | npt.ArrayLike, done: Ids) -> Answers:
+    """Reports with their ids: rows without any belong to those who completed, in their order."""
+    return rows if isinstance(rows, Reading | Mapping) else Reading(done, as_array(f"{name} reports", rows))
+
+
+def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:
+    """The question, if the method declared it and the clients are available."""
+    if not isinstance(question, Measure):
+        raise bad(f"{owner}.select", "a generator that yields Measure", question)
+    if question.signal not in needs.asks:
+        raise UndeclaredError(f"{owner} asked for {question.signal.name!r}, which its needs.asks do not declare.")
+    outside = not_among(question.ids, round.available)
+    if outside.size:
+        raise bad(f"{owner}'s question", "to available clients", f"client {int(outside[0])}")
+    if question.after is not None:
+        check_cohort(question.after, round, f"{owner}'s rehearsal")
+    return question
+
+
+def _metered(question: Measure, reading: Reading) -> Asked:
+    signal, asked = question.signal, question.ids.size
+    rehearsed = 0 if question.after is None else question.after.ids.size
+    return Asked(
+        signal.name, signal.of, asked, len(reading), signal.floats_down * asked, int(reading.values.size), rehearsed
+    )

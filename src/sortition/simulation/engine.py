@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sortition.audit.encoding import plain
+from sortition.audit.encoding import json_value
 from sortition.core.arrays import Ids
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
@@ -115,7 +115,7 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
         "aggregate": aggregated - trained,
         "evaluate": done - aggregated,
     }
-    return replace(carry, totals=_added(carry.totals, ledger), timings=timings), plain(record)
+    return replace(carry, totals=_added(carry.totals, ledger), timings=timings), json_value(record)
 
 
 def _enter(setup: Setup, carry: Carry, ledger: Ledger, t: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from sortition.core import LOSS, UPDATE, Cohort, Guards, Measure, Needs, Population, Registrar, Selector, State, method
 from sortition.core.errors import InputError, StorageError
-from sortition.core.guards.eligibility import capped, thinned
+from sortition.core.guards.eligibility import capped, within_quota
 from sortition.core.guards.exploration import explored
 from sortition.core.guards.screening import norms, screen, winsorised
 from sortition.core.questions import Reading
@@ -290,7 +290,7 @@ class TestQuota:
     def test_each_owner_keeps_min_of_its_clients_and_the_quota(self, owners, places, seed):
         owner = np.unique(owners, return_inverse=True)[1]
         ids = np.arange(len(owners)) * 3
-        kept = thinned(ids, owner, places, stream(seed, "test"))
+        kept = ids[within_quota(owner, places, stream(seed, "test"))]
         assert (np.diff(kept) > 0).all()
         counts = np.bincount(owner[kept // 3], minlength=owner.max() + 1)
         np.testing.assert_array_equal(counts, np.minimum(np.bincount(owner), places))
@@ -298,7 +298,7 @@ class TestQuota:
     def test_every_client_of_an_owner_has_the_same_chance(self):
         seen = np.zeros(10)
         for t in range(1000):
-            seen[thinned(np.arange(10), np.repeat([0, 1], [8, 2]), 2, stream(t, "test"))] += 1
+            seen[within_quota(np.repeat([0, 1], [8, 2]), 2, stream(t, "test"))] += 1
         assert (seen[8:] == 1000).all()
         np.testing.assert_allclose(seen[:8] / 1000, 2 / 8, atol=4 * np.sqrt(0.25 * 0.75 / 1000))
 

@@ -7,7 +7,7 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.audit import hash_chain
-from sortition.audit.log import encode_cohort, encode_notes
+from sortition.audit.entries import encode_cohort, encode_notes
 from sortition.core import StorageError
 from sortition.results import metrics, run_folder
 from sortition.simulation import start
@@ -307,8 +307,8 @@ def test_forged_answers_are_found_by_a_replay(run):
     [
         (run_folder.MANIFEST, lambda m: m["audit"].update(seed=5), "not the one that the log committed to"),
         (run_folder.MANIFEST, lambda m: m["audit"].update(salt="00"), "not the one that the log committed to"),
-        (run_folder.MANIFEST, lambda m: m.pop("audit"), "does not reveal seed and salt"),
-        (run_folder.MANIFEST, lambda m: m.update(audit={"seed": 0, "salt": 7}), "does not reveal seed and salt"),
+        (run_folder.MANIFEST, lambda m: m.pop("audit"), "does not disclose seed and salt"),
+        (run_folder.MANIFEST, lambda m: m.update(audit={"seed": 0, "salt": 7}), "does not disclose seed and salt"),
         (run_folder.SUMMARY, lambda m: m["audit"].update(final="0" * 64), "does not end with the hash"),
         (run_folder.SUMMARY, lambda m: m.pop("audit"), "lacks the hash"),
     ],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,66 +16,81 @@ from sortition.core.rounds import Population
 from sortition.core.streams import stream
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Admission:
+    """The eligible clients of a round, the others by the guard that kept them out, and notes for the record."""
+
+    ids: Ids
+    kept_out: Mapping[str, Ids]
+    notes: Mapping[str, Any]
+
+
 class Eligibility:
-    """The guards' memory of clients: how often each was unsound, and until which round it sits out."""
+    """The guards' memory of clients: how often each was unsound, and until which round it is in quarantine."""
 
     def __init__(self, guards: Guards, population: Population) -> None:
         self.guards = guards
         self.strikes = np.zeros(population.n_clients, np.int64)
         self.until = np.zeros(population.n_clients, np.int64)
-        self.adopt(population)
+        self._owner = owners(population, guards)
+        self.shown, self.capped = capped(population, guards)
 
-    def adopt(self, population: Population) -> None:
-        """Go on with this population; who was there keeps strikes and sentence."""
-        owner: Ids | None = None
-        if self.guards.quota:
-            if "groups" not in population.facts:
-                raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give Population(groups=…).")
-            owner = np.unique(population.groups, return_inverse=True)[1].astype(np.int64, copy=False)
-        self._owner = owner
-        self.shown, self.capped = capped(population, self.guards)
-        room = population.n_clients - self.strikes.size
-        self.strikes, self.until = np.pad(self.strikes, (0, room)), np.pad(self.until, (0, room))
+    def grown(self, population: Population) -> Eligibility:
+        """The same of a larger population; who was there keeps strikes and quarantine."""
+        made = Eligibility(self.guards, population)
+        made.strikes[: self.strikes.size], made.until[: self.until.size] = self.strikes, self.until
+        return made
 
-    def admit(self, ids: Ids, budget: int, index: int, seed: int) -> tuple[Ids, dict[str, Any]]:
+    def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
         """The eligible ones of these clients, and what kept the others out."""
-        guards, told = self.guards, dict[str, Any]()
+        guards, notes, kept_out = self.guards, dict[str, Any](), dict[str, Ids]()
         if guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", guards.minimum)
         if guards.quarantine and (out := self.until[ids] > index).any():
-            told["quarantined"] = int(out.sum())
-            ids = ids[~out]
+            ids, kept_out["quarantined"] = ids[~out], ids[out]
+            notes["quarantined"] = int(out.sum())
         if self._owner is not None:
-            kept = thinned(ids, self._owner[ids], guards.places(budget), stream(seed, "quota", index))
-            told |= {"thinned": ids.size - kept.size} if kept.size < ids.size else {}
-            ids = kept
+            keep = within_quota(self._owner[ids], guards.places(budget), stream(seed, "quota", index))
+            if not keep.all():
+                ids, kept_out["quota"] = ids[keep], ids[~keep]
+                notes["thinned"] = int(kept_out["quota"].size)
         if ids.size < guards.minimum:
-            told["too_few_eligible"] = int(ids.size)
+            notes["too_few_eligible"] = int(ids.size)
             ids = ids[:0]
-        return ids, told
+        if not ids.size:
+            kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
+        return Admission(ids, kept_out, notes)
 
     def blame(self, clients: Iterable[int], index: int) -> None:
-        """Round ``index`` brought unsound numbers of these; whoever has too many strikes sits out the next rounds."""
+        """Round ``index`` brought unsound numbers of these; whoever has too many strikes goes into quarantine."""
         for client in clients:
             self.strikes[client] += 1
             if self.guards.quarantine and self.strikes[client] % self.guards.strikes == 0:
                 self.until[client] = index + 1 + self.guards.quarantine
 
 
-def thinned(ids: Ids, owner: Ids, places: int, rng: np.random.Generator) -> Ids:
-    """At most ``places`` ids of each owner (dense numbers aligned with ids), each set of them equally likely."""
-    counts = np.bincount(owner)
-    if not ids.size or counts.max() <= places:
-        return ids
+def owners(population: Population, guards: Guards) -> Ids | None:
+    """(N,) each client's owner as a dense number, where a quota asks for it."""
+    if not guards.quota:
+        return None
+    if "groups" not in population.facts:
+        raise bad("Guards.quota", "0 where owners are unknown", guards.quota, "Give Population(groups=…).")
+    return np.unique(population.groups, return_inverse=True)[1].astype(np.int64, copy=False)
+
+
+def within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
+    """A mask that keeps at most ``places`` clients of each owner (dense numbers), each set of them equally likely."""
+    counts, keep = np.bincount(owner), np.ones(owner.size, dtype=bool)
+    if not owner.size or counts.max() <= places:
+        return keep
     over = np.flatnonzero(counts[owner] > places)
     over = over[rng.permutation(over.size)]
     kind = np.uint16 if counts.size < 2**16 else np.int64  # small numbers sort in one pass
     order = over[np.argsort(owner[over].astype(kind), kind="stable")]
     many = counts[counts > places]  # in the order of their owners, as ``order`` is
     rank = np.arange(order.size) - np.repeat(np.cumsum(many) - many, many)
-    keep = np.ones(ids.size, dtype=bool)
     keep[order[rank >= places]] = False
-    return ids[keep]
+    return keep
 
 
 def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Array | None]:

@@ -1,9 +1,10 @@
-"""What clients send is sifted before a selector sees it: NaN, negative losses, wrong shapes, absurd norms stay out."""
+"""What clients send is screened before a selector sees it: NaN, negative losses, wrong shapes, absurd norms."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,61 +16,82 @@ from sortition.core.questions import Reading
 from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
+Shape = tuple[int, ...]
+Screened = tuple[Reading, dict[int, str]]  # the sound rows, and who sent an unsound one, with the reason
 
 
-def screen(
-    signal: Signal, answers: Answers, asked: Ids, shape: tuple[int, ...] | None, guards: Guards | None = None
-) -> tuple[Reading, dict[int, str]]:
+def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, guards: Guards | None = None) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts.
     Ids that were not asked are the caller's mistake and raise.
     """
-    rows = _rows(answers)
-    ids = rows.ids if isinstance(rows, Reading) else as_ids("Reading.ids", list(rows))
-    complete = np.array_equal(ids, asked)  # the usual case, and at a million clients a sort is not free
-    outside = ids[:0] if complete else not_among(ids, np.sort(asked))
+    _check_asked(signal, answers, asked)
+    guards, shape = guards or Guards(), _row_shape(signal, asked, shape)
+    if isinstance(answers, Reading) and answers.values.dtype.kind in "biu":
+        answers = Reading(answers.ids, answers.values.astype(np.float64))
+    if isinstance(answers, Reading) and _is_table(answers.values, shape):
+        return _screen_table(signal, answers, asked, guards)
+    reading, misshapen = _tabulated(answers, shape)
+    reading, unsound = _screen_table(signal, reading, asked, guards)
+    return reading, misshapen | unsound
+
+
+def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
+    if not isinstance(answers, Reading | Mapping):
+        raise bad("answer", "a Reading or a mapping from client id to row", answers)
+    ids = answers.ids if isinstance(answers, Reading) else as_ids("Reading.ids", list(answers))
+    if np.array_equal(ids, asked):  # the usual case, and at a million clients a sort is not free
+        return
+    outside = not_among(ids, np.sort(asked))
     if outside.size:
         raise bad(f"Reading of {signal.name!r}", "from clients that were asked", f"client {int(outside[0])}")
+
+
+def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
     if signal.scalar:
-        shape = ()
-    elif signal.of == "pairs":
-        shape = (asked.size,)
-    if isinstance(rows, Reading) and (rows.values.ndim == 2 if shape is None else rows.values.shape[1:] == shape):
-        return _sift_table(signal, rows, asked, guards or Guards())
-    pairs = list(zip(rows.ids.tolist(), rows.values, strict=True)) if isinstance(rows, Reading) else list(rows.items())
-    kept: list[tuple[int, Array]] = []
-    rejected: dict[int, str] = {}
-    parsed = [(int(client), _number(row)) for client, row in pairs]
-    wanted = shape
-    if wanted is None:
-        shapes = Counter(row.shape for _, row in parsed if row is not None and row.ndim == 1 and row.size)  # vectors
-        wanted = shapes.most_common(1)[0][0] if shapes else (0,)
-    for client, row in parsed:
-        if row is None or row.shape != wanted or not row.size:
-            rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {wanted}"
-        else:
-            kept.append((client, row))
-    table = np.stack([row for _, row in kept]) if kept else np.empty((0, *wanted))
-    reading = Reading(np.array([c for c, _ in kept], np.int64), table)
-    reading, unsound = _sift_table(signal, reading, asked, guards or Guards())
-    return reading, rejected | unsound
+        return ()
+    return (asked.size,) if signal.of == "pairs" else known
 
 
-def _rows(answers: Answers) -> Answers:
-    if isinstance(answers, Reading | Mapping):
-        return answers
-    raise bad("answer", "a Reading or a mapping from client id to row", answers)
+def _is_table(values: Array, shape: Shape | None) -> bool:
+    """Whether all rows are floats of the shape that is wanted."""
+    return values.dtype.kind == "f" and (values.ndim == 2 if shape is None else values.shape[1:] == shape)
 
 
-def _number(row: npt.ArrayLike) -> Array | None:
+def rows_of(answers: Answers) -> dict[int, Array | None]:
+    """Each client's row as floats; None for what is no number."""
+    if isinstance(answers, Reading):
+        return {client: as_floats(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
+    return {int(client): as_floats(row) for client, row in answers.items()}
+
+
+def as_floats(row: Any) -> Array | None:
+    """A row as float64; None for what is no number: texts, dates, complex numbers, whole numbers beyond any float."""
     try:
-        return np.asarray(row, dtype=np.float64)
-    except (TypeError, ValueError):
+        given = np.asarray(row)
+        return given.astype(np.float64) if given.dtype.kind in "biufO" else None
+    except Exception:  # what a client sends can raise anything
         return None
 
 
-def _sift_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> tuple[Reading, dict[int, str]]:
+def _tabulated(answers: Answers, shape: Shape | None) -> Screened:
+    """The rows of one shape, and the reasons against the others; an unknown shape is that of most vectors."""
+    rows = rows_of(answers)
+    if shape is None:
+        shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
+        shape = shapes.most_common(1)[0][0] if shapes else (0,)
+    kept, rejected = dict[int, Array](), dict[int, str]()
+    for client, row in rows.items():
+        if row is None or row.shape != shape or not row.size:
+            rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {shape}"
+        else:
+            kept[client] = row
+    table = np.stack(list(kept.values())) if kept else np.empty((0, *shape))
+    return Reading(np.array(list(kept), np.int64), table), rejected
+
+
+def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> Screened:
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
@@ -78,14 +100,14 @@ def _sift_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) ->
     flat = values.reshape(len(reading), -1)
     far = norms(flat)
     negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(far)) if signal.nonnegative else as_ids("", [])
-    far[negative] = np.nan  # they have no say in the median
+    far[negative] = np.nan  # they do not count for the median
     reasons = guards.absurd(far) | dict.fromkeys(negative.tolist(), "negative")
     if not reasons:
         return reading, {}
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
-    told = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
-    return Reading(reading.ids[sound], reading.values[sound]), told
+    named = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
+    return Reading(reading.ids[sound], reading.values[sound]), named
 
 
 def norms(rows: Array) -> Floats:

@@ -1,8 +1,8 @@
-"""What a registrar lets in and out: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
+"""How far clients are trusted: bounds on reports, quarantine, caps, an exploration floor, quotas, a least cohort.
 
-Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility`), what is let in
-(:mod:`~sortition.core.guards.screening`, and :meth:`Guards.absurd` for models), and what leaves
-(:mod:`~sortition.core.guards.exploration`). Zero turns each one off; what they did stands in ``turn.guarded``.
+Guards act at three moments: who is eligible (:mod:`~sortition.core.guards.eligibility`), which answers reach the
+selector (:mod:`~sortition.core.guards.screening`, and :meth:`Guards.absurd` for models), and who is added to the cohort
+(:mod:`~sortition.core.guards.exploration`). Zero turns each one off; ``turn.guarded`` holds what they did.
 """
 
 from __future__ import annotations
@@ -23,6 +23,22 @@ Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
 
 
+def _number(who: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not value >= 0:
+        raise bad(who, "a number ≥ 0", value, "0 turns it off.")
+    if value > sys.float_info.max:
+        raise bad(who, "finite", value, "0 turns it off.")
+    return float(value)
+
+
+def _whole(who: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not value >= 0:
+        raise bad(who, "a whole number ≥ 0", value, "0 turns it off.")
+    if value > LARGEST:  # it is added to a round's index
+        raise bad(who, "at most 2**53", value, "0 turns it off.")
+    return int(value)
+
+
 @known_keys_only
 @dataclass(frozen=True)
 class Guards:
@@ -32,11 +48,11 @@ class Guards:
         bound: the largest Euclidean norm of a report or update; 0: any finite one.
         norm: a report or update is refused when its norm exceeds this many times the median of its reading; 0: never.
         strikes: rounds with an unsound report or update after which a client is quarantined.
-        quarantine: rounds that it then sits out; 0: none.
+        quarantine: rounds for which it is then kept out; 0: none.
         winsorise: non-negative numbers (losses, durations) are clipped at median + this many standard deviations,
             estimated by the median absolute deviation of the same reading; 0: never.
-        size_cap: sizes and label counts are shown to the selector as at most this many times the median; 0: as told.
-        size_limit: sizes and label counts are shown as at most this many examples; 0: as told.
+        size_cap: sizes and label counts are shown to the selector as at most this many times the median; 0: as given.
+        size_limit: sizes and label counts are shown as at most this many examples; 0: as given.
         explore: ε, the share of the cohort that is drawn uniformly from the eligible clients.
         quota: places an owner (``Population.groups``) can have in a round: a number, or below 1 a share; 0: all.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
@@ -55,14 +71,8 @@ class Guards:
 
     def __post_init__(self) -> None:
         for item in fields(self):
-            value, whole = getattr(self, item.name), item.type == "Whole"
-            kind = int | np.integer if whole else int | float | np.integer | np.floating
-            most = LARGEST if whole else sys.float_info.max
-            if isinstance(value, bool) or not isinstance(value, kind) or not value >= 0:
-                raise bad(f"Guards.{item.name}", f"a {'whole ' if whole else ''}number ≥ 0", value, "0 turns it off.")
-            if value > most:  # rounds and examples: more are none, and must fit beside a round's index
-                raise bad(f"Guards.{item.name}", "at most 2**53" if whole else "finite", value, "0 turns it off.")
-            object.__setattr__(self, item.name, int(value) if whole else float(value))
+            checked = (_whole if item.type == "Whole" else _number)(f"Guards.{item.name}", getattr(self, item.name))
+            object.__setattr__(self, item.name, checked)
         if self.strikes < 1:
             raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")
         for name, least in (("norm", 2), ("size_cap", 1)):
@@ -74,7 +84,7 @@ class Guards:
             raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
 
     def changed(self) -> dict[str, Any]:
-        """The fields that differ from the defaults: what a snapshot and a run's configuration tell."""
+        """The fields that differ from the defaults: what a snapshot and a run's configuration hold."""
         return {f.name: getattr(self, f.name) for f in fields(Guards) if getattr(self, f.name) != f.default}
 
     def absurd(self, norms: Array) -> dict[int, str]:
@@ -87,8 +97,8 @@ class Guards:
         if self.norm and finite.any():
             middle = float(np.median(norms if finite.all() else norms[finite]))
             if middle > 0 and (far := norms > self.norm * middle).any():
-                told = f"norm above {self.norm:g} times the median"
-                reasons = dict.fromkeys(np.flatnonzero(far & finite).tolist(), told) | reasons
+                why = f"norm above {self.norm:g} times the median"
+                reasons = dict.fromkeys(np.flatnonzero(far & finite).tolist(), why) | reasons
         return reasons
 
     def places(self, budget: int) -> int:

@@ -50,7 +50,7 @@ class Journal:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """One more line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
-        self.write(json.dumps(record, separators=(",", ":"), default=plain).encode() + b"\n")
+        self.write(json.dumps(record, separators=(",", ":"), default=json_default).encode() + b"\n")
 
     def write(self, rest: bytes) -> None:
         """One more line, with its newline."""
@@ -83,8 +83,8 @@ def pour(file: IO[bytes], rest: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def plain(value: Any) -> Any:
-    """Numpy values as JSON knows them."""
+def json_default(value: Any) -> Any:
+    """A value that JSON does not know, as one that it does: for ``json.dumps(default=…)``."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):

@@ -1,4 +1,4 @@
-"""A file that one process holds at a time; the lock dies with its holder."""
+"""A file that one process locks at a time; the lock ends with its process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ except ImportError:  # no advisory locks on this system
 
 
 def acquire(path: Path) -> int | None:
-    """A handle that holds the file, which is made where there is none, until it is closed; None if another does."""
+    """A handle that locks the file (made where there is none) until it is closed; None if another process does."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
     if _locked(handle, alone=True):
         return handle
@@ -24,7 +24,7 @@ def acquire(path: Path) -> int | None:
 
 
 def in_use(path: Path) -> bool:
-    """Whether somebody holds the file at this moment."""
+    """Whether some process locks the file at this moment."""
     try:
         handle = os.open(path, os.O_RDONLY | NO_LINKS | AT_ONCE)
     except OSError:

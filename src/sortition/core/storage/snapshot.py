@@ -78,15 +78,12 @@ def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Par
     return arrays, header
 
 
-def _once_judged(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
-    """Format 2: LongFed estimated ε once and for all, and did not say of how many clients."""
-    for state in [name.removesuffix("epsilon") for name in arrays if name.rpartition(".")[2] == "epsilon"]:
-        if {f"{state}scale", f"{state}met", f"{state}reference"} <= arrays.keys():
-            arrays[f"{state}judged"] = np.asarray(np.count_nonzero(arrays[f"{state}met"]))
+def _same(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
+    """2 → 3: only a method's state changed (``State.migrated``)."""
     return arrays, header
 
 
-STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _once_judged}
+STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _same}
 
 
 def load(path: str | Path) -> Parts:
@@ -98,13 +95,12 @@ def load(path: str | Path) -> Parts:
         raise StorageError(f"{path} does not exist.") from None
     except FOREIGN as error:
         raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
-    if not isinstance(header, dict) or not isinstance(header.get("format"), int):
+    form = header.get("format") if isinstance(header, dict) else None
+    if isinstance(form, bool) or not isinstance(form, int) or form < 1:
         raise StorageError(f"{path} is not a Sortition snapshot: its header has no format.")
-    if header["format"] > FORMAT:
-        raise StorageError(
-            f"{path} has format {header['format']}; this version reads up to {FORMAT}. Update Sortition."
-        )
-    for step in range(max(header["format"], 1), FORMAT):
+    if form > FORMAT:
+        raise StorageError(f"{path} has format {form}; this version reads up to {FORMAT}. Update Sortition.")
+    for step in range(form, FORMAT):
         arrays, header = STEPS[step](arrays, header)
     return arrays, {**header, "format": FORMAT}
 
@@ -112,10 +108,10 @@ def load(path: str | Path) -> Parts:
 def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """What differs between two flat tables, in words: ``alpha was 1.0, is 2.0``; empty if nothing does."""
 
-    def told(table: Mapping[str, Any], key: str) -> str:
+    def value(table: Mapping[str, Any], key: str) -> str:
         return repr(table[key]) if key in table else "absent"
 
     keys = sorted(saved.keys() | current.keys())
     return "; ".join(
-        f"{k} was {told(saved, k)}, is {told(current, k)}" for k in keys if told(saved, k) != told(current, k)
+        f"{k} was {value(saved, k)}, is {value(current, k)}" for k in keys if value(saved, k) != value(current, k)
     )

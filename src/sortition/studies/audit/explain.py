@@ -1,4 +1,4 @@
-"""Why somebody was chosen, or was not: one round of an audit log, in sentences."""
+"""Why a client was chosen, or was not: one round of an audit log, in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.audit.schema import AnswersEntry, answer_ids, answer_values
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.studies.audit.log_reader import Entry, Log, reading
@@ -15,19 +15,19 @@ from sortition.studies.audit.log_reader import Entry, Log, reading
 __all__ = ["Log", "client", "cohort"]
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
-    "quota": "over the quota of their owner, by lot",
+    "quota": "over the quota of their owner, by a random draw",
 }
 
 
 def cohort(log: Log, t: int) -> list[str]:
-    """A whole round in sentences."""
+    """A whole round in words."""
     entry = log.round(t)
     with reading(t):
         return _cohort(log, t, entry)
 
 
 def client(log: Log, t: int, who: int) -> list[str]:
-    """One client in one round, in sentences."""
+    """One client in one round, in words."""
     entry = log.round(t)
     with reading(t):
         return _client(log, t, entry, who)
@@ -35,18 +35,18 @@ def client(log: Log, t: int, who: int) -> list[str]:
 
 def _cohort(log: Log, t: int, entry: Entry) -> list[str]:
     said = [f"Round {t}: {entry.available.size} of {log.clients(t)} clients were available; {log.method} could take "
-            f"{entry.told.get('budget')}."]  # fmt: skip
+            f"{entry.entry.get('budget')}."]  # fmt: skip
     for why, ids in entry.kept_out.items():
         said.append(f"The guards kept out {ids.size} {KEPT_OUT.get(why, why)}: {_listed(ids)}.")
-    for signal, asked, told in entry.asked:
-        said.append(f"It asked {asked.size} clients for {signal}; {_answered(told, asked).size} answered.")
+    for signal, asked, answers in entry.asked:
+        said.append(f"It asked {asked.size} clients for {signal}; {answer_ids(answers, asked).size} answered.")
     if not entry.cohort.size:
         said.append("Nobody was chosen.")
     for member, weight in zip(entry.cohort.tolist(), entry.weights.tolist(), strict=True):
         silent = "" if member in entry.done else "; did not complete"
-        heard = [one for one in entry.asked if "values" in one[2] and member in _answered(one[2], one[1])]
-        answers = "".join(f"; {signal} {_value(told, asked, member)}" for signal, asked, told in heard)
-        said.append(f"Client {member} was chosen with weight {weight:.4g}{answers}{silent}.")
+        known = [one for one in entry.asked if "values" in one[2] and member in answer_ids(one[2], one[1])]
+        values = "".join(f"; {signal} {_value(answers, asked, member)}" for signal, asked, answers in known)
+        said.append(f"Client {member} was chosen with weight {weight:.4g}{values}{silent}.")
     return said + _notes(entry)
 
 
@@ -72,21 +72,18 @@ def _client(log: Log, t: int, entry: Entry, who: int) -> list[str]:
         said.append("It completed." if who in entry.done else "It did not complete: what it sent was lost or refused.")
     elif who in entry.available and not kept:
         said.append(f"It was not chosen; {_instead(log, entry)}.")
-    for kind in ("rejected", "blamed"):
-        if reason := entry.told.get(kind, {}).get(str(who)):
-            said.append(f"Something it sent was refused: {reason}.")
+    said += [f"Something it sent was refused: {reason}." for reason in entry.refused(who)]
     return said + _notes(entry) + [_history(log, t, who)]
 
 
 def _kept(log: Log, t: int, who: int, why: str) -> str:
     """What the guards did to a client that was available."""
     if why == "quota":
-        return (f"The guards left it out by lot: its owner had more clients there than places, so {log.method} could "
-                "not choose it.")  # fmt: skip
-    entries = enumerate(log.entries[:t])
-    strikes = [at for at, told in entries if str(who) in {**told.get("rejected", {}), **told.get("blamed", {})}]
-    told = f" in round{'s' if len(strikes) > 1 else ''} {', '.join(map(str, strikes[-12:]))}" if strikes else ""
-    return f"The guards held it in quarantine for unsound numbers{told}, so {log.method} could not choose it."
+        return (f"The guards left it out by a random draw: its owner had more clients there than places, so "
+                f"{log.method} could not choose it.")  # fmt: skip
+    strikes = [before for before in range(t) if log.round(before).refused(who)]
+    when = f" in round{'s' if len(strikes) > 1 else ''} {', '.join(map(str, strikes[-12:]))}" if strikes else ""
+    return f"The guards held it in quarantine for unsound numbers{when}, so {log.method} could not choose it."
 
 
 def _instead(log: Log, entry: Entry) -> str:
@@ -103,24 +100,19 @@ def _listed(ids: Ids) -> str:
     return ", ".join(map(str, ids[:12].tolist())) + (", …" if ids.size > 12 else "")
 
 
-def _answered(answers: Mapping[str, Any], asked: Ids) -> Ids:
-    return decode_ids(answers["ids"]) if "ids" in answers else asked
+def _value(answers: AnswersEntry, asked: Ids, who: int) -> str:
+    return f"{answer_values(answers, asked)[answer_ids(answers, asked) == who][0]:.6g}"
 
 
-def _value(answers: Mapping[str, Any], asked: Ids, who: int) -> str:
-    ids = _answered(answers, asked)
-    return f"{decode_numbers(answers['values'], ids.size, answers['dtype'])[ids == who][0]:.6g}"
-
-
-def _question(signal: str, asked: Ids, answers: Mapping[str, Any], who: int) -> str:
+def _question(signal: str, asked: Ids, answers: AnswersEntry, who: int) -> str:
     if who not in asked:
         return f"It was not among the {asked.size} clients asked for {signal}."
-    ids = _answered(answers, asked)
+    ids = answer_ids(answers, asked)
     if who not in ids:
         return f"It was asked for {signal} and did not answer."
     if "values" not in answers:
-        return f"It was asked for {signal} and sent a vector, of which the log holds the digest."
-    values = decode_numbers(answers["values"], ids.size, answers["dtype"])
+        return f"It was asked for {signal} and sent a vector, of which the log holds only the digest."
+    values = answer_values(answers, asked)
     own = values[ids == who][0]
     above = int(np.sum(values > own))
     return f"It was asked for {signal} and answered {own:.6g}: number {above + 1} of {ids.size}, from the largest."
@@ -134,12 +126,12 @@ def _notes(entry: Entry) -> list[str]:
     """What method and guards noted, each under its own name."""
     notes = entry.notes
     if set(notes) == {"sha256"}:
-        return ["The notes of this round are long; they stand in rounds.jsonl."]
+        return ["The notes of this round are long; they are in rounds.jsonl."]
     guards, empty = notes.pop("guards", {}), notes.pop("shortfall", 0)
     return ([f"{empty} places stayed empty: fewer clients could be chosen."] if empty else []) + [
-        f"{whose} noted: " + "; ".join(f"{key.replace('_', ' ')} = {value}" for key, value in told.items()) + "."
-        for whose, told in (("The method", notes), ("The guards", guards))
-        if told
+        f"{whose} noted: " + "; ".join(f"{key.replace('_', ' ')} = {value}" for key, value in noted.items()) + "."
+        for whose, noted in (("The method", notes), ("The guards", guards))
+        if noted
     ]
 
 

@@ -1,4 +1,4 @@
-"""A federation's audit log, examined by what was revealed beside it."""
+"""A federation's audit log, examined by what was disclosed beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from sortition.audit import hash_chain
 from sortition.audit.encoding import MOST
-from sortition.audit.log import commitment, digest_of
+from sortition.audit.entries import commitment, digest_of
 from sortition.audit.recompute import recompute
 from sortition.core.errors import SortitionError
 from sortition.core.guards.settings import Guards
@@ -24,7 +24,7 @@ from sortition.studies.audit.finding import Finding, read, readable
 
 
 def examine_log(path: Path) -> Finding:
-    """Audit a federation's log by what was revealed beside it; choices where its method reads no facts of clients."""
+    """Audit a federation's log by what was disclosed beside it; choices where its method reads no facts of clients."""
     finding = Finding(path, federated=True)
     try:
         _examine(path, finding)
@@ -34,63 +34,67 @@ def examine_log(path: Path) -> Finding:
 
 
 def _examine(path: Path, finding: Finding) -> None:
-    told = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
-    if not told:
+    disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
+    if not disclosed:
         finding.state = "in progress" if in_use(path) else "done"
-    links = read(path, whole=bool(told))
+    links = read(path, whole=bool(disclosed))
     finding.entries = len(links)
-    if not links and not told:
+    if not links and not disclosed:
         finding.left = "the log is empty"
         return
-    finding.faults += hash_chain.breaks(links, told.get("final"))
+    finding.faults += hash_chain.breaks(links, disclosed.get("final"))
     finding.faults += readable(links[0].entry) if links and not finding.faults else []
-    if told:
-        finding.faults += [f"What was revealed lacks {key!r}." for key in ("entries", "final") if told.get(key) is None]
-        if told.get("entries") not in (None, len(links)):
-            finding.faults.append(f"{told['entries']} entries were announced at the end; the log has {len(links)}.")
+    if disclosed:
+        finding.faults += [
+            f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None
+        ]
+        if disclosed.get("entries") not in (None, len(links)):
+            finding.faults.append(
+                f"{disclosed['entries']} entries were announced at the end; the log has {len(links)}."
+            )
     else:
-        finding.left = "seed and salt are not revealed yet"
+        finding.left = "seed and salt are not disclosed yet"
     if finding.faults:
         finding.left = "the log is broken"
-    elif told:
-        _choices(links, told, finding)
+    elif disclosed:
+        _choices(links, disclosed, finding)
 
 
-def _choices(links: list[hash_chain.Link], told: Mapping[str, Any], finding: Finding) -> None:
+def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding: Finding) -> None:
+    """Recompute the choices, once the chain is whole."""
     header, entries = links[0].entry, [one.entry for one in links[1:]]
     try:
         selector = methods.selector(header["selector"], header["parameters"])
-        seed, guards = int(told["seed"]), Guards(**header.get("guards", {}))
-        if commitment(bytes.fromhex(told["salt"]), seed) != header["commitment"]:
-            finding.faults.append("The revealed seed is not the one that the log committed to.")
-        elif "facts" not in told and selector.needs.reads:
-            finding.left = f"{type(selector).__name__} reads facts of clients, which were not revealed"
+        seed, guards = int(disclosed["seed"]), Guards(**header.get("guards", {}))
+        if commitment(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:
+            finding.faults.append("The disclosed seed is not the one that the log committed to.")
+        elif "facts" not in disclosed and selector.needs.reads:
+            finding.left = f"{type(selector).__name__} reads facts of clients, which were not disclosed"
         else:
-            people = revealed_population(told, header["clients"])
+            people = disclosed_population(disclosed, header["clients"])
             if digest_of(people) != header["population"]:
-                finding.faults.append("The revealed facts of clients have not the digest of the log's header.")
+                finding.faults.append("The disclosed facts of clients do not have the digest of the log's header.")
             registrar = Registrar(selector, people, horizon=header["horizon"], seed=seed, guards=guards)
     except READS as error:
-        finding.faults.append(f"The log's header and what was revealed cannot be used: {error}")
+        finding.faults.append(f"The log's header and what was disclosed cannot be used: {error}")
     if finding.faults:
-        finding.left = "the log does not fit what was revealed"
+        finding.left = "the log does not fit what was disclosed"
     elif not finding.left:
         result = recompute(
-            entries, registrar, population=lambda n: revealed_population(told, n), form=int(header["format"])
+            entries, registrar, population=lambda n: disclosed_population(disclosed, n), form=int(header["format"])
         )
-        finding.recomputed, finding.left = result.rounds, result.left
-        finding.faults += result.differences
+        finding.add(result, header)
 
 
-def revealed_population(told: Mapping[str, Any], clients: Any) -> Population:
-    """The first so many clients, as they were revealed."""
+def disclosed_population(disclosed: Mapping[str, Any], clients: Any) -> Population:
+    """The first so many clients, as they were disclosed."""
     if isinstance(clients, bool) or not isinstance(clients, int) or not 0 < clients <= MOST:
         raise ValueError(f"{clients!r} clients")
     facts = {}
-    for name, rows in told.get("facts", {}).items():
-        kind = np.dtype(told["types"][name])
+    for name, rows in disclosed.get("facts", {}).items():
+        kind = np.dtype(disclosed["types"][name])
         if kind.kind not in "iuf" or kind.itemsize > 8:
             raise ValueError(f"{name} of type {kind}")
         facts[name] = np.array(rows[:clients], kind)
-    known = told.get("known")
+    known = disclosed.get("known")
     return Population(**facts, known=None if known is None else [k for k in known if k < clients], n_clients=clients)

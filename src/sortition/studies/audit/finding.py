@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sortition import __version__
 from sortition.audit import hash_chain
-from sortition.audit import log as audit
+from sortition.audit.recompute import Recomputation
+from sortition.audit.schema import READ
 from sortition.core.errors import StorageError
 from sortition.core.storage.safe_files import read_lines
 from sortition.results import run_folder
@@ -21,8 +23,10 @@ class Finding:
     run: Path
     entries: int = 0
     recomputed: int = 0
-    replayed: bool = False  # whether the run was played again, and all of its records compared
+    replayed: bool = False  # whether the run was replayed, and all of its records compared
     faults: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)  # differences that another version's code may explain
+    made_by: str = ""  # the version that began the log, where it is another one
     left: str = ""  # why some rounds could not be recomputed
     state: Literal["done", "unfinished", "in progress", "no log"] = "done"
     planned: int = 0  # rounds that the run is to have, where known
@@ -30,8 +34,15 @@ class Finding:
 
     @property
     def rounds(self) -> int:
-        """Rounds that the log tells of."""
+        """Rounds that the log has."""
         return max(self.entries - 1, 0)
+
+    def add(self, result: Recomputation, header: Mapping[str, Any]) -> None:
+        """Take over what the recomputation found; another version of the code may choose differently."""
+        self.recomputed, self.left = result.rounds, result.left or self.left
+        version = str(dict(header.get("versions") or {}).get("sortition", "unknown"))[:40]
+        self.made_by = version if version != __version__ else ""
+        (self.doubts if self.made_by else self.faults).extend(result.differences)
 
     @property
     def verdict(self) -> str:
@@ -42,6 +53,8 @@ class Finding:
             return f"{self.state}: {self.rounds}{f' of {self.planned}' if self.planned else ''} rounds"
         if self.state == "no log":
             return self.state
+        if self.doubts:
+            return "other version"
         return "holds" if self.recomputed == self.rounds and not self.left else "partly"
 
     @property
@@ -50,6 +63,8 @@ class Finding:
         said = []
         if self.state in ("unfinished", "in progress") and not self.faults:
             said.append(f"{self.verdict}: how it ends cannot be checked yet.")
+        if self.doubts:
+            said.append(f"made by version {self.made_by}; choices may differ. {self.doubts[0]}")
         if self.recomputed < self.rounds:
             reason = self.left or "something else differs"
             said.append(f"rounds {self.recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
@@ -59,7 +74,7 @@ class Finding:
 
 
 def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
-    """The lines of an audit log; a torn last one counts as what it is, or, where the log may go on, not at all."""
+    """The lines of an audit log; a torn last line counts, unless the log may go on."""
     try:
         raw = list(read_lines(path))
     except FileNotFoundError:
@@ -70,16 +85,22 @@ def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
 
 
 def readable(header: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the format of a log, which its first line tells."""
+    """What is wrong with the format of a log, by its first line."""
     found = header.get("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found in audit.READ:
+    if isinstance(found, int) and not isinstance(found, bool) and found in READ:
         return []
-    hint = " Update Sortition." if isinstance(found, int) and found > max(audit.READ) else ""
-    return [f"The log has format {str(found)[:20]}; this version reads up to {max(audit.READ)}.{hint}"]
+    hint = " Update Sortition." if isinstance(found, int) and found > max(READ) else ""
+    return [f"The log has format {str(found)[:20]}; this version reads up to {max(READ)}.{hint}"]
 
 
 def absent(run: run_folder.Run) -> str:
-    """Why a run keeps no log, in half a sentence."""
+    """Why a run keeps no log."""
     if run.config.get("audit") is False:
         return "it was made with audit = false"
-    return "it was made before there were any, or all that told of one was removed"
+    return "it was made before there were any, or every sign of one was removed"
+
+
+def final_hash(run: run_folder.Run) -> str | None:
+    """The hash that the run's log should end with, by the run's summary."""
+    end = run.summary.get("audit")
+    return end.get("final") if isinstance(end, Mapping) else None

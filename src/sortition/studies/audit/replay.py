@@ -1,4 +1,4 @@
-"""What a run's configuration and seed say about its rounds: who is reachable; and, played again, all that happened."""
+"""What a run's configuration and seed say about its rounds: who is reachable; and, in a replay, all that happened."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sortition.audit import log
-from sortition.audit.encoding import encode_ids, plain
+from sortition.audit.encoding import encode_ids, json_value
+from sortition.audit.entries import encode_joined
 from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import shown
@@ -17,50 +17,50 @@ from sortition.core.guards.screening import Answers
 from sortition.core.observer import Reports
 from sortition.core.questions import Measure
 from sortition.core.rounds import Population
-from sortition.core.turn import Turn
+from sortition.core.turn import Turn, with_ids
 from sortition.simulation import Setup, play_round, start
 from sortition.simulation.record import of_clients
 
 
-class Known:
-    """What can be said of a round without playing it: who is reachable, how many can be taken, who joined."""
+class Configured:
+    """What the configuration says of a round without a replay: who is reachable, how many can be taken, who joined."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._t = 0
 
     def __call__(self, t: int) -> Evidence:
-        """What the log's entry of round t must tell."""
+        """What the log's entry of round t must have."""
         self._t, faults = t, self.setup.faults
         grown = t > 0 and (faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0)
         people = self.setup.known(t) if grown else None
-        told = {
+        expected = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
             "budget": self.setup.world.fleet.devices.budget(self.setup.cohort),
-            "joined": None if people is None else log.encode_joined(people),
+            "joined": None if people is None else encode_joined(people),
         }
-        return Evidence(told=told)
+        return Evidence(expected=expected)
 
     def population(self, clients: int) -> Population:
         """Who is known in the round asked for last."""
         return self.setup.known(self._t)
 
 
-class Replay(Known):
-    """The run, played once more, as an observer of its own registrar; every record is held against rounds.jsonl."""
+class Replay(Configured):
+    """The run, repeated, as an observer of its own registrar; every record is compared with rounds.jsonl."""
 
     def __init__(self, setup: Setup, records: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(setup)
-        self._carry, self._records, self._heard = start(setup), records, Evidence()
+        self._carry, self._records, self._evidence = start(setup), records, Evidence()
         self._carry.registrar.observer = self
 
     def __call__(self, t: int) -> Evidence:
-        """Play round t."""
-        self._heard = super().__call__(t)
+        """Repeat round t."""
+        self._evidence = super().__call__(t)
         self._carry, record = play_round(self.setup, self._carry)
         if t < len(self._records):
             _same(self._records[t], self._measured(t, record, self._records[t]))
-        return self._heard
+        return self._evidence
 
     def _measured(self, t: int, record: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
         """The record, evaluated also where a run once ended that was then given more rounds."""
@@ -69,23 +69,26 @@ class Replay(Known):
             record = {**record, "test": world.score(params)}
         if "clients" in logged and "clients" not in record:
             record = {**record, "clients": of_clients(world.client_accuracies(params))}
-        if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs are held to it
+        if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs must have it
             record = {**record, "notes": {name: note for name, note in record["notes"].items() if name != "shortfall"}}
-        return dict(json.loads(json.dumps(plain(record))))
+        return dict(json.loads(json.dumps(json_value(record))))
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
-        """A fresh page: the selection before it was given up."""
-        self._heard.asked.clear()
+        """A new turn: the one before it was abandoned."""
+        self._evidence.asked.clear()
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
         """Keep the answers."""
-        self._heard.asked.append(answers)
+        self._evidence.asked.append(answers)
 
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who completed, the reports, and whose updates were refused."""
-        self._heard.reports = {name: log.rows(given, done) for name, given in reports.items()}
+        self._evidence.reports = {name: with_ids(name, given, done) for name, given in reports.items()}
         all_of_it = turn.cohort is None or np.array_equal(done, turn.cohort.ids)
-        self._heard.told |= {"done": None if all_of_it else encode_ids(done), "blamed": plain(turn.blamed) or None}
+        self._evidence.expected |= {
+            "done": None if all_of_it else encode_ids(done),
+            "blamed": json_value(turn.blamed) or None,
+        }
 
     def joined(self, population: Population) -> None:
         """Nothing to keep: the set-up says who joins."""
@@ -95,4 +98,4 @@ def _same(logged: Mapping[str, Any], played: Mapping[str, Any]) -> None:
     for key in {**played, **logged}:
         if played.get(key) != logged.get(key):
             mine, other = shown(played.get(key)), shown(logged.get(key))
-            raise Differs(f"{key} in rounds.jsonl should be {mine}, as the run played again has it; it is {other}.")
+            raise Differs(f"{key} in rounds.jsonl should be {mine}, as the replay has it; it is {other}.")

@@ -1,11 +1,13 @@
-"""Is a run what it says? Its log is checked line by line, its choices are made again, and compared with its records."""
+"""Is a run what it says? Its log is checked line by line, its choices are recomputed and compared with its records."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 from sortition.audit import hash_chain
 from sortition.audit.recompute import recompute
+from sortition.audit.schema import Header, RoundEntry
 from sortition.core.errors import SortitionError
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
@@ -13,8 +15,8 @@ from sortition.simulation import start
 from sortition.studies import federation
 from sortition.studies.audit.consistency import against_end, against_header, against_records
 from sortition.studies.audit.federation import examine_log
-from sortition.studies.audit.finding import Finding, absent, read, readable
-from sortition.studies.audit.replay import Known, Replay
+from sortition.studies.audit.finding import Finding, absent, final_hash, read, readable
+from sortition.studies.audit.replay import Configured, Replay
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.runs.journals import records_a_log
 from sortition.studies.runs.one_run import one_torch_thread
@@ -24,7 +26,7 @@ __all__ = ["Finding", "absent", "examine", "examine_log", "read"]
 
 
 def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
-    """Audit a run folder; with ``replay`` the run is played again, and everything that it tells compared."""
+    """Audit a run folder; with ``replay`` the run is repeated, and all its records are compared."""
     finding = Finding(run.path)
     try:
         _examine(run, finding, replay)
@@ -47,8 +49,7 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     finding.entries = len(links)
     if not links and not run.done and not run.records:
         return  # killed, or looked at, before its first line
-    told = run.summary.get("audit")
-    final = told.get("final") if isinstance(told, Mapping) else None
+    final = final_hash(run)
     finding.faults += hash_chain.breaks(links, final)
     if run.done and final is None:
         finding.faults.append("The summary lacks the hash that the log should end with.")
@@ -61,25 +62,26 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
 
 
 def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding, replay: bool) -> None:
-    """Header, records and choices, once the chain holds."""
-    header, entries, rounds = links[0].entry, [one.entry for one in links[1:]], run.records
+    """Compare header, records and choices, once the chain is whole."""
+    header, rounds = cast(Header, links[0].entry), run.records
+    entries = [cast(RoundEntry, one.entry) for one in links[1:]]
     try:
         config = validated(RunConfig, run.config, "config")
         setup = federation.setup(config)[1]
         registrar = start(setup).registrar
     except SortitionError as error:
-        finding.left = "the run cannot be played again"
-        finding.faults.append(f"The run cannot be played again: {error}")
+        finding.left = "the run cannot be replayed"
+        finding.faults.append(f"The run cannot be replayed: {error}")
         return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(len(entries), len(rounds))
         if len(entries) != len(rounds):
-            finding.left = f"the log tells of {len(entries)} rounds and rounds.jsonl of {len(rounds)}; both of {common}"
+            finding.left = f"the log has {len(entries)} rounds and rounds.jsonl {len(rounds)}; both have {common}"
         entries, rounds, finding.entries = entries[:common], rounds[:common], common + 1
     finding.faults += against_header(header, registrar, run.manifest.get("audit"))
     finding.faults += against_records(entries, rounds)
     if len(entries) > config.rounds:
-        finding.faults.append(f"The log tells of {len(entries)} rounds; the configuration has {config.rounds}.")
+        finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.rounds}.")
     if finding.faults:
         finding.left = "the log does not fit the run"
         return
@@ -87,7 +89,6 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
     finding.replayed = replay or vectors
     with one_torch_thread():
-        known = Replay(setup, rounds) if finding.replayed else Known(setup)
-        result = recompute(entries, registrar, again=known, population=known.population, form=header["format"])
-    finding.recomputed, finding.left = result.rounds, result.left or finding.left
-    finding.faults += result.differences
+        known = Replay(setup, rounds) if finding.replayed else Configured(setup)
+        result = recompute(entries, registrar, evidence=known, population=known.population, form=header["format"])
+    finding.add(result, header)

@@ -16,7 +16,7 @@ import tomli_w
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
-from sortition.core.storage.journal import plain
+from sortition.core.storage.journal import json_default
 from sortition.core.storage.lock import acquire
 from sortition.core.storage.snapshot import write_atomically
 from sortition.results import run_folder
@@ -60,7 +60,7 @@ def inside(path: Path, out: Path) -> None:
 
 def write_document(path: Path, value: Mapping[str, Any]) -> None:
     """A JSON file, atomically."""
-    write_atomically(path, json.dumps(value, indent=1, default=plain, ensure_ascii=False).encode() + b"\n")
+    write_atomically(path, json.dumps(value, indent=1, default=json_default, ensure_ascii=False).encode() + b"\n")
 
 
 def write_config(path: Path, table: Mapping[str, Any]) -> None:

@@ -1,0 +1,137 @@
+"""The entries of an audit log, for writers and readers: the keys of each line, and what stands for an absent key.
+
+Ids and numbers are as :mod:`sortition.audit.encoding` writes them. A key without a value is left out of the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
+
+import numpy as np
+
+from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.core.arrays import Floats, Ids
+
+FORMAT = 2  # 2: whom the guards kept out, and a shortfall of clients
+READ = (1, 2)  # formats of logs that can be audited
+
+Encoded = Any  # ids or numbers, as JSON
+T = TypeVar("T")
+
+
+class Header(TypedDict):
+    """The first line: which selection this is, and the commitment to its seed."""
+
+    format: int
+    selector: str
+    parameters: dict[str, Any]
+    guards: NotRequired[dict[str, Any] | None]
+    clients: int
+    population: str
+    horizon: int | None
+    commitment: str
+    versions: dict[str, str]
+
+
+class CohortEntry(TypedDict):
+    """Who was chosen, and with what weight."""
+
+    cohort: Encoded
+    weights: Encoded
+    groups: NotRequired[list[int] | None]
+    full: NotRequired[bool | None]
+
+
+class AnswersEntry(TypedDict):
+    """What arrived, before it was screened: scalars in full, vectors by digest, rows of another form by their shape."""
+
+    ids: NotRequired[Encoded]  # absent: all who were asked
+    dtype: str
+    values: NotRequired[Encoded]
+    shape: NotRequired[list[int] | None]
+    sha256: NotRequired[str | list[str] | None]
+    odd: NotRequired[dict[str, list[int] | None] | None]
+
+
+class QuestionEntry(TypedDict):
+    """One question and its answers."""
+
+    signal: str
+    ids: NotRequired[Encoded]  # absent: all who were available
+    after: NotRequired[CohortEntry | None]
+    answers: AnswersEntry
+
+
+class JoinedEntry(TypedDict):
+    """The population from this round on."""
+
+    clients: int
+    population: str
+
+
+class RoundEntry(TypedDict):
+    """One round."""
+
+    round: int
+    budget: int
+    available: Encoded
+    joined: NotRequired[JoinedEntry | None]
+    kept_out: NotRequired[dict[str, Encoded] | None]
+    asked: NotRequired[list[QuestionEntry] | None]
+    cohort: Encoded
+    weights: Encoded
+    groups: NotRequired[list[int] | None]
+    full: NotRequired[bool | None]
+    notes: dict[str, Any]
+    done: NotRequired[Encoded]  # absent: the whole cohort
+    reports: NotRequired[dict[str, AnswersEntry] | None]
+    rejected: NotRequired[dict[str, str] | None]
+    blamed: NotRequired[dict[str, str] | None]
+
+
+class Disclosure(TypedDict):
+    """What is published beside the log when a federation is over."""
+
+    seed: int
+    salt: str
+    entries: int
+    final: str
+    facts: NotRequired[dict[str, list[Any]] | None]
+    types: NotRequired[dict[str, str] | None]
+    known: NotRequired[list[int] | None]
+
+
+COHORT = tuple(CohortEntry.__annotations__)
+
+
+def compact(entry: T, *always: str) -> T:
+    """The entry without the keys that have no value; those in ``always`` stay."""
+    items = cast(Mapping[str, Any], entry).items()
+    return cast(T, {key: value for key, value in items if value is not None or key in always})
+
+
+def cohort_of(entry: RoundEntry) -> CohortEntry:
+    """The keys of the entry that describe its cohort."""
+    return cast(CohortEntry, {key: value for key, value in entry.items() if key in COHORT})
+
+
+def asked_ids(question: QuestionEntry, entry: RoundEntry) -> Ids:
+    """Who was asked."""
+    return decode_ids(question.get("ids", entry["available"]))
+
+
+def answer_ids(answers: AnswersEntry, asked: Ids) -> Ids:
+    """Who answered."""
+    return decode_ids(answers["ids"]) if "ids" in answers else asked
+
+
+def answer_values(answers: AnswersEntry, asked: Ids) -> Floats:
+    """The scalars that they answered."""
+    count = answer_ids(answers, asked).size
+    return decode_numbers(answers["values"], count, answers["dtype"]) if count else np.empty(0)
+
+
+def done_ids(entry: RoundEntry) -> Ids:
+    """Who completed."""
+    return decode_ids(entry.get("done", entry["cohort"]))

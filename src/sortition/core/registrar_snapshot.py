@@ -1,0 +1,94 @@
+"""A registrar's snapshot, read back: checked against the selection that goes on, before anything is taken over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import InputError, StorageError
+from sortition.core.facts import LARGEST
+from sortition.core.guards.settings import Guards
+from sortition.core.state import State
+from sortition.core.storage import snapshot
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What the next round depends on."""
+
+    state: State
+    strikes: Ids
+    until: Ids
+    counters: dict[str, int]
+    shapes: dict[str, tuple[int, ...]]
+    index: int
+
+
+def parse(
+    arrays: Mapping[str, Array], header: Mapping[str, Any], *, now: Mapping[str, Any], memory: type[State], clients: int
+) -> Restored:
+    """What ``Registrar.export`` gave; refused, naming the difference, if it is of another selection.
+
+    Args:
+        arrays: the exported arrays.
+        header: the exported header.
+        now: the header of the registrar that takes over.
+        memory: the type of its state.
+        clients: how many it knows.
+    """
+    try:
+        guarded = header.get("guards") is not None
+        if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
+            raise StorageError(f"Snapshot is of another selection: {changed}.")
+        return Restored(
+            state=_state(arrays, memory, clients),
+            strikes=_counts(arrays["quarantined"], clients),
+            until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
+            counters={name: _whole(header["counters"][name], name) for name in now["counters"]},
+            shapes={name: tuple(_whole(n, "shape", 1) for n in shape) for name, shape in header["shapes"].items()},
+            index=_whole(header["index"], "index"),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
+
+
+def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | None, Guards]:
+    """Seed, horizon and guards of a saved registrar."""
+    try:
+        seed, horizon = _whole(header.get("seed"), "seed", most=None), header.get("horizon")
+        return seed, None if horizon is None else _whole(horizon, "horizon", 1), Guards(**header.get("guards", {}))
+    except (TypeError, ValueError, InputError) as error:
+        raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
+
+
+def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:
+    """What must be the same when a selection goes on; snapshots before guards have none."""
+    guards = {f"guards.{name}": value for name, value in header["guards"].items()} if guarded else {}
+    return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
+
+
+def _state(arrays: Mapping[str, Array], memory: type[State], clients: int) -> State:
+    fields = {name.removeprefix("state."): array for name, array in arrays.items() if name.startswith("state.")}
+    state = memory.restored(fields)
+    if state.n_clients > clients:
+        raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {clients}.")
+    state.grow(clients)
+    return state
+
+
+def _whole(value: object, what: str, least: int = 0, most: int | None = LARGEST) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        raise ValueError(f"{what} is no whole number ≥ {least}")
+    return value
+
+
+def _counts(array: Array, clients: int) -> Ids:
+    """(N,) numbers per client, zero for those who joined since."""
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+        raise ValueError(f"strikes or rounds of quarantine of shape {array.shape} and type {array.dtype}")
+    return np.pad(array.astype(np.int64, casting="unsafe"), (0, clients - array.size))

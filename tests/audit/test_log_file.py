@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.test_cli import call
 
+from sortition import __version__
 from sortition.audit import hash_chain
 from sortition.audit.entries import commitment
 from sortition.audit.log_file import LogFile
@@ -68,7 +69,7 @@ def test_another_seed_and_another_cohort_are_found(tmp_path):
     beside.write_text(json.dumps({**told, "facts": {"sizes": [1] * 20}}))
     assert "do not have the digest" in call("audit", path, code=1)
     beside.write_text(json.dumps({key: told[key] for key in ("seed", "salt", "final", "entries")}))
-    assert "reads facts of clients, which were not revealed" in call("audit", path, code=3)
+    assert "reads facts of clients, which were not disclosed" in call("audit", path, code=3)
     for types in ({}, {"sizes": "S1000000000"}, {"sizes": "O"}):
         beside.write_text(json.dumps({**told, "types": types}))
         assert "cannot be used" in call("audit", path, code=1)
@@ -202,3 +203,24 @@ def test_a_log_that_was_cut_short_is_found_without_its_last_hash(tmp_path):
     ]
     beside.write_text(json.dumps({key: value for key, value in told.items() if key not in ("final", "entries")}))
     assert len(examine_log(path).faults) == 2
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("0.1.0", "other version"), (__version__, "DIFFERS")])
+def test_choices_of_another_version_may_differ(tmp_path, version, verdict):
+    """A log of before, whose code chose differently: said so, and neither a pass nor a fault."""
+    path = tmp_path / "audit.jsonl"
+    beside = federation(path, "uniform")[1].reveal()
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    lines[0]["versions"]["sortition"] = version
+    lines[3]["cohort"] = lines[3]["cohort"][::-1]
+    last, made = hash_chain.START, []
+    for number, entry in enumerate(lines):
+        rest = {key: value for key, value in entry.items() if key not in ("entry", "previous", "hash")}
+        line, last = hash_chain.seal(number, last, rest)
+        made.append(line)
+    path.write_bytes(b"".join(made))
+    beside.write_text(json.dumps({**json.loads(beside.read_text()), "final": last}))
+    found = examine_log(path)
+    assert (found.verdict, found.recomputed) == (verdict, 2)
+    said = "made by version 0.1.0; choices may differ. Round 2: the cohort should be"
+    assert any(remark.startswith(said) for remark in found.remarks) == (version == "0.1.0")

@@ -295,7 +295,7 @@ def test_clients_that_join_are_told_with_the_round_they_join_in():
     assert known.rounds == 3
     unknown = recompute(entries(lines), Registrar(selector, small, seed=3))
     assert (unknown.rounds, unknown.differences) == (1, [])
-    assert "their facts are not at hand" in unknown.left
+    assert "their facts are not available" in unknown.left
 
 
 def test_commitments_hide_and_bind():

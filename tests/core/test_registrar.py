@@ -351,15 +351,34 @@ class TestLifetime:
         assert registrar.counters["late"] == 1
 
     @pytest.mark.parametrize("until", [np.zeros((2, 5), int), np.array(3), np.full(10, np.nan), np.zeros(11, int)])
-    def test_sentences_of_another_form_are_refused(self, registrar, until):
+    def test_quarantines_of_another_form_are_refused(self, registrar, until):
         arrays, header = registrar.export()
         with pytest.raises(StorageError, match="Snapshot is incomplete"):
             registrar.restore({**arrays, "until": until}, header)
 
-    def test_a_round_beyond_all_is_refused(self, registrar):
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"index": 10**30},
+            {"index": 1.5},
+            {"index": -1},
+            {"index": True},
+            {"counters": {"late": -1, "duplicate": 0, "stale": 0, "rejected": 0}},
+            {"counters": {"late": 0.5, "duplicate": 0, "stale": 0, "rejected": 0}},
+            {"shapes": {"update": [-1]}},
+            {"shapes": {"update": [2.0]}},
+        ],
+    )
+    def test_impossible_numbers_of_a_snapshot_are_refused(self, registrar, change):
         arrays, header = registrar.export()
         with pytest.raises(StorageError, match="Snapshot is incomplete"):
-            registrar.restore(arrays, {**header, "index": 10**30})
+            registrar.restore(arrays, {**header, **change})
+
+    @pytest.mark.parametrize("name", ["quarantined", "until"])
+    def test_negative_counts_of_a_snapshot_are_refused(self, registrar, name):
+        arrays, header = registrar.export()
+        with pytest.raises(StorageError, match="Snapshot is incomplete"):
+            registrar.restore({**arrays, name: np.full(10, -1)}, header)
 
     def test_saving_an_open_turn_stores_what_was_before(self, registrar, tmp_path):
         play(registrar)
@@ -392,6 +411,57 @@ class TestLifetime:
         late = Registrar.load(tmp_path / "r.npz", Worst(), Population(np.arange(10, 25)))
         assert late.state.n_clients == 15
         assert late.quarantined.size == 15
+
+    def test_the_loop_over_the_questions_of_an_abandoned_turn_ends(self, registrar):
+        turn = registrar.begin(range(10), 3)
+        registrar.begin(range(10), 3)
+        for _ in range(5):
+            if turn.question is None:
+                break
+            turn.answer(losses(turn.question.ids))
+        assert turn.question is None
+        assert turn.cohort.ids.size == 0
+        assert registrar.finish(turn).size == 0
+        assert registrar.counters["stale"] == 1
+
+    @pytest.mark.parametrize(
+        ("population", "sentence"),
+        [
+            (None, r"join\(population\) must be a Population; got None"),
+            (Population(np.arange(1, 10)), "of at least 10 clients"),
+            (Population(n_clients=14), r"population\.sizes must be given"),
+            (Population(np.arange(1, 15), np.ones((14, 3))), r"label_counts must be rows of 2 numbers, as before"),
+        ],
+    )
+    def test_a_refused_population_leaves_the_registrar_as_it_was(self, population, sentence, tmp_path):
+        people = Population(SIZES, np.ones((10, 2)))
+        registrar, straight = Registrar(Worst(), people, seed=1), Registrar(Worst(), people, seed=1)
+        turn = registrar.begin(range(10), 3)
+        with pytest.raises(InputError, match=sentence):
+            registrar.join(population)
+        turn.answer(losses(turn.question.ids))  # the turn is still open
+        registrar.finish(turn, reports={"loss": losses(turn.cohort.ids)})
+        play(straight)
+        assert play(registrar).cohort.ids.tolist() == play(straight).cohort.ids.tolist()
+        registrar.save(tmp_path / "r.npz")
+        assert Registrar.load(tmp_path / "r.npz", Worst(), people).index == 2
+
+    def test_a_quota_that_the_new_population_cannot_have_changes_nothing(self):
+        owned = Population(SIZES, groups=np.arange(10))
+        registrar = Registrar(Worst(), owned, guards=Guards(quota=1))
+        with pytest.raises(InputError, match="quota must be 0"):
+            registrar.join(Population(np.arange(1, 15)))
+        assert registrar.population is owned
+        assert registrar.state.n_clients == registrar.quarantined.size == 10
+        play(registrar)
+
+    def test_what_the_caller_gave_and_changes_later_stays_as_it_was(self):
+        sizes, available = np.arange(10, 20), np.arange(10)
+        registrar = Registrar(Worst(), Population(sizes))
+        turn = registrar.begin(available, 3)
+        sizes[:], available[:] = 0, 0
+        assert registrar.population.sizes.tolist() == SIZES.tolist()
+        assert turn.question.ids.tolist() == list(range(10))
 
     def test_rounds_have_their_own_randomness(self):
         first, second = (Registrar(Worst(), Population(SIZES), seed=3) for _ in range(2))

@@ -18,6 +18,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import StorageError
+from sortition.core.storage.safe_files import whole_number
 
 SHORT = 64  # up to this many, a list that people can read
 DIGESTS = 1024  # up to this many vectors have digests of their own; more share one
@@ -43,10 +44,10 @@ def decode_ids(encoded: Any) -> Ids:
     """The ids that :func:`encode_ids` wrote."""
     try:
         if isinstance(encoded, list):
-            return np.array([_whole(item) for item in encoded], np.int64)
+            return np.array([whole_number(item, "a client", most=MOST - 1) for item in encoded], np.int64)
         if isinstance(encoded, str):
             return _ranges(encoded)
-        count = _whole(encoded["n"])
+        count = whole_number(encoded["n"], "a client", most=MOST - 1)
         if "bits" in encoded:
             bits = np.frombuffer(_decompressed(encoded["bits"], (count + 7) // 8), np.uint8)
             return np.flatnonzero(np.unpackbits(bits, count=count))
@@ -57,16 +58,10 @@ def decode_ids(encoded: Any) -> Ids:
 
 
 def _ranges(text: str) -> Ids:
-    pairs = [[_whole(int(end)) for end in part.split("-")] for part in text.split(",")]
+    pairs = [[whole_number(int(end), "a client", most=MOST - 1) for end in part.split("-")] for part in text.split(",")]
     if sum(pair[-1] - pair[0] + 1 for pair in pairs) > MOST or any(pair[-1] < pair[0] for pair in pairs):
         raise ValueError(f"ranges that hold more than {MOST} clients, or end before they start")
     return np.concatenate([np.arange(pair[0], pair[-1] + 1) for pair in pairs])
-
-
-def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST:
-        raise ValueError(f"{value!r} is not a whole number below {MOST}")
-    return value
 
 
 def _compressed(raw: bytes) -> str:

@@ -138,7 +138,7 @@ class _Round:
     def _join(self, joined: JoinedEntry, population: Callable[[int], Population | None]) -> None:
         grown = population(joined["clients"])
         if grown is None or digest_of(grown) != joined["population"]:
-            raise Unknown(f"{joined['clients']} clients are known from here on, and their facts are not at hand.")
+            raise Unknown(f"{joined['clients']} clients are known from here on, and their facts are not available.")
         self.registrar.join(grown)
 
     def _answer(self, turn: Turn, at: int, logged: QuestionEntry) -> None:

@@ -23,18 +23,17 @@ Allow = Annotated[
     list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")
 ]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
+OWN = (
+    "sortition.reproduction.figures",
+    "sortition.reproduction.theory.bias",
+    "sortition.selectors",
+)  # any file may name what these define
 WIDE = 150  # columns of a table that goes to a file or a pipe
 
 
 def console() -> Console:
     """Standard output; wide where it is no terminal."""
     return Console() if sys.stdout.isatty() else Console(width=WIDE)
-
-OWN = (
-    "sortition.reproduction.figures",
-    "sortition.reproduction.theory.bias",
-    "sortition.selectors",
-)  # any file may name what these define
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""One sentence for everything that a user can get wrong: *who must be rule; got value. hint.*"""
+"""One form of message for everything that a user can get wrong: *who must be rule; got value. hint.*"""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def shown(value: object) -> str:
 
 
 def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:
-    """The one sentence: ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``"""
+    """The message: ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``"""
     return InputError(f"{who} must be {rule}; got {shown(got)}.{' ' + hint if hint else ''}")
 
 

@@ -26,7 +26,7 @@ def check_names(names: Iterable[str], owner: str) -> None:
 
 
 def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
-    """Refuse what one client tells of itself: its number or its row, where a population could not hold it."""
+    """Refuse a fact that one client gives of itself where a population could not hold it."""
     check_fact(name, as_array(f"{who}.{name}", row)[None], 1, who=who)
 
 

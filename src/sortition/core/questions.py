@@ -54,7 +54,7 @@ class Reading:
         return int(self.ids.size)
 
     def largest(self, k: int, rng: np.random.Generator | None = None) -> Ids:
-        """The ids of the k largest values, largest first; ties go to the lowest id, or to the lot if given a rng."""
+        """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
         return top(self.ids, self.values, k, rng)
 
     def restrict(self, ids: npt.ArrayLike) -> Reading:

@@ -26,7 +26,7 @@ from sortition.core.selector import Selector
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
-from sortition.core.turn import Context, Turn
+from sortition.core.turn import Turn, TurnContext
 
 
 class Registrar:
@@ -108,8 +108,8 @@ class Registrar:
         if self.needs.reads and not people.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
-    def _context(self, admitted: Admission) -> Context:
-        return Context(
+    def _context(self, admitted: Admission) -> TurnContext:
+        return TurnContext(
             selection=self._selection,
             selector=self.selector,
             guards=self.guards,

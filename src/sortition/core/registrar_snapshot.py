@@ -15,6 +15,7 @@ from sortition.core.facts import LARGEST
 from sortition.core.guards.settings import Guards
 from sortition.core.state import State
 from sortition.core.storage import snapshot
+from sortition.core.storage.safe_files import whole_number
 
 
 @dataclass(frozen=True)
@@ -49,9 +50,11 @@ def parse(
             state=_state(arrays, memory, clients),
             strikes=_counts(arrays["quarantined"], clients),
             until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
-            counters={name: _whole(header["counters"][name], name) for name in now["counters"]},
-            shapes={name: tuple(_whole(n, "shape", 1) for n in shape) for name, shape in header["shapes"].items()},
-            index=_whole(header["index"], "index"),
+            counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
+            shapes={
+                name: tuple(whole_number(n, "shape", 1) for n in shape) for name, shape in header["shapes"].items()
+            },
+            index=whole_number(header["index"], "index", most=LARGEST),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
@@ -60,8 +63,12 @@ def parse(
 def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | None, Guards]:
     """Seed, horizon and guards of a saved registrar."""
     try:
-        seed, horizon = _whole(header.get("seed"), "seed", most=None), header.get("horizon")
-        return seed, None if horizon is None else _whole(horizon, "horizon", 1), Guards(**header.get("guards", {}))
+        seed, horizon = whole_number(header.get("seed"), "seed"), header.get("horizon")
+        return (
+            seed,
+            None if horizon is None else whole_number(horizon, "horizon", 1),
+            Guards(**header.get("guards", {})),
+        )
     except (TypeError, ValueError, InputError) as error:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
 
@@ -79,12 +86,6 @@ def _state(arrays: Mapping[str, Array], memory: type[State], clients: int) -> St
         raise StorageError(f"Snapshot is of {state.n_clients} clients, more than the population's {clients}.")
     state.grow(clients)
     return state
-
-
-def _whole(value: object, what: str, least: int = 0, most: int | None = LARGEST) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        raise ValueError(f"{what} is no whole number ≥ {least}")
-    return value
 
 
 def _counts(array: Array, clients: int) -> Ids:

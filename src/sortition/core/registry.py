@@ -48,7 +48,7 @@ class Family(Generic[R]):
         )
 
     def make(self, name: str, parameters: Mapping[str, Any]) -> R:
-        """A rule with these parameters, or one sentence that says what is wrong with them."""
+        """A rule with these parameters, or an error that says what is wrong with them."""
         rule = self.find(name)
         try:
             return rule(**parameters)

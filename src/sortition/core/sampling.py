@@ -48,7 +48,7 @@ def with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator)
 
 
 def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:
-    """The ids of the k largest values, largest first; ties go to the lowest id, or by lot if given a rng."""
+    """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
     if values.ndim != 1 or values.shape != ids.shape:
         raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
     at = _leading(ids, values, k, rng)

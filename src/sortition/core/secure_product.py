@@ -78,7 +78,7 @@ def secure_product(alice: Holder, bob: Holder, length: int, log: Log = lambda *_
 
 
 def secure_products(vectors: Sequence[Array]) -> Floats:
-    """All inner products (n, n), each by a run of its own; on the diagonal, what each client tells of itself."""
+    """All inner products (n, n), each by a run of its own; on the diagonal, what each client computes for itself."""
     holders = [Holder(vector) for vector in vectors]
     table = np.empty((len(holders), len(holders)))
     for i, alice in enumerate(holders):

@@ -38,7 +38,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Context:
+class TurnContext:
     """What a turn is given of its registrar.
 
     Attributes:
@@ -77,7 +77,7 @@ class Turn:
     A turn that is abandoned has no question and an empty cohort, so that a loop over its questions ends.
     """
 
-    def __init__(self, context: Context, state: State, round: Round | None, guarded: Mapping[str, Any]) -> None:
+    def __init__(self, context: TurnContext, state: State, round: Round | None, guarded: Mapping[str, Any]) -> None:
         self.round = round
         self.state = state
         self.question: Measure | None = None

@@ -35,7 +35,7 @@ def known_keys_only(cls: type[C]) -> type[C]:
 
 
 def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:
-    """The first finding of a pydantic error as a sentence; ``known`` are the names that the owner has."""
+    """The first finding of a pydantic error in our grammar; ``known`` are the names that the owner has."""
     found = error.errors(include_url=False)
     # an unknown name is the likelier slip than what it made invalid
     first: Any = next((e for e in found if e["type"] in _UNKNOWN), found[0])

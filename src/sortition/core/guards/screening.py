@@ -28,8 +28,8 @@ def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, gu
     """
     _check_asked(signal, answers, asked)
     guards, shape = guards or Guards(), _row_shape(signal, asked, shape)
-    if isinstance(answers, Reading) and answers.values.dtype.kind in "biu":
-        answers = Reading(answers.ids, answers.values.astype(np.float64))
+    if isinstance(answers, Reading):
+        answers = as_float_table(answers)
     if isinstance(answers, Reading) and _is_table(answers.values, shape):
         return _screen_table(signal, answers, asked, guards)
     reading, misshapen = _tabulated(answers, shape)
@@ -57,6 +57,12 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
 def _is_table(values: Array, shape: Shape | None) -> bool:
     """Whether all rows are floats of the shape that is wanted."""
     return values.dtype.kind == "f" and (values.ndim == 2 if shape is None else values.shape[1:] == shape)
+
+
+def as_float_table(reading: Reading) -> Reading:
+    """The reading with whole numbers and truth values as floats; anything else as it is."""
+    values = reading.values
+    return Reading(reading.ids, values.astype(np.float64)) if values.dtype.kind in "biu" else reading
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:

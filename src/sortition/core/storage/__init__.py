@@ -1,1 +1,1 @@
-"""Files that may be hostile or torn: bounded reads, journals, locks, archives of arrays, snapshots."""
+"""Files that may be hostile or torn: bounded reads, journals, locks, archives of arrays, snapshots; internal."""

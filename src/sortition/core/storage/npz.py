@@ -1,7 +1,7 @@
-"""Arrays from npz and npy files that may come from a stranger: no pickle, and no more memory than the file is worth.
+"""Arrays from npz and npy untrusted files: no pickle, and no more memory than the file is worth.
 
 What a file announces is checked before anything is allocated: a kilobyte of zeros that says it is a terabyte, or a
-header whose shape is larger than its data, is refused with a sentence.
+header whose shape is larger than its data, is refused.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def read_npy(path: Path) -> Array:
 
 def _size(path: Path) -> int:
     """How long a file is; a device or a pipe may never end."""
-    told = path.stat()
-    if not stat.S_ISREG(told.st_mode):
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a file")
-    return told.st_size
+    return status.st_size
 
 
 def _array(file: IO[bytes], size: int) -> Array:

@@ -1,7 +1,7 @@
-"""Texts from files that may come from a stranger: regular files only, and no more of them than is sensible.
+"""Texts from untrusted files: regular files only, and no more of them than is sensible.
 
 A device never ends and a pipe never begins; a file with holes can be longer than any memory. FileNotFoundError is left
-to the caller, who knows what an absent file means; everything else is one sentence.
+to the caller, who knows what an absent file means; everything else is one error message.
 """
 
 from __future__ import annotations
@@ -61,6 +61,14 @@ def lines_of(file: BinaryIO, path: Path, most: int = MOST) -> Iterator[bytes]:
         if len(line) > most:
             raise StorageError(f"{path} must have lines of at most {most:,} bytes; got a longer one.")
         yield line
+
+
+def whole_number(value: object, what: str, least: int = 0, most: int | None = None) -> int:
+    """A whole number of a file, if it is one within these limits; else ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        limit = "" if most is None else f" and ≤ {most}"
+        raise ValueError(f"{what} must be a whole number ≥ {least}{limit}")
+    return value
 
 
 def _read(read: Callable[[int], bytes], most: int, path: Path) -> bytes:

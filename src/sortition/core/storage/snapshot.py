@@ -78,12 +78,12 @@ def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Par
     return arrays, header
 
 
-def _same(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
+def _unchanged(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
     """2 → 3: only a method's state changed (``State.migrated``)."""
     return arrays, header
 
 
-STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _same}
+STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _unchanged}
 
 
 def load(path: str | Path) -> Parts:

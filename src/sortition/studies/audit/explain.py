@@ -10,7 +10,7 @@ import numpy as np
 from sortition.audit.schema import AnswersEntry, answer_ids, answer_values
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
-from sortition.studies.audit.log_reader import Entry, Log, reading
+from sortition.studies.audit.log_reader import DecodedRound, Log, reading
 
 __all__ = ["Log", "client", "cohort"]
 KEPT_OUT = {
@@ -33,7 +33,7 @@ def client(log: Log, t: int, who: int) -> list[str]:
         return _client(log, t, entry, who)
 
 
-def _cohort(log: Log, t: int, entry: Entry) -> list[str]:
+def _cohort(log: Log, t: int, entry: DecodedRound) -> list[str]:
     said = [f"Round {t}: {entry.available.size} of {log.clients(t)} clients were available; {log.method} could take "
             f"{entry.entry.get('budget')}."]  # fmt: skip
     for why, ids in entry.kept_out.items():
@@ -50,7 +50,7 @@ def _cohort(log: Log, t: int, entry: Entry) -> list[str]:
     return said + _notes(entry)
 
 
-def _client(log: Log, t: int, entry: Entry, who: int) -> list[str]:
+def _client(log: Log, t: int, entry: DecodedRound, who: int) -> list[str]:
     known = log.clients(t)
     if not 0 <= who < known:
         raise bad("--client", f"0 to {known - 1}, the clients known in round {t}", who)
@@ -86,7 +86,7 @@ def _kept(log: Log, t: int, who: int, why: str) -> str:
     return f"The guards held it in quarantine for unsound numbers{when}, so {log.method} could not choose it."
 
 
-def _instead(log: Log, entry: Entry) -> str:
+def _instead(log: Log, entry: DecodedRound) -> str:
     """Who was chosen, or why nobody."""
     if entry.cohort.size:
         return f"{log.method} chose {_listed(entry.cohort)}"
@@ -118,11 +118,11 @@ def _question(signal: str, asked: Ids, answers: AnswersEntry, who: int) -> str:
     return f"It was asked for {signal} and answered {own:.6g}: number {above + 1} of {ids.size}, from the largest."
 
 
-def _guards(entry: Entry) -> Mapping[str, Any]:
+def _guards(entry: DecodedRound) -> Mapping[str, Any]:
     return dict(entry.notes.get("guards", {}))
 
 
-def _notes(entry: Entry) -> list[str]:
+def _notes(entry: DecodedRound) -> list[str]:
     """What method and guards noted, each under its own name."""
     notes = entry.notes
     if set(notes) == {"sha256"}:

@@ -20,7 +20,7 @@ from sortition.studies.runs.journals import records_a_log
 
 
 @dataclass(frozen=True)
-class Entry:
+class DecodedRound:
     """One round of a log."""
 
     entry: RoundEntry
@@ -61,7 +61,7 @@ class Log:
         self.entries = [cast(RoundEntry, one.entry) for one in links[1:]]
         self.method = str(self.header.get("selector", "the method")).rpartition(":")[2]
 
-    def round(self, t: int) -> Entry:
+    def round(self, t: int) -> DecodedRound:
         """One round; for an unknown one the error names those that there are."""
         if not self.entries:
             raise StorageError(f"{self.path} has no round yet.")
@@ -72,7 +72,7 @@ class Log:
             cohort = decode_ids(entry["cohort"])
             weights = decode_numbers(entry["weights"], cohort.size)
             kept = {why: decode_ids(ids) for why, ids in (entry.get("kept_out") or {}).items()}
-            return Entry(entry, decode_ids(entry["available"]), cohort, weights, done_ids(entry), kept)
+            return DecodedRound(entry, decode_ids(entry["available"]), cohort, weights, done_ids(entry), kept)
 
     def clients(self, t: int) -> int:
         """How many clients were known in round t."""

@@ -21,24 +21,12 @@ import torch
 from campaign.fuzz.studied import played, small
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder
+from sortition.selectors import discover
 from sortition.studies.audit.run import examine
 from sortition.studies.runs import one_run
 
-METHODS: tuple[dict[str, Any], ...] = (
-    {"name": "fedcor", "warmup": 4},
-    {"name": "fedgs"},
-    {"name": "hics", "clusters": 3},
-    {"name": "longfed"},
-    {"name": "fedss"},
-    {"name": "power-of-choice", "d": 6},
-    {"name": "divfl"},
-    {"name": "clustered"},
-    {"name": "cs-ucb-q"},
-    {"name": "active"},
-    {"name": "by-size"},
-    {"name": "uniform"},
-    {"name": "full"},
-)
+PARAMETERS: dict[str, dict[str, Any]] = {"fedcor": {"warmup": 4}, "hics": {"clusters": 3}, "power-of-choice": {"d": 6}}
+METHODS = tuple({"name": name, **PARAMETERS.get(name, {})} for name in discover())
 FAULTS = {"after": 0.1, "lost": 0.1, "damaged": 0.1, "newcomers": 0.3, "joining": 0.2, "leaving": 0.1, "crash": 0.1}
 SAME = (run_folder.ROUNDS, run_folder.CLIENTS, run_folder.FEDERATION, run_folder.SUMMARY, run_folder.CONFIG)
 OFTEN = 0.02  # seconds between checkpoints

@@ -88,6 +88,10 @@ def _state(arrays: Mapping[str, Array], memory: type[State], clients: int) -> St
     return state
 
 
+def _shape(lengths: Any) -> tuple[int, ...]:
+    return tuple(whole_number(length, "a shape", 1) for length in lengths)
+
+
 def _counts(array: Array, clients: int) -> Ids:
     """(N,) numbers per client, zero for those who joined since."""
     if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):

@@ -46,10 +46,10 @@ def peak(call, match):
 def test_headers_that_lie(tmp_path, shape):
     path = tmp_path / "lie.npy"
     path.write_bytes(header(shape) + b"abc")
-    assert peak(lambda: read_npy(path), "announces shape") < 1e6
+    assert peak(lambda: read_npy(path), "announces shape") < 1e7
     with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
         archive.write(path, "a.npy")
-    assert peak(lambda: read_npz(tmp_path / "lie.npz"), "announces shape") < 1e6
+    assert peak(lambda: read_npz(tmp_path / "lie.npz"), "announces shape") < 1e7
 
 
 def test_a_bomb_is_not_unpacked(tmp_path):
@@ -62,7 +62,7 @@ def test_a_bomb_is_not_unpacked(tmp_path):
         member = archive.infolist()[0]
         member.file_size = 2 * FREE  # what a whole bomb would announce
     assert path.stat().st_size < 100_000
-    assert peak(lambda: read_npz(path), "would unpack to") < 1e6
+    assert peak(lambda: read_npz(path), "would unpack to") < 1e7
 
 
 def test_python_objects_are_refused(tmp_path):

@@ -20,9 +20,9 @@ from sortition.selectors._parts import graph
 from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.dispersion import disperse
 from sortition.selectors._parts.distances import between
-from sortition.selectors._parts.facility import greedy
-from sortition.selectors._parts.facility_sampled import choose
-from sortition.selectors._parts.linkage import cut_to_count, grouped
+from sortition.selectors._parts.facility import greedy_cover
+from sortition.selectors._parts.facility_sampled import sampled_cover
+from sortition.selectors._parts.linkage import cut_to_count, tree_groups
 from sortition.selectors._parts.strata import label_shares, stratify
 from sortition.selectors.clustered import Clustered
 from sortition.selectors.clustered import Memory as Updates
@@ -135,9 +135,9 @@ def facility(n: int, seed: int, fair: bool) -> Figures:
 
     return {
         "chance": float(np.mean([cost(rng.choice(there, COHORT, False)) for _ in range(20)])),
-        "exact": cost(there[greedy(table[there], COHORT, price=price[there])]),
-        "form": cost(choose(rows, there, candidates, references, COHORT, mass, price)),
-        "subsample": cost(candidates[greedy(block, COHORT, price=price[candidates], mass=mass)]),
+        "exact": cost(there[greedy_cover(table[there], COHORT, price=price[there])]),
+        "form": cost(sampled_cover(rows, there, candidates, references, COHORT, mass, price)),
+        "subsample": cost(candidates[greedy_cover(block, COHORT, price=price[candidates], mass=mass)]),
     }
 
 
@@ -161,7 +161,7 @@ def hics(n: int, seed: int) -> Figures:
 
     def law(ids: np.ndarray, limit: int) -> np.ndarray:
         cut = lambda links, _: cut_to_count(links, K)  # noqa: E731
-        groups = grouped(rows[ids], cut, limit, stream(seed, "leaves"), offset=10 * entropy[ids])
+        groups = tree_groups(rows[ids], cut, limit, stream(seed, "leaves"), offset=10 * entropy[ids])
         out = np.zeros(n)
         out[ids] = odds(entropy[ids], groups, sizes[ids], 3.0)
         return out

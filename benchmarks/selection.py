@@ -32,11 +32,11 @@ def measure(name: str, clients: int, rounds: int, met: bool, cohort: int, share:
 
     from sortition.core import Cohort, Feedback, Registrar, Round
     from sortition.selectors import load
-    from sortition.testing.play import some
+    from sortition.testing.play import share_of
     from sortition.testing.worlds import ScriptedWorld
 
     world = ScriptedWorld(clients, width=width)
-    available = some(world, share)
+    available = share_of(world, share)
     seconds: list[float] = []
     wall: list[float] = []
     learning: list[float] = []

@@ -17,11 +17,11 @@ import numpy as np
 
 from sortition.core import Registrar
 from sortition.selectors import load
-from sortition.testing.play import Faults, some
+from sortition.testing.play import AnswerFaults, share_of
 from sortition.testing.worlds import ScriptedWorld
 
 METHODS = ("uniform", "power-of-choice", "fedgs", "fedss")
-FAULTS = Faults(lost=0.05, spoiled=0.02, silent=0.1)
+FAULTS = AnswerFaults(lost=0.05, spoiled=0.02, silent=0.1)
 SAMPLES = 200  # of memory, over the run
 
 
@@ -35,7 +35,7 @@ def play(name: str, rounds: int, clients: int, cohort: int, share: float) -> dic
     """One method's run: seconds per round (rounds,), and (round, MB) samples."""
     world = ScriptedWorld(clients)
     registrar = Registrar(load(name), world.population, horizon=rounds)
-    available = some(world, share)
+    available = share_of(world, share)
     spent, memory = np.zeros(rounds), []
     for t in range(rounds):
         ids = available(t)

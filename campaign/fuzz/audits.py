@@ -21,7 +21,7 @@ from sortition.results import run_folder
 from sortition.selectors import load
 from sortition.studies.audit import explain
 from sortition.studies.audit import run as audit
-from sortition.testing.play import play_turn, some
+from sortition.testing.play import play_turn, share_of
 
 METHODS: tuple[dict[str, Any], ...] = ({"name": "uniform"}, {"name": "power-of-choice", "d": 6}, {"name": "cs-ucb-q"})
 FEDERATED = ("uniform", "active", "by-size", "divfl")
@@ -49,7 +49,7 @@ def federation(name: str) -> tuple[Path, dict[str, bytes]]:
     book = LogFile(home / run_folder.AUDIT)
     book.watch(registrar)
     for t in range(4):
-        play_turn(registrar, WORLD, some(WORLD, 0.6)(t), BUDGET)
+        play_turn(registrar, WORLD, share_of(WORLD, 0.6)(t), BUDGET)
     book.reveal()
     names = (run_folder.AUDIT, f"{run_folder.AUDIT}.reveal.json")
     return home, {name: (home / name).read_bytes() for name in names}

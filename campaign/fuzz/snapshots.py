@@ -16,7 +16,7 @@ from campaign.fuzz.readings import BUDGET, ROUNDS, WORLD, methods
 from campaign.fuzz.scratch import scratch
 from sortition.core import Registrar, Selector
 from sortition.core.storage.snapshot import load
-from sortition.testing.play import play_turn, some
+from sortition.testing.play import play_turn, share_of
 
 WORDS = ("selector", "parameters", "seed", "horizon", "index", "counters", "shapes", "format")
 
@@ -27,7 +27,7 @@ def sound(at: int) -> tuple[Selector[Any], bytes]:
     selector = methods()[at]
     registrar = Registrar(selector, WORLD.population, horizon=ROUNDS)
     for t in range(4):
-        play_turn(registrar, WORLD, some(WORLD, 0.6)(t), BUDGET)
+        play_turn(registrar, WORLD, share_of(WORLD, 0.6)(t), BUDGET)
     path = scratch() / f"sound-{at}.npz"
     registrar.save(path)
     return selector, path.read_bytes()
@@ -53,7 +53,7 @@ def play(rng: random.Random) -> int:
     path.write_bytes(damaged(rng, data) if made_up else mutations.raw(rng, data, rng.randrange(1, 5)))
     registrar = Registrar.load(path, selector, WORLD.population)
     if not made_up:
-        play_turn(registrar, WORLD, some(WORLD, 0.6)(9), BUDGET)
+        play_turn(registrar, WORLD, share_of(WORLD, 0.6)(9), BUDGET)
     return 1
 
 

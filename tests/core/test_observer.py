@@ -11,12 +11,12 @@ from sortition.audit.log import AuditLog, fresh_salt, salt_of
 from sortition.audit.recompute import Evidence, recompute
 from sortition.core import Guards, Population, Reading, Registrar
 from sortition.selectors import discover, find, load
-from sortition.testing.play import Faults, some, turns
+from sortition.testing.play import AnswerFaults, share_of, turns
 from sortition.testing.worlds import ScriptedWorld
 
 SALT = bytes(32)
 ROUNDS = 6
-FAULTY = Faults(lost=0.1, spoiled=0.1, silent=0.2)
+FAULTY = AnswerFaults(lost=0.1, spoiled=0.1, silent=0.2)
 
 
 class Ear:
@@ -51,7 +51,7 @@ def logged(selector, rounds=ROUNDS, faults=FAULTY, **rest):
     registrar = fresh(selector, world, **rest)
     log = AuditLog(registrar, SALT, lines.append)
     registrar.observer = ear = Ear(log)
-    list(turns(registrar, world, rounds, 4, some(world, 0.6), faults))
+    list(turns(registrar, world, rounds, 4, share_of(world, 0.6), faults))
     log.flush()
     return lines, ear.rounds
 
@@ -115,7 +115,7 @@ def changed(lines, t, change):
 )  # fmt: skip
 def test_a_forged_entry_is_found_even_if_its_hash_is_right(change, message):
     selector = load("power-of-choice", d=6)
-    lines, _ = logged(selector, faults=Faults())
+    lines, _ = logged(selector, faults=AnswerFaults())
     result = recompute(changed(lines, 3, change), fresh(selector))
     assert result.rounds == 3
     with pytest.raises(AssertionError, match=message):
@@ -124,7 +124,7 @@ def test_a_forged_entry_is_found_even_if_its_hash_is_right(change, message):
 
 def test_a_replay_finds_answers_that_were_forged_without_changing_the_choice():
     selector = load("power-of-choice", d=6)
-    lines, heard = logged(selector, faults=Faults())
+    lines, heard = logged(selector, faults=AnswerFaults())
 
     def higher(entry):
         answers = entry["asked"][0]["answers"]
@@ -148,7 +148,7 @@ def test_a_replay_finds_answers_that_were_forged_without_changing_the_choice():
 )
 def test_what_is_known_from_elsewhere_is_held_against_the_log(key, value, message):
     selector = load("uniform")
-    lines, _ = logged(selector, faults=Faults())
+    lines, _ = logged(selector, faults=AnswerFaults())
     own = [{key: entry.get(key)} for entry in entries(lines)]
     assert recompute(entries(lines), fresh(selector), evidence=lambda t: Evidence(expected=own[t])).rounds == ROUNDS
     own[2][key] = value
@@ -233,14 +233,14 @@ def test_refusals_follow_from_what_arrived(change):
 
 def test_an_odd_row_of_any_announced_shape_takes_no_memory():
     selector = load("power-of-choice", d=6)
-    lines, _ = logged(selector, faults=Faults())
+    lines, _ = logged(selector, faults=AnswerFaults())
     told = changed(lines, 0, lambda e: e["asked"][0]["answers"].update(odd={"0": [10**6, 10**6]}))
     assert recompute(told, fresh(selector)).rounds == 0
 
 
 def test_a_vector_that_has_not_its_digest_is_found():
     selector = find("hics").load(**find("hics").examples()[0])
-    lines, heard = logged(selector, faults=Faults())
+    lines, heard = logged(selector, faults=AnswerFaults())
     (name, reading), *_ = heard[2].reports.items()
     values = reading.values.copy()
     values[1] += 1e-9

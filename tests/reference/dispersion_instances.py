@@ -27,7 +27,7 @@ def instance(family, n, places, seed, alpha=1.0):
         single, unit = np.ones(n, int), graph.unit(rows)
         similarity = unit @ unit.T
         V = graph.normalised(similarity, *graph.extremes(similarity, single, "released", clip=True))
-        distance = graph.distances(graph.lengths(V, "released", 0.01, 0.1), single)
+        distance = graph.path_distances(graph.lengths(V, "released", 0.01, 0.1), single)
     counts = rng.poisson(3.0, n)
     z = 2 * (counts - counts.mean() - places / n) + 1
     return -z / (n - 1), distance, 2 * alpha / (places * (places - 1))

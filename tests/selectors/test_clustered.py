@@ -9,7 +9,7 @@ from sortition.core import UPDATE, InputError, Population, Registrar, Round
 from sortition.selectors import clustered, load
 from sortition.selectors._parts import bins
 from sortition.testing import ScriptedWorld, play
-from sortition.testing.play import some, turns
+from sortition.testing.play import share_of, turns
 
 RNG = np.random.default_rng
 
@@ -91,8 +91,8 @@ def test_alike_clients_share_a_distribution():
 def test_unbiased_for_the_available(by):
     world = ScriptedWorld(30, seed=2)
     registrar = Registrar(load("clustered", by=by), world.population, seed=1)
-    list(turns(registrar, world, 6, 5, some(world, 0.5)))
-    ids = some(world, 0.3)(77)
+    list(turns(registrar, world, 6, 5, share_of(world, 0.5)))
+    ids = share_of(world, 0.3)(77)
     sizes = np.asarray(world.population.sizes)
     round = Round(6, None, ids, 5, Population(sizes), RNG(0))
     table = registrar.selector.bins(registrar.state, round).table(ids.size)
@@ -101,7 +101,7 @@ def test_unbiased_for_the_available(by):
 
 def test_under_30_percent_availability_where_no_client_set_repeats():
     world = ScriptedWorld(40, seed=9)
-    available = some(world, 0.3)
+    available = share_of(world, 0.3)
     sets = [tuple(available(t)) for t in range(40)]
     assert len(set(sets)) == 40
     for by in ("size", "similarity"):

@@ -10,7 +10,7 @@ from tests.reference.fedcor_literal import FedCorLiteral
 from sortition.core import LOSS, Cohort, InputError, Measure, Population, Reading, Registrar, stream
 from sortition.selectors.fedcor import FedCor
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
-from sortition.testing.play import Faults, everybody, some, turns
+from sortition.testing.play import AnswerFaults, everybody, share_of, turns
 
 SMALL = {"warmup": 4, "interval": 3, "dimension": 4, "steps": 20, "warmup_steps": 40, "sigma": 0.05}
 
@@ -35,7 +35,7 @@ def literal_cohorts(world: QuadraticWorld, rounds: int, budget: int, available, 
 
 def agrees_with_the_literal_twin(share: float = 1.0, rounds: int = 14, warmup_fit: str = "end") -> bool:
     ours, theirs = (QuadraticWorld(14, kinds=4, spread=0.6, noise=0.1) for _ in range(2))
-    who = some(ours, share) if share < 1 else everybody(ours)
+    who = share_of(ours, share) if share < 1 else everybody(ours)
     fast = play(FedCor(**SMALL, beta=0.9, warmup_fit=warmup_fit), ours, rounds, budget=3, available=who)
     return [c.ids.tolist() for c in fast] == literal_cohorts(theirs, rounds, 3, who, warmup_fit == "rounds")
 
@@ -113,7 +113,7 @@ def test_annealing_starts_again_at_each_refit() -> None:
 
 def test_availability_where_no_client_set_repeats() -> None:
     world = QuadraticWorld(40, kinds=4, spread=0.1)
-    who = some(world, 0.3)
+    who = share_of(world, 0.3)
     sets = [frozenset(who(t).tolist()) for t in range(40)]
     assert len(set(sets)) == 40
     registrar = Registrar(FedCor(warmup=10, interval=3, dimension=4, sigma=0.05, history=10), world.population)
@@ -141,7 +141,7 @@ def test_newcomers_bring_a_refit_forward() -> None:
 def test_a_round_in_which_nobody_trained_is_no_sample() -> None:
     world = QuadraticWorld(12)
     registrar = Registrar(FedCor(**SMALL), world.population)
-    for turn in turns(registrar, world, 4, 3, everybody(world), Faults(silent=1.0)):
+    for turn in turns(registrar, world, 4, 3, everybody(world), AnswerFaults(silent=1.0)):
         assert not turn.cohort.notes["fitted"]
     assert len(registrar.state.history) == 0
 
@@ -252,7 +252,7 @@ def test_the_capped_form_is_close_to_the_exact_one_and_beats_subsampling() -> No
 def test_at_most_so_many_are_asked_and_fitted() -> None:
     world = ScriptedWorld(60)
     registrar = Registrar(FedCor(**SMALL, ask_at_most=20, fit_at_most=8), world.population)
-    for turn in turns(registrar, world, 12, 4, some(world, 0.8)):
+    for turn in turns(registrar, world, 12, 4, share_of(world, 0.8)):
         assert all(a.asked <= 20 for a in turn.asked)
         assert np.isfinite(turn.state.X).all()
     assert registrar.state.anchor.sum() >= 8

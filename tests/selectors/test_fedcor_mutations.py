@@ -8,11 +8,17 @@ from tests.selectors.test_fedcor import agrees_with_the_literal_twin
 
 from sortition.selectors import fedcor
 from sortition.selectors._parts import gaussian_process
+from sortition.selectors._parts.posterior import Posterior
 
 SLIPS = {
-    "the picked client's row stays in the sum": (fedcor, "greedy", "s -= float(share[best]) * x", "pass"),
-    "the posterior is not updated": (fedcor, "greedy", "B -= np.outer(b, b)", "pass"),
-    "the score is divided by the variance": (fedcor, "greedy", "/ np.sqrt(np.where(alive", "/ (np.where(alive"),
+    "a pick stays in the sum": (
+        Posterior,
+        "condition",
+        "self._s -= float(self.share[pick]) * x",
+        "pass",
+    ),
+    "the posterior is not updated": (Posterior, "condition", "self._B -= np.outer(b, b)", "pass"),
+    "the score is divided by the variance": (Posterior, "scores", "/ np.sqrt(np.where(alive", "/ (np.where(alive"),
     "Adam goes downhill": (fedcor, "ascend", "X += rate", "X -= rate"),
     "the determinant is left out": (
         gaussian_process.Likelihood,

@@ -11,9 +11,9 @@ from tests.reference import fedgs_literal as literal
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import fedgs, load
 from sortition.selectors._parts.dispersion import disperse
-from sortition.selectors._parts.graph import EPSILON, SIGMA2, distances, lengths, normalised
+from sortition.selectors._parts.graph import EPSILON, SIGMA2, lengths, normalised, path_distances
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
-from sortition.testing.play import everybody, play_turn, some, turns
+from sortition.testing.play import everybody, play_turn, share_of, turns
 
 VARIANTS = [
     {"graph": "labels"},
@@ -113,7 +113,7 @@ def test_without_alpha_the_least_chosen_of_the_available_are_taken():
     world = ScriptedWorld(30)
     registrar = Registrar(load("fedgs", alpha=0.0), world.population)
     for t in range(40):
-        available, before = some(world, 0.5)(t), registrar.state.counts.copy()
+        available, before = share_of(world, 0.5)(t), registrar.state.counts.copy()
         cohort = play_turn(registrar, world, available, 6).cohort
         assert before[cohort.ids].sum() == np.sort(before[available])[:6].sum()
 
@@ -150,7 +150,7 @@ def test_a_constant_added_to_all_counts_changes_nothing():
 
 def test_at_thirty_percent_availability_no_set_repeats():
     world = ScriptedWorld(100)
-    cohorts = play(load("fedgs"), world, 30, budget=8, available=some(world, 0.3))
+    cohorts = play(load("fedgs"), world, 30, budget=8, available=share_of(world, 0.3))
     assert len({tuple(c.ids.tolist()) for c in cohorts}) == 30
 
 
@@ -243,7 +243,7 @@ def test_the_form_for_many_clients_is_near_the_exact_one_and_beats_a_subsample()
     n, M, few = 600, 20, 150
     counts = rng.dirichlet(np.full(10, 0.3), n)
     U = counts / np.linalg.norm(counts, axis=1, keepdims=True)
-    H = distances(lengths(normalised(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
+    H = path_distances(lengths(normalised(U @ U.T - np.eye(n), 0.0, 1.0), "released", 0.01, 0.1), np.ones(n, int))
     totals = np.zeros(5)
     for seed in range(3):
         everybody = Population(np.ones(n), counts)

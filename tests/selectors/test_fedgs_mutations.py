@@ -15,8 +15,8 @@ from sortition.selectors._parts import dispersion, graph
 GRAPH = [
     ("lengths", "V if edges == PAPER else V * V", "V"),  # the paper's exponent in the released edges
     ("lengths", "np.greater_equal(V, epsilon)", "np.greater_equal(V, 0)"),  # ε is never read
-    ("distances", "2 * between.min", "between.min"),  # half a detour between clients of one kind
-    ("distances", "np.ma.masked_invalid(between)", "between"),  # short edges are lost
+    ("path_distances", "2 * between.min", "between.min"),  # half a detour between clients of one kind
+    ("path_distances", "np.ma.masked_invalid(between)", "between"),  # short edges are lost
     ("extremes", "else True", "else False"),  # the diagonal does not count
 ]
 METHOD = [

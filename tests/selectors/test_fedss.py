@@ -11,7 +11,7 @@ from tests.reference import fedss_literal as literal
 from sortition.core import DISPERSION, InputError, Population, Registrar, stream
 from sortition.selectors import load
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
-from sortition.testing.play import some
+from sortition.testing.play import share_of
 
 
 def ask(population, available, budget, seed=0, **parameters):
@@ -217,7 +217,7 @@ def test_weights_sum_to_one_and_strata_keep_their_share(seed, budget, rate):
 
 def test_thirty_percent_available_and_no_set_repeats():
     world = QuadraticWorld(40, kinds=4)
-    who = some(world, 0.3)
+    who = share_of(world, 0.3)
     cohorts = play(load("fedss", allocation="neyman"), world, 40, budget=8, available=who)
     assert len({frozenset(who(t).tolist()) for t in range(40)}) == 40
     for t, cohort in enumerate(cohorts):

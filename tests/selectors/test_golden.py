@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from sortition.selectors import discover, find
-from sortition.testing import record
+from sortition.testing import golden_record
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 @pytest.mark.parametrize("name", discover())
 def test_chooses_as_recorded(name: str, request: pytest.FixtureRequest) -> None:
-    now = record(find(name))
+    now = golden_record(find(name))
     path = GOLDEN / f"{name}.json"
     if request.config.getoption("--update-golden"):
         text = json.dumps(now).replace('{"parameters"', '\n{"parameters"').replace('{"ids"', '\n  {"ids"')

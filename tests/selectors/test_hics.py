@@ -19,7 +19,7 @@ from sortition.selectors.hics import HiCS, entropy_estimate, odds
 from sortition.studies import federation
 from sortition.studies.plan import plan
 from sortition.testing import ScriptedWorld, play
-from sortition.testing.play import everybody, some, turns
+from sortition.testing.play import everybody, share_of, turns
 
 RNG = np.random.default_rng
 ROWS = st.lists(st.floats(-1, 1), min_size=3, max_size=8).map(np.array)
@@ -48,7 +48,7 @@ def agree(seed, share=1.0, linkage="ward", within="size", rounds=14):
         law.update(zip(ids.tolist(), weights.tolist(), strict=True))
         return draw(ids, weights, k, rng)
 
-    available = some(world, share, seed) if share < 1 else everybody(world)
+    available = share_of(world, share, seed) if share < 1 else everybody(world)
     sizes = world.population.sizes.tolist()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(hics, "weighted", watched)
@@ -250,7 +250,7 @@ def test_a_client_without_report_is_never_taken_for_balanced():
 
 def test_under_30_percent_availability_where_no_client_set_repeats():
     world, rounds = ScriptedWorld(40, seed=5), 60
-    available = some(world, 0.3)
+    available = share_of(world, 0.3)
     sets = [tuple(available(t)) for t in range(rounds)]
     assert len(set(sets)) == rounds
     registrar = Registrar(HiCS(temperature=0.5), world.population, horizon=rounds)

@@ -15,8 +15,8 @@ HICS = [
     (hics, "odds", "np.bincount(groups, entropy) / members", "np.bincount(groups, entropy)"),  # sum, not mean
     (hics, "odds", "inside / np.maximum(total, 1e-300)[groups]", "inside / inside.sum()"),  # π is lost
     (linkage, "tree", '"ward"))', '"complete"))'),
-    (linkage, "distances", "np.arccos(cosine, out=cosine)", "1 - cosine"),
-    (linkage, "grouped", "np.abs(offset[leaves, None] - offset[leaves])", "0"),  # without λ|ΔĤ|
+    (linkage, "gaps_between", "np.arccos(cosine, out=cosine)", "1 - cosine"),
+    (linkage, "tree_groups", "np.abs(offset[leaves, None] - offset[leaves])", "0"),  # without λ|ΔĤ|
 ]
 CLUSTERED = [
     (bins, "by_size", "np.argsort(-sizes", "np.argsort(sizes"),  # the smallest first

@@ -25,8 +25,8 @@ def divfl_differs():
         ("pulls", "push - np.bincount", "push + np.bincount"),  # the reference is pushed away too
         ("advance", "q - ahead - delta", "q + ahead - delta"),
         ("advance", "z + ahead - delta", "z + ahead"),
-        ("greedy", "np.minimum(served, table[best], out=served)", "served[:] = table[best]"),
-        ("represented", "np.argmin(distance, axis=0)", "np.argmax(distance, axis=0)"),
+        ("greedy_cover", "np.minimum(served, table[best], out=served)", "served[:] = table[best]"),
+        ("represented_mass", "np.argmin(distance, axis=0)", "np.argmax(distance, axis=0)"),
     ],
 )
 def test_a_slip_in_a_part_of_longfed_is_caught(name, right, wrong, monkeypatch):

@@ -76,7 +76,7 @@ class Active(Selector[Memory]):
         # 1 − α3 is not exact in binary: (1 − 0.1)·10 must give 9, not 8
         draws = min(math.floor((1 - self.alpha3) * round.places + 1e-9), int(np.isfinite(value).sum()))
         kept = leading(ids, value, max(ids.size - math.floor(self.alpha1 * ids.size), draws))
-        chosen = weighted(kept, softmax(self.alpha2 * state.value[kept]), draws, round.rng)
+        chosen = weighted(kept, softmax_odds(self.alpha2 * state.value[kept]), draws, round.rng)
         rest = uniformly(without(ids, chosen), round.places - chosen.size, round.rng)
         return Cohort.uniform(np.concatenate([chosen, rest]))
 
@@ -90,7 +90,7 @@ class Active(Selector[Memory]):
         return [{}, {"alpha1": 0.5, "alpha2": 1.0, "alpha3": 0.3}]
 
 
-def softmax(score: Floats) -> Floats:
+def softmax_odds(score: Floats) -> Floats:
     """∝ exp(score), the largest 1; a score that is unknown counts nothing."""
     if np.isnan(score).all():
         return np.zeros_like(score)

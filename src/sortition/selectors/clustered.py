@@ -27,7 +27,7 @@ from pydantic import Field
 from sortition.core import UPDATE, Cohort, Feedback, Needs, Round, Selector, Signal, State, method, per_client
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.selectors._parts.bins import Bins, by_groups, by_size, loose, whole
-from sortition.selectors._parts.linkage import Gap, cut_to_mass, grouped
+from sortition.selectors._parts.linkage import Gap, cut_to_mass, tree_groups
 
 
 @dataclass
@@ -81,9 +81,9 @@ class Clustered(Selector[Memory]):
             if leaves.size == ids.size:
                 return cut_to_mass(links, mass[leaves], float(sizes.sum()))
             trained = np.asarray(state.update.any(axis=1))[ids]
-            return cut_to_mass(links, represented(mass, trained, leaves), float(sizes.sum()))
+            return cut_to_mass(links, leaf_mass(mass, trained, leaves), float(sizes.sum()))
 
-        groups = grouped(state.update, cut, self.exact_up_to, round.rng, among=ids, gap=self.gap)
+        groups = tree_groups(state.update, cut, self.exact_up_to, round.rng, among=ids, gap=self.gap)
         return by_groups(sizes, round.budget, groups, round.rng)
 
     def select(self, state: Memory, round: Round) -> Cohort:
@@ -101,7 +101,7 @@ class Clustered(Selector[Memory]):
         return [{"by": "size"}, {}, {"gap": "l2", "sketch": 8}, {"gap": "l1"}, {"exact_up_to": 12}]
 
 
-def represented(mass: Ids, trained: Array, leaves: Ids) -> Floats:
+def leaf_mass(mass: Ids, trained: Array, leaves: Ids) -> Floats:
     """The mass for which each leaf of a sample stands: those who trained and the others are scaled apart."""
     own = mass[leaves].astype(np.float64)
     for kind in (trained, ~trained):

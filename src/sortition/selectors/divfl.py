@@ -13,7 +13,7 @@
 Deviations: only available clients are candidates, all known ones are to be covered; a client is asked for its
 gradient when first met, and unknown ones fill places that the known leave. Stored gradients are kept in single
 precision. Beyond ``exact_up_to`` clients they are kept as sketches of 64 numbers, ``sample`` clients are covered by
-the best of all (``_parts.crowd``), and only newcomers among a drawn ``sample`` are asked in a round.
+the best of all (``_parts.facility_sampled``), and only newcomers among a drawn ``sample`` are asked in a round.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts.distances import between, grown
-from sortition.selectors._parts.facility import greedy, represented, stochastic_greedy
-from sortition.selectors._parts.facility_sampled import choose, shortened, stored
+from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
+from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
 
 SHORT = 64  # numbers kept of a gradient beyond exact_up_to clients
 MEMBERS = 10  # clients drawn for each place of a cohort, at least
@@ -126,11 +126,11 @@ class DivFL(Selector[Memory]):
             return pool, np.empty(0)
         table = state.distance[np.ix_(pool, known)]
         if self.greedy == "exact":
-            picks = greedy(table, round.budget)
+            picks = greedy_cover(table, round.budget)
         else:
             look = max(round.budget, int(self.share * round.n_clients))
-            picks = stochastic_greedy(table, round.budget, look, round.rng)
-        return pool[picks], represented(table[picks])
+            picks = stochastic_cover(table, round.budget, look, round.rng)
+        return pool[picks], represented_mass(table[picks])
 
     def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
@@ -139,8 +139,8 @@ class DivFL(Selector[Memory]):
         references = np.sort(uniformly(known, self._drawn(round), round.rng))
         candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
         mass = np.full(references.size, known.size / references.size)
-        ids = choose(state.rows, pool, candidates, references, round.budget, mass)
-        return ids, represented(between(state.rows[ids], state.rows[references]), mass)
+        ids = sampled_cover(state.rows, pool, candidates, references, round.budget, mass)
+        return ids, represented_mass(between(state.rows[ids], state.rows[references]), mass)
 
     def _drawn(self, round: Round) -> int:
         """How many are covered, and how many are candidates first, beyond ``exact_up_to``."""

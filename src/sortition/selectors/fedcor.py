@@ -10,7 +10,7 @@
 | γ = θ^Δt, discount of eq. 17 | ``theta`` per round of age |
 | α_k = aβ^{τ_k}, τ_k = times chosen since the refit (eq. 9) | ``beta``, ``state.chosen``; a changes nothing (Lemma 2) |
 | p_k = n_k / n | ``population.sizes`` |
-| Algorithm 1, eq. 10, 11 | ``_parts.gaussian_process.greedy`` |
+| Algorithm 1, eq. 10, 11 | ``_parts.posterior.greedy_picks`` |
 
 Deviations: XXᵀ alone is singular (d < N), so the likelihood has σ² on the diagonal, as the released code has; ``noise``
 says how the choice uses it. A sample counts by its age in rounds, which is eq. 17 where samples are Δt apart. The paper
@@ -47,10 +47,12 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.gaussian_process import Likelihood, Noise, ascend, doubt, fold_in, greedy
+from sortition.selectors._parts.gaussian_process import Likelihood, ascend, doubt, fold_in
+from sortition.selectors._parts.posterior import Noise, greedy_picks
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
+NO_QUESTION = -2  # no round's losses wait for those of the next
 _SHOWN = 100  # embeddings in the notes
 
 
@@ -63,7 +65,7 @@ class Memory(State):
     anchor: Array = per_client(False, dtype=bool)  # was in a fit; others follow
     chosen: Ids = per_client(0, dtype=np.int64)
     loss: Floats = per_client(np.nan)
-    asked_at: int = shared(-2)  # the round whose training turns ``loss`` into a change
+    asked_at: int = shared(NO_QUESTION)  # the round whose training turns ``loss`` into a change
     fitted_at: int = shared(-1)
     history: Any = shared()  # (E, 4): number of the sample, its round, client, Δl
 
@@ -84,6 +86,15 @@ class Memory(State):
         changes = np.full((first.size, ids.size), np.nan)
         changes[row, column] = self.history[:, 3]
         return ids, changes, self.history[first, 1]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the losses of one round are asked for."""
+
+    closes: bool  # the losses of the round before and these make a sample
+    opens: bool = False  # these and the losses of the next round will
+    rehearses: bool = False  # these and the losses after each rehearsed cohort do
 
 
 @method
@@ -162,7 +173,9 @@ class FedCor(Selector[Memory]):
         X = state.X.astype(np.float64) if small else state.X
         alpha = self.beta**state.chosen
         own = doubt(state.X, state.seen, state.anchor)
-        ids, scores = greedy(X, shares(round), alpha, round.available, round.places, self.sigma, self.noise, own)
+        ids, scores = greedy_picks(
+            X, data_shares(round), alpha, round.available, round.places, self.sigma, self.noise, own
+        )
         return Cohort.uniform(ids, notes={**notes, "scores": scores.tolist()})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -170,36 +183,53 @@ class FedCor(Selector[Memory]):
         if feedback.round.index >= self.warmup:
             state.chosen[feedback.cohort.ids] += 1
         if feedback.ids.size == 0:
-            state.asked_at = -2
+            state.asked_at = NO_QUESTION
 
     def _learn(self, state: Memory, round: Round, warm: bool) -> Generator[Measure, Reading, bool]:
         """Collect loss changes and refit on them, where it is time to; whether X is new."""
-        t, last = round.index, max(state.fitted_at, self.warmup - 1)
-        few = np.count_nonzero(state.seen[round.available]) < round.places
-        due = not warm and (t // self.interval > last // self.interval or few)
-        closes = state.asked_at == t - 1
-        opens = warm or (due and self.refit == "round" and not closes)
-        rehearses = due and self.refit == "rehearsal"
-        count = len(state.history)
-        if closes or opens or rehearses:
-            before = yield Measure(LOSS, self._panel(state, round))
-            if closes:
-                waited = np.flatnonzero(~np.isnan(state.loss))
-                state.add(t, Reading(waited, state.loss[waited]), before)
-            state.loss[:] = np.nan
-            if opens:
-                before.scatter(state.loss)
-            state.asked_at = t if opens else -2
-            for _ in range(self.samples if rehearses and len(before) else 0):
-                trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
-                state.add(t, before, (yield Measure(LOSS, before.ids, after=trial)))
-        waiting = len(state.history) > (0 if state.fitted_at < 0 else count)
-        if not waiting or (warm and self.warmup_fit == "end"):
+        held = len(state.history)
+        task = self._task(state, round, warm)
+        if task.closes or task.opens or task.rehearses:
+            yield from self._collect(state, round, task)
+        unused = len(state.history) > (0 if state.fitted_at < 0 else held)
+        if not unused or (warm and self.warmup_fit == "end"):
             return False
         self._fit(state, round)
         state.chosen[:] = 0  # line 9
-        state.fitted_at = t
+        state.fitted_at = round.index
         return True
+
+    def _task(self, state: Memory, round: Round, warm: bool) -> Task:
+        """What losses are needed for: in warm-up the change of every round, afterwards only a refit that is due."""
+        closes = state.asked_at == round.index - 1
+        if warm:
+            return Task(closes, opens=True)
+        if not self._refit_due(state, round):
+            return Task(closes)
+        if self.refit == "rehearsal":
+            return Task(closes, rehearses=True)
+        return Task(closes, opens=not closes)
+
+    def _refit_due(self, state: Memory, round: Round) -> bool:
+        """Line 3: Δt rounds have passed; or fewer available clients than places have been in a sample."""
+        last = max(state.fitted_at, self.warmup - 1)
+        few = np.count_nonzero(state.seen[round.available]) < round.places
+        return bool(few or round.index // self.interval > last // self.interval)
+
+    def _collect(self, state: Memory, round: Round, task: Task) -> Generator[Measure, Reading, None]:
+        """Ask for losses, and add the samples that they complete."""
+        t = round.index
+        losses = yield Measure(LOSS, self._panel(state, round))
+        if task.closes:
+            waiting = np.flatnonzero(~np.isnan(state.loss))
+            state.add(t, Reading(waiting, state.loss[waiting]), losses)
+        state.loss[:], state.asked_at = np.nan, NO_QUESTION
+        if task.opens:
+            losses.scatter(state.loss)
+            state.asked_at = t
+        for _ in range(self.samples if task.rehearses and len(losses) else 0):
+            trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
+            state.add(t, losses, (yield Measure(LOSS, losses.ids, after=trial)))
 
     def _panel(self, state: Memory, round: Round) -> Ids:
         """Whom to ask: all available or, of more, anchors (half), then those begun, new ones, and well known ones."""
@@ -255,7 +285,7 @@ class FedCor(Selector[Memory]):
         ]
 
 
-def shares(round: Round) -> Floats:
+def data_shares(round: Round) -> Floats:
     """(N,) p_k of all whose sizes are known."""
     p, known = np.zeros(round.n_clients), round.population.known
     p[known] = round.population.sizes[known]

@@ -13,11 +13,11 @@
 Deviations:
 - The weight of distances is α·2/(M'(M'−1)), the mean over the selected pairs, as released and as Table 2's α needs; the
   paper's 2α/(N(N−1)) is ``normalisation="population"``. Edges are the released ones; the paper's are ``edges="paper"``.
-- H is scaled to [0, 1], 1 where no path leads (released). Ties go by lot, as eq. 19 assumes.
-- The paper lets all clients be there at the start. Here whoever is met later is asked then; who never answered is at
-  distance 1 from everybody. Beyond ``exact_up_to`` different feature rows paths lead through ``nodes`` sampled clients
-  (``_parts.atlas``), and the solver chooses among a shortlist: the remotest and least often chosen of all, and of
-  every region.
+- H is scaled to [0, 1], 1 between clients that no path joins (released). Ties are drawn at random, as eq. 19 assumes.
+- The paper assumes that all clients are available at the start. Here a client that is met later is asked then; one that
+  never answered is at distance 1 from everybody.
+- Beyond ``exact_up_to`` different feature rows paths lead through ``nodes`` sampled clients (``_parts.graph_sampled``),
+  and the solver chooses among a shortlist: the most remote and least often chosen of all clients, and of every region.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from sortition.core.errors import bad
 from sortition.core.selector import Asking
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.dispersion import disperse
-from sortition.selectors._parts.distinct_rows import kinds
+from sortition.selectors._parts.distinct_rows import row_kinds
 from sortition.selectors._parts.graph import Edges, cosines
-from sortition.selectors._parts.graph_sampled import Atlas
+from sortition.selectors._parts.graph_sampled import SampledGraph
 from sortition.selectors._parts.landmarks import shortlist
-from sortition.selectors._parts.pair_products import pair_up, unpaired
+from sortition.selectors._parts.pair_products import store_products, without_products
 
 FACTS = {"labels": "label_counts", "features": "features"}
 Number = Annotated[float, Field(ge=0)]
@@ -65,7 +65,7 @@ class Memory(State):
     """Sampling counts, each client's kind (−1: not met), what it sent, and H of kinds.
 
     Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, and the map's
-    nodes, table and frame (``_parts.atlas``).
+    nodes, table and frame (``_parts.graph_sampled``).
     """
 
     counts: Ids = per_client(0, dtype=np.int64)
@@ -164,9 +164,9 @@ class FedGS(Selector[Memory]):
         """Lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is met."""
         strange = round.available[state.kind[round.available] < 0]
         if isinstance(state, PairMemory):
-            strange = unpaired(state.products, round.available)
+            strange = without_products(state.products, round.available)
             if strange.size:
-                self.draw_pairs(state, pair_up(state.products, strange, (yield Measure(self.signal, strange))))
+                self.draw_pairs(state, store_products(state.products, strange, (yield Measure(self.signal, strange))))
         elif strange.size and self.graph in FACTS:
             self.draw(state, round, round.population.known)
         elif strange.size and len(reading := (yield Measure(self.signal, strange))):
@@ -187,19 +187,19 @@ class FedGS(Selector[Memory]):
     def draw(self, state: Memory, round: Round, ids: Ids) -> None:
         """Lines 2 and 3: the graph of these clients; on a map, which holds for a while, where there are too many."""
         rows = self.rows(state, round, ids)
-        if (found := kinds(rows, self.exact_up_to)) is not None:
+        if (found := row_kinds(rows, self.exact_up_to)) is not None:
             state.table, (state.kind[ids], first) = None, found
             state.distance = padded(self.rule.distances(rows[first] @ rows[first].T, np.bincount(found[0])))
             return
-        new, atlas = state.kind[ids] < 0, self.atlas(state)
-        if atlas is None or not atlas.holds(ids.size):
-            atlas, new = Atlas.drawn(self.rule, rows, self.nodes, round.rng), np.ones(ids.size, bool)
-            state.nodes, state.table, state.frame, state.distance = atlas.nodes, atlas.table, atlas.frame, None
-        state.remote[ids[new]], state.kind[ids[new]] = atlas.places(rows[new])
+        new, sampled = state.kind[ids] < 0, self.sampled(state)
+        if sampled is None or not sampled.holds(ids.size):
+            sampled, new = SampledGraph.drawn(self.rule, rows, self.nodes, round.rng), np.ones(ids.size, bool)
+            state.nodes, state.table, state.frame, state.distance = sampled.nodes, sampled.table, sampled.frame, None
+        state.remote[ids[new]], state.kind[ids[new]] = sampled.places(rows[new])
 
-    def atlas(self, state: Memory) -> Atlas | None:
+    def sampled(self, state: Memory) -> SampledGraph | None:
         """The map in use beyond ``exact_up_to``."""
-        return None if state.table is None else Atlas(self.rule, state.nodes, state.table, state.frame)
+        return None if state.table is None else SampledGraph(self.rule, state.nodes, state.table, state.frame)
 
     def draw_pairs(self, state: PairMemory, met: Ids) -> None:
         """The same by products of pairs."""
@@ -213,22 +213,28 @@ class FedGS(Selector[Memory]):
         N, M = round.n_clients, round.places
         pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
         weight = 2 * self.alpha / max(pairs, 1)
-        ids, kind = round.available, state.kind[round.available]
+        ids = round.available
         gain = -costs(state.counts, ids, M) / max(N - 1, 1)
-        distance = np.ones((1, 1)) if state.distance is None else state.distance
-        if (atlas := self.atlas(state)) is not None:
+        if (sampled := self.sampled(state)) is not None:
             score = gain + weight * (M - 1) * state.remote[ids]  # what each would bring to an average cohort
-            at = shortlist(score, kind, max(self.shortlist, 6 * M), round.rng)
-            ids, gain, met, kind = ids[at], gain[at], np.flatnonzero(kind[at] >= 0), np.arange(at.size)
-            distance = np.ones((at.size, at.size))
-            distance[np.ix_(met, met)] = atlas.distances(self.rows(state, round, ids[met]))
-        found = disperse(kind, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
-        block = distance[np.ix_(kind[found.members], kind[found.members])]
+            at = shortlist(score, state.kind[ids], max(self.shortlist, 6 * M), round.rng)
+            ids, gain = ids[at], gain[at]
+            row, distance = np.arange(ids.size), self.between(state, round, sampled, ids)
+        else:
+            row, distance = state.kind[ids], np.ones((1, 1)) if state.distance is None else state.distance
+        found = disperse(row, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
+        block = distance[np.ix_(row[found.members], row[found.members])]
         mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
         notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
-        at = picture_notes.some(kind.size)
-        notes |= picture_notes.graph(round, ids[at], distance[np.ix_(kind[at], kind[at])])
+        at = picture_notes.spread_positions(ids.size)
+        notes |= picture_notes.graph_note(round, ids[at], distance[np.ix_(row[at], row[at])])
         return Cohort.by_size(ids[found.members], round.population.sizes, notes=notes)
+
+    def between(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> Floats:
+        """H of these clients (n, n) on the sampled graph; 1 from clients that never answered."""
+        distance, met = np.ones((ids.size, ids.size)), np.flatnonzero(state.kind[ids] >= 0)
+        distance[np.ix_(met, met)] = sampled.distances(self.rows(state, round, ids[met]))
+        return distance
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Line 15: whoever was sampled counts, whether the update arrived or not."""

@@ -53,7 +53,7 @@ from sortition.core.rounds import Population
 from sortition.core.sampling import uniformly
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.allocation import apportion, inclusion, systematic
-from sortition.selectors._parts.label_privacy import noisy
+from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.strata import given, label_shares, nearest, stratify
 
 FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
@@ -128,7 +128,7 @@ class FedSS(Selector[Memory]):
         ids, part = _inside(round, state.stratum, reachable, seats, sizes, self.draw == "size")
         groups = state.stratum[ids]
         notes: dict[str, Any] = {"strata": strata, "silhouette": float(np.round(state.score, 4))}
-        notes |= picture_notes.grouping(round, np.flatnonzero(known), state.stratum[known])
+        notes |= picture_notes.grouping_note(round, np.flatnonzero(known), state.stratum[known])
         if not reachable.all():
             notes["empty_strata"] = np.flatnonzero(reachable == 0).tolist()
         if (reachable > 0).sum() > round.places:
@@ -199,7 +199,7 @@ class FedSS(Selector[Memory]):
             return np.asarray(population.features[ids], np.float64)
         counts = population.label_counts[ids]
         if self.epsilon is not None:
-            counts = noisy(counts, self.epsilon, self.noise, self.delta, rng)
+            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, rng)
         return label_shares(counts)
 
     @classmethod

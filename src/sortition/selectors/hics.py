@@ -4,7 +4,7 @@
 |---|---|
 | Δb^(k), update of the output layer's bias | the report ``BIAS_UPDATE`` |
 | Ĥ(Δb) = H(softmax(Δb / T)), eq. 7, in nats | ``entropy_estimate``; T is ``temperature`` |
-| Dist(u, k) = arccos⟨Δb_u, Δb_k⟩/(‖Δb_u‖‖Δb_k‖) + λ·abs(Ĥ_u − Ĥ_k), eq. 9 | ``grouped``; λ is ``lam`` |
+| Dist(u, k) = arccos⟨Δb_u, Δb_k⟩/(‖Δb_u‖‖Δb_k‖) + λ·abs(Ĥ_u − Ĥ_k), eq. 9 | ``tree_groups``; λ is ``lam`` |
 | M clusters | ``clusters``; None means M = K |
 | γ^t = γ0 (1 − t/T), t = 1 … T | ``gamma0``, t = index + 1; without a horizon γ0 stays, and is noted |
 | π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
@@ -39,7 +39,7 @@ from sortition.core.sampling import uniformly, weighted
 from sortition.core.state import per_client
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.bins import by_groups, loose, whole
-from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, grouped
+from sortition.selectors._parts.linkage import Cut, Linkage, cut_to_count, cut_to_mass, tree_groups
 
 ROW_MEANS = Signal(
     "head-row-means",
@@ -147,13 +147,13 @@ class HiCS(Selector[Memory]):
             "groups": int(groups.max()) + 1,
             "entropy": float(state.entropy[drawn].mean()),
         }
-        notes |= picture_notes.grouping(round, met, groups, entropy)
+        notes |= picture_notes.grouping_note(round, met, groups, entropy)
         return drawn, notes if round.horizon is not None else {**notes, "horizon": "none: gamma stays"}
 
     def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
         """Eq. 9 and its tree, cut."""
         offset = self.lam * state.entropy[ids]
-        return grouped(state.update, cut, self.exact_up_to, round.rng, among=ids, offset=offset, how=self.linkage)
+        return tree_groups(state.update, cut, self.exact_up_to, round.rng, among=ids, offset=offset, how=self.linkage)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Refresh Δb_k and Ĥ_k of those who reported."""

@@ -16,12 +16,12 @@ for every candidate; here x includes the candidate. a_j is divided by N, for a s
 clients count by their data, in a_j and in the coverage sum, which then bounds the error against FedAvg's Σ p_i g_i;
 with equal sizes nothing changes, with unequal ones full participation is followed better. Only available clients are
 candidates, all known ones are to be covered. A client met after the first round is asked for its update once; its
-distance to clients it never trained with is that of the last known updates, sketched to 256 numbers. The defaults of
-ε, δ and λ are ours, free of scale: ε and λ's unit are estimated anew whenever twice as many clients are known. Beyond
-``exact_up_to`` clients distances are between last known sketches of 64 numbers (staleness per client, not per pair),
-in every round ``sample`` clients are to be covered and as many are candidates first (``_parts.crowd``), reference
-clients are sought among these and those chosen most often, and only newcomers among the drawn are asked, also in round
-one.
+distance to clients that it never trained with is that of the last known updates, sketched to 256 numbers. The defaults
+of ε, δ and λ are ours, free of scale: ε and λ's unit are estimated anew whenever twice as many clients are known.
+Beyond ``exact_up_to`` clients (``_parts.facility_sampled``) distances are between last known sketches of 64 numbers
+(staleness per client, not per pair), in every round ``sample`` clients are to be covered and as many are candidates
+first, reference clients are sought among these and those chosen most often, and only newcomers among the drawn are
+asked, also in round one.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.distances import between, grown, pairwise
-from sortition.selectors._parts.facility import greedy, represented
-from sortition.selectors._parts.facility_sampled import choose, shortened, stored
+from sortition.selectors._parts.facility import greedy_cover, represented_mass
+from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
 from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
 
 BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
@@ -181,10 +181,10 @@ class LongFed(Selector[Memory]):
         mass = self._mass(round, known)
         candidates = np.searchsorted(known, pool)
         table = distance[candidates]
-        picks = greedy(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
+        picks = greedy_cover(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
         by = pool[picks][table[picks].argmin(axis=0)] if picture_notes.due(round) else known
-        seen = picture_notes.coverage(round, known, distance, pool[picks], by)
-        return pool[picks], represented(table[picks], mass), seen
+        seen = picture_notes.coverage_note(round, known, distance, pool[picks], by)
+        return pool[picks], represented_mass(table[picks], mass), seen
 
     def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> Covered:
         """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
@@ -195,8 +195,8 @@ class LongFed(Selector[Memory]):
         seen = np.unique(np.concatenate([references, candidates, often]))
         price = self._price(state, seen, pairwise(state.rows[seen]))
         mass = self._mass(round, references) * (known.size / references.size)
-        ids = choose(state.rows, pool, candidates, references, round.budget, mass, price)
-        return ids, represented(between(state.rows[ids], state.rows[references]), mass), {}
+        ids = sampled_cover(state.rows, pool, candidates, references, round.budget, mass, price)
+        return ids, represented_mass(between(state.rows[ids], state.rows[references]), mass), {}
 
     def _price(self, state: Memory, ids: Ids, distance: Floats) -> Floats:
         """λ · pull (N,), with this round's reference clients sought among ``ids``."""

@@ -29,6 +29,7 @@ class Backend(Protocol):
 
 
 Availability = Callable[[int], Ids]
+ROUNDS, BUDGET = 8, 4  # of a check
 
 
 def everybody(world: Backend) -> Availability:
@@ -36,13 +37,19 @@ def everybody(world: Backend) -> Availability:
     return lambda t: np.arange(world.n_clients)
 
 
-def some(world: Backend, share: float, seed: int = 0) -> Availability:
+def share_of(world: Backend, share: float, seed: int = 0) -> Availability:
     """Each client with this probability, by (seed, round) alone."""
     return lambda t: np.flatnonzero(stream(seed, "tiny availability", t).random(world.n_clients) < share)
 
 
+def instances(cls: type[Selector[Any]]) -> Iterator[Selector[Any]]:
+    """A method with each of its examples' parameters."""
+    for parameters in cls.examples():
+        yield cls.load(**parameters)
+
+
 @dataclass(frozen=True)
-class Faults:
+class AnswerFaults:
     """What goes wrong: shares of answers lost, of answers spoiled with NaN, and of cohort members that fall silent."""
 
     lost: float = 0.0
@@ -52,17 +59,17 @@ class Faults:
     def hit(self, reading: Reading, t: int, what: str) -> Reading:
         """A reading as it arrives."""
         rng = stream(7, f"faults {what}", t)
-        lots = rng.random((2, len(reading)))
+        draws = rng.random((2, len(reading)))
         values = reading.values.copy()
-        values[lots[0] < self.spoiled] = np.nan
-        keep = lots[1] >= self.lost
+        values[draws[0] < self.spoiled] = np.nan
+        keep = draws[1] >= self.lost
         return Reading(reading.ids[keep], values[keep])
 
 
-NONE = Faults()
+NONE = AnswerFaults()
 
 
-def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, faults: Faults = NONE) -> Turn:
+def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, faults: AnswerFaults = NONE) -> Turn:
     """One round: begin, answer, train, finish."""
     turn = registrar.begin(ids, budget)
     asked = 0
@@ -81,7 +88,7 @@ def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, fault
 
 
 def turns(
-    registrar: Registrar, world: Backend, rounds: int, budget: int, available: Availability, faults: Faults = NONE
+    registrar: Registrar, world: Backend, rounds: int, budget: int, available: Availability, faults: AnswerFaults = NONE
 ) -> Iterator[Turn]:
     """Some more rounds of a registrar."""
     for _ in range(rounds):
@@ -96,7 +103,7 @@ def play(
     budget: int = 4,
     available: Availability | None = None,
     seed: int = 0,
-    faults: Faults = NONE,
+    faults: AnswerFaults = NONE,
 ) -> list[Cohort]:
     """The cohorts of a run from its first round."""
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)

@@ -17,7 +17,7 @@ from sortition.core.questions import Reading
 from sortition.core.rounds import Round
 from sortition.core.streams import stream
 from sortition.selectors import discover, find, load
-from sortition.testing.play import Faults, play, some, turns
+from sortition.testing.play import AnswerFaults, play, share_of, turns
 from sortition.testing.worlds import ScriptedWorld
 
 NORMS = st.lists(st.floats(0.1, 10.0), min_size=3, max_size=30)
@@ -113,7 +113,7 @@ class TestConfiguration:
         for parameters in find(name).examples()[:1]:
             selector = find(name).load(**parameters)
             runs = [Registrar(selector, world.population, horizon=4, guards=g) for g in (None, off)]
-            for default, without in zip(*(turns(r, world, 4, 4, some(world, 0.6)) for r in runs), strict=True):
+            for default, without in zip(*(turns(r, world, 4, 4, share_of(world, 0.6)) for r in runs), strict=True):
                 assert default.cohort.ids.tolist() == without.cohort.ids.tolist()
                 assert default.cohort.weights.tolist() == without.cohort.weights.tolist()
                 assert default.guarded == {}
@@ -500,7 +500,9 @@ def test_every_method_under_all_guards(name):
     for parameters in find(name).examples():
         registrar = Registrar(find(name).load(**parameters), world.population, horizon=10, guards=ALL)
         explored_in, quarantined = 0, 0
-        for turn in turns(registrar, world, 10, 4, some(world, 0.7), Faults(lost=0.1, spoiled=0.1, silent=0.2)):
+        for turn in turns(
+            registrar, world, 10, 4, share_of(world, 0.7), AnswerFaults(lost=0.1, spoiled=0.1, silent=0.2)
+        ):
             cohort = turn.cohort
             assert cohort.full or cohort.ids.size <= 4
             assert cohort.ids.size == 0 or cohort.ids.size >= 2
@@ -520,13 +522,13 @@ def test_every_method_under_all_guards(name):
 @pytest.mark.parametrize("name", ["power-of-choice", "fedss", "fedgs"])
 def test_guarded_runs_are_repeatable_and_resumable(name, tmp_path):
     world, selector = ScriptedWorld(), load(name)
-    faults = Faults(spoiled=0.1)
+    faults = AnswerFaults(spoiled=0.1)
     straight = Registrar(selector, world.population, horizon=6, guards=ALL)
-    whole = [turn.cohort.ids.tolist() for turn in turns(straight, world, 6, 4, some(world, 0.7), faults)]
+    whole = [turn.cohort.ids.tolist() for turn in turns(straight, world, 6, 4, share_of(world, 0.7), faults)]
     registrar, stopped = Registrar(selector, world.population, horizon=6, guards=ALL), []
     for _ in range(6):
         registrar.save(tmp_path / "r.npz")
         registrar = Registrar.load(tmp_path / "r.npz", selector, world.population)
-        stopped += [turn.cohort.ids.tolist() for turn in turns(registrar, world, 1, 4, some(world, 0.7), faults)]
+        stopped += [turn.cohort.ids.tolist() for turn in turns(registrar, world, 1, 4, share_of(world, 0.7), faults)]
     assert stopped == whole
-    assert whole != [c.ids.tolist() for c in play(selector, world, 6, budget=4, available=some(world, 0.7))]
+    assert whole != [c.ids.tolist() for c in play(selector, world, 6, budget=4, available=share_of(world, 0.7))]

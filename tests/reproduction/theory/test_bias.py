@@ -12,7 +12,7 @@ from sortition.reproduction.theory.stratification import bias_of_simple_sampling
 from sortition.results.run_folder import Run
 from sortition.selectors import load
 from sortition.testing import QuadraticWorld
-from sortition.testing.play import some
+from sortition.testing.play import share_of
 
 
 def subsets(members, size):
@@ -89,7 +89,7 @@ def some_numbers(t):
 
 def test_every_round_may_have_other_people():
     world = QuadraticWorld(20, kinds=4)
-    found = bias.simulated(load("fedss"), world, some(world, 0.3), rounds=50, budget=5)
+    found = bias.simulated(load("fedss"), world, share_of(world, 0.3), rounds=50, budget=5)
     assert found.rounds.sum(axis=1) == pytest.approx(np.ones(len(found.rounds)))
 
 

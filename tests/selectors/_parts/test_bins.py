@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sortition.selectors._parts.bins import Bins, by_groups, by_size, pour, whole
+from sortition.selectors._parts.bins import Bins, by_groups, by_size, fill_bins, whole
 
 RNG = np.random.default_rng
 SIZES = st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(any)
@@ -53,7 +53,7 @@ def test_a_client_larger_than_a_bin_gets_bins_of_its_own():
 
 
 def test_pouring_cuts_a_client_where_a_bin_ends():
-    bins, clients, mass = pour(np.array([7, 8]), np.array([3, 5]), np.array([4, 0, 2, 2]))
+    bins, clients, mass = fill_bins(np.array([7, 8]), np.array([3, 5]), np.array([4, 0, 2, 2]))
     assert list(zip(bins.tolist(), clients.tolist(), mass.tolist(), strict=True)) == [
         (0, 7, 3),
         (0, 8, 1),

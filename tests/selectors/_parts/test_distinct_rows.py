@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from sortition.selectors._parts import distinct_rows
-from sortition.selectors._parts.distinct_rows import kinds
+from sortition.selectors._parts.distinct_rows import row_kinds
 
 
 @given(arrays(float, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.integers(-2, 2)))
@@ -16,16 +16,16 @@ from sortition.selectors._parts.distinct_rows import kinds
 def test_distinct_is_numpys_unique(rows):
     for few in (0, 1000):  # by hashing, and by sorting
         with mock.patch.object(distinct_rows, "FEW", few):
-            first, of = distinct_rows.distinct(rows)
+            first, of = distinct_rows.distinct_rows(rows)
         assert len(first) == len(np.unique(rows, axis=0))
         assert np.array_equal(rows[first][of], rows)
 
 
 def test_equal_rows_are_one_kind_and_too_many_are_none():
     rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]])
-    of, first = kinds(rows, 2)
+    of, first = row_kinds(rows, 2)
     assert of[0] == of[2] != of[1]
     assert sorted(first) == [0, 1]
-    assert kinds(rows, 1) is None
+    assert row_kinds(rows, 1) is None
     with mock.patch.object(distinct_rows, "CHUNK", 2):  # the first two rows tell
-        assert kinds(rows, 1) is None
+        assert row_kinds(rows, 1) is None

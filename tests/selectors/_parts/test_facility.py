@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sortition.selectors._parts import facility
 from sortition.selectors._parts.distances import between, grown, pairwise
-from sortition.selectors._parts.facility import greedy, represented, stochastic_greedy
+from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
 
 
 def plain_greedy(distance, k, price, mass):
@@ -34,15 +34,15 @@ def test_lazy_is_plain_greedy(seed, n, k, whole):
     distance = rng.integers(0, 5, (n, n)).astype(float) if whole else pairwise(rng.normal(size=(n, 3)))
     price = rng.integers(-3, 4, n).astype(float)
     mass = rng.integers(1, 4, n).astype(float)
-    assert greedy(distance, k, price=price, mass=mass).tolist() == plain_greedy(distance, k, price, mass)
+    assert greedy_cover(distance, k, price=price, mass=mass).tolist() == plain_greedy(distance, k, price, mass)
 
 
 def test_lazy_evaluation_in_batches_is_plain_greedy(monkeypatch):
     rng = np.random.default_rng(0)
     distance, price = pairwise(rng.normal(size=(150, 4))), rng.normal(size=150)
-    straight = greedy(distance, 20, price=price).tolist()
+    straight = greedy_cover(distance, 20, price=price).tolist()
     monkeypatch.setattr(facility, "BATCH", 3)
-    assert greedy(distance, 20, price=price).tolist() == straight == plain_greedy(distance, 20, price, 1.0)
+    assert greedy_cover(distance, 20, price=price).tolist() == straight == plain_greedy(distance, 20, price, 1.0)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -55,7 +55,7 @@ def test_within_one_minus_one_over_e_of_the_best(seed):
 
     for k in (1, 2, 3):
         best = max(saved(S) for S in combinations(range(8), k))
-        ours = saved(greedy(distance, k))
+        ours = saved(greedy_cover(distance, k))
         assert (1 - 1 / np.e) * best <= ours + 1e-12
         if k == 1:
             assert ours == pytest.approx(best)  # the medoid
@@ -63,27 +63,27 @@ def test_within_one_minus_one_over_e_of_the_best(seed):
 
 def test_more_places_than_candidates_takes_all_once():
     distance = pairwise(np.random.default_rng(0).normal(size=(5, 2)))
-    assert sorted(greedy(distance, 9).tolist()) == [0, 1, 2, 3, 4]
-    assert sorted(stochastic_greedy(distance, 9, 2, np.random.default_rng(0)).tolist()) == [0, 1, 2, 3, 4]
-    assert greedy(np.empty((0, 3)), 2).size == 0
+    assert sorted(greedy_cover(distance, 9).tolist()) == [0, 1, 2, 3, 4]
+    assert sorted(stochastic_cover(distance, 9, 2, np.random.default_rng(0)).tolist()) == [0, 1, 2, 3, 4]
+    assert greedy_cover(np.empty((0, 3)), 2).size == 0
 
 
 def test_stochastic_with_all_candidates_is_greedy_and_with_few_is_not_far():
     distance = pairwise(np.random.default_rng(1).normal(size=(60, 3)))
-    assert stochastic_greedy(distance, 6, 60, np.random.default_rng(0)).tolist() == greedy(distance, 6).tolist()
+    assert stochastic_cover(distance, 6, 60, np.random.default_rng(0)).tolist() == greedy_cover(distance, 6).tolist()
 
     def cover(S):
         return distance[S].min(axis=0).sum()
 
-    few = [cover(stochastic_greedy(distance, 6, 15, np.random.default_rng(s))) for s in range(20)]
+    few = [cover(stochastic_cover(distance, 6, 15, np.random.default_rng(s))) for s in range(20)]
     lots = [cover(np.random.default_rng(s).choice(60, 6, replace=False)) for s in range(20)]
-    assert cover(greedy(distance, 6)) < np.mean(few) < 0.5 * (cover(greedy(distance, 6)) + np.mean(lots))
+    assert cover(greedy_cover(distance, 6)) < np.mean(few) < 0.5 * (cover(greedy_cover(distance, 6)) + np.mean(lots))
 
 
 def test_everybody_is_represented_once():
     distance = np.array([[0.0, 1.0, 5.0, 2.0], [5.0, 4.0, 0.0, 2.0]])  # client 3 is as near to both: the first has it
-    assert represented(distance).tolist() == [3.0, 1.0]
-    assert represented(distance, np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [7.0, 3.0]
+    assert represented_mass(distance).tolist() == [3.0, 1.0]
+    assert represented_mass(distance, np.array([1.0, 2.0, 3.0, 4.0])).tolist() == [7.0, 3.0]
 
 
 def test_distances():
@@ -107,10 +107,10 @@ def test_sums_that_overflow_end_all_the_same():
     far = np.full((6, 6), 1e308)
     np.fill_diagonal(far, 0.0)
     with np.errstate(all="ignore"):
-        assert np.unique(greedy(far, 4)).size == 4
-        assert np.unique(greedy(np.full((6, 6), np.nan), 4)).size == 4
+        assert np.unique(greedy_cover(far, 4)).size == 4
+        assert np.unique(greedy_cover(np.full((6, 6), np.nan), 4)).size == 4
 
 
 def test_many_that_are_all_alike_tie():
-    assert greedy(np.zeros((1000, 1000)), 3).tolist() == [0, 1, 2]
-    assert greedy(np.ones((1000, 50)), 3, price=np.zeros(1000)).tolist() == [0, 1, 2]
+    assert greedy_cover(np.zeros((1000, 1000)), 3).tolist() == [0, 1, 2]
+    assert greedy_cover(np.ones((1000, 50)), 3, price=np.zeros(1000)).tolist() == [0, 1, 2]

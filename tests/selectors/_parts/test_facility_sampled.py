@@ -4,8 +4,8 @@ import numpy as np
 
 from sortition.core.signals import fold
 from sortition.selectors._parts.distances import between, pairwise
-from sortition.selectors._parts.facility import greedy
-from sortition.selectors._parts.facility_sampled import choose, shortened, stored
+from sortition.selectors._parts.facility import greedy_cover
+from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
 
 
 def crowd(n, seed, kinds=30, width=16):
@@ -22,10 +22,10 @@ def test_better_than_solving_a_subsample_and_near_to_the_exact_choice():
     excess = []
     for seed in range(8):
         rows, rng, everybody = crowd(1500, seed), np.random.default_rng(seed), np.arange(1500)
-        exact = coverage(rows, greedy(pairwise(rows), 15))
+        exact = coverage(rows, greedy_cover(pairwise(rows), 15))
         references, candidates = (np.sort(rng.choice(1500, 200, replace=False)) for _ in range(2))
-        subsample = candidates[greedy(between(rows[candidates], rows[references]), 15)]
-        ours = choose(rows, everybody, candidates, references, 15, np.ones(200))
+        subsample = candidates[greedy_cover(between(rows[candidates], rows[references]), 15)]
+        ours = sampled_cover(rows, everybody, candidates, references, 15, np.ones(200))
         assert np.unique(ours).size == 15
         assert coverage(rows, ours) < coverage(rows, subsample)
         excess.append([coverage(rows, ours) / exact - 1, coverage(rows, subsample) / exact - 1])
@@ -37,10 +37,10 @@ def test_better_than_solving_a_subsample_and_near_to_the_exact_choice():
 def test_only_the_pool_is_chosen_and_prices_count():
     rows, pool = crowd(400, 0), np.arange(0, 400, 3)
     price = np.zeros(400)
-    free = choose(rows, pool, pool, np.arange(400), 8, np.ones(400), price)
+    free = sampled_cover(rows, pool, pool, np.arange(400), 8, np.ones(400), price)
     assert np.isin(free, pool).all()
     price[free] = 1e6
-    assert not np.isin(choose(rows, pool, pool, np.arange(400), 8, np.ones(400), price), free).any()
+    assert not np.isin(sampled_cover(rows, pool, pool, np.arange(400), 8, np.ones(400), price), free).any()
 
 
 def test_sketches_keep_distances():

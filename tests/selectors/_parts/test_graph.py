@@ -15,7 +15,7 @@ def table(rows, edges, similarity="cosine"):
     raw = rows @ rows.T
     V = graph.normalised(raw, *graph.extremes(raw, single, edges, clip=similarity == "cosine"))
     R = graph.lengths(V, edges, graph.EPSILON[edges], graph.SIGMA2[edges])
-    return V, R, graph.distances(R, single)
+    return V, R, graph.path_distances(R, single)
 
 
 def test_by_hand():
@@ -70,5 +70,5 @@ def test_unknown_products_are_no_edges():
 
 def test_two_clients_of_one_kind_go_through_their_nearest_neighbour_if_that_is_shorter():
     R = np.array([[5.0, 1.0], [1.0, 0.5]])
-    H = graph.distances(R, np.array([2, 2]))  # over the largest, 2
+    H = graph.path_distances(R, np.array([2, 2]))  # over the largest, 2
     assert pytest.approx(np.array([[1.0, 0.5], [0.5, 0.25]])) == H

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sortition.selectors._parts.label_privacy import gaussian_scale, noisy
+from sortition.selectors._parts.label_privacy import gaussian_scale, noisy_counts
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-5), (1.0, 1e-5), (8.0, 1e-6)])
@@ -19,12 +19,12 @@ def test_gaussian_scale_is_the_tight_one(epsilon, delta):
 
 
 def test_laplace_noise_has_scale_one_over_epsilon():
-    added = noisy(np.full((400, 50), 1000.0), 0.25, "laplace", 1e-5, np.random.default_rng(0)) - 1000
+    added = noisy_counts(np.full((400, 50), 1000.0), 0.25, "laplace", 1e-5, np.random.default_rng(0)) - 1000
     assert np.abs(added).mean() == pytest.approx(4.0, rel=0.03)  # E|Laplace(b)| = b
 
 
 def test_gaussian_noise_has_the_calibrated_scale_and_counts_stay_counts():
     rng = np.random.default_rng(0)
-    added = noisy(np.full((400, 50), 1000.0), 1.0, "gaussian", 1e-5, rng) - 1000
+    added = noisy_counts(np.full((400, 50), 1000.0), 1.0, "gaussian", 1e-5, rng) - 1000
     assert added.std() == pytest.approx(gaussian_scale(1.0, 1e-5), rel=0.03)
-    assert noisy(np.zeros((50, 10)), 0.1, "laplace", 1e-5, rng).min() == 0
+    assert noisy_counts(np.zeros((50, 10)), 0.1, "laplace", 1e-5, rng).min() == 0

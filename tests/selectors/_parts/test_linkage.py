@@ -5,14 +5,14 @@ import pytest
 from scipy.cluster.hierarchy import linkage
 from scipy.spatial.distance import pdist
 
-from sortition.selectors._parts.linkage import cut_to_count, cut_to_mass, directions, distances, grouped, tree
+from sortition.selectors._parts.linkage import cut_to_count, cut_to_mass, directions, gaps_between, tree, tree_groups
 
 RNG = np.random.default_rng
 
 
 def angles(rows):
     points = directions(np.asarray(rows, float))
-    return distances(points, points)
+    return gaps_between(points, points)
 
 
 def partition(labels):
@@ -40,7 +40,7 @@ def test_equal_directions_are_at_distance_zero_at_any_scale():
 @pytest.mark.parametrize("gap", ["l1", "l2"])
 def test_norms_by_hand(gap):
     rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-    assert distances(rows, rows, gap)[0, 1] == {"l1": 7, "l2": 5}[gap]
+    assert gaps_between(rows, rows, gap)[0, 1] == {"l1": 7, "l2": 5}[gap]
 
 
 def test_ward_takes_distance_rows_as_points():
@@ -79,8 +79,8 @@ def kinds(n, seed=0, dim=6):
 @pytest.mark.parametrize("gap", ["angle", "l2", "l1"])
 def test_a_sample_finds_the_groups_of_the_whole_tree(gap):
     rows = kinds(300) if gap == "angle" else kinds(300) / np.linalg.norm(kinds(300), axis=1, keepdims=True)
-    whole = grouped(rows, lambda links, _: cut_to_count(links, 5), 300, RNG(0), gap=gap)
-    sampled = grouped(rows, lambda links, _: cut_to_count(links, 5), 40, RNG(0), gap=gap)
+    whole = tree_groups(rows, lambda links, _: cut_to_count(links, 5), 300, RNG(0), gap=gap)
+    sampled = tree_groups(rows, lambda links, _: cut_to_count(links, 5), 40, RNG(0), gap=gap)
     assert partition(whole) == partition(sampled) == partition(np.arange(300) % 5)
 
 
@@ -88,14 +88,14 @@ def test_offsets_part_clients_of_one_direction():
     rows = np.tile(RNG(2).normal(size=4), (200, 1))
     offset = np.where(np.arange(200) % 4 == 0, 10.0, 0.0) + RNG(3).normal(size=200) * 0.01
     for limit in (200, 50):
-        labels = grouped(rows, lambda links, _: cut_to_count(links, 2), limit, RNG(0), offset=offset)
+        labels = tree_groups(rows, lambda links, _: cut_to_count(links, 2), limit, RNG(0), offset=offset)
         assert partition(labels) == partition(np.arange(200) % 4 == 0)
 
 
 def test_groups_with_one_centre_are_one():
     # three directions only, cut into nine groups: of the nine centres no more than three are told apart
     rows = np.eye(3)[np.arange(300) % 3]
-    labels = grouped(rows, lambda links, _: cut_to_count(links, 9), 60, RNG(0))
+    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 9), 60, RNG(0))
     assert partition(labels) == partition(np.arange(300) % 3)
     assert np.bincount(labels).all()  # no label is without members
 
@@ -103,7 +103,7 @@ def test_groups_with_one_centre_are_one():
 def test_a_sample_prefers_rows_that_are_not_zero():
     rows = np.zeros((1000, 5))
     rows[[10, 500, 990]] = kinds(3, dim=5)  # 0.3 %: a plain sample of 20 would mostly miss them
-    labels = grouped(rows, lambda links, _: cut_to_count(links, 4), 20, RNG(0))
+    labels = tree_groups(rows, lambda links, _: cut_to_count(links, 4), 20, RNG(0))
     assert partition(labels) == {
         frozenset({10}),
         frozenset({500}),

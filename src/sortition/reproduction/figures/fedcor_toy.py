@@ -15,7 +15,8 @@ from sortition.core import stream
 from sortition.core.arrays import Array, Floats
 from sortition.reproduction.context import Context
 from sortition.results.table import Table
-from sortition.selectors._parts.gaussian_process import Likelihood, ascend, greedy
+from sortition.selectors._parts.gaussian_process import Likelihood, ascend
+from sortition.selectors._parts.posterior import greedy_picks
 
 STEPS, RATE = 20, 0.5  # of local training
 SIGMA, DIMENSION = 0.01, 3
@@ -58,7 +59,7 @@ class Toy:
         X = rng.normal(size=(len(self.y), DIMENSION)) / np.sqrt(DIMENSION)
         X = ascend(Likelihood(changes, np.ones(samples), SIGMA**2), X, 0.01, 1000)
         even = np.full(len(self.y), 1 / len(self.y))
-        cor, _ = greedy(X, even, np.ones(len(self.y)), np.arange(len(self.y)), 2, SIGMA)
+        cor, _ = greedy_picks(X, even, np.ones(len(self.y)), np.arange(len(self.y)), 2, SIGMA)
         best = self.pairs[int(np.argmin(self.losses.mean(axis=1)))]
         return {"Ind": _pair(worst), "Cor": _pair(cor), "Opt": best}
 

@@ -14,7 +14,7 @@ from sortition.reproduction.theory.stratification import dissimilarity, mse
 from sortition.results import run_folder
 from sortition.results.table import Table
 from sortition.selectors._parts.allocation import apportion
-from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy
+from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy_counts
 from sortition.selectors._parts.strata import Strata, label_shares, stratify
 from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import setup, split
@@ -50,7 +50,7 @@ def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most:
 
 def _blurred(counts: np.ndarray, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
     rng = stream(draw, "blurred strata")
-    return stratify(label_shares(noisy(counts, epsilon, mechanism, DELTA, rng)), most, rng)
+    return stratify(label_shares(noisy_counts(counts, epsilon, mechanism, DELTA, rng)), most, rng)
 
 
 def worth(context: Context, *, method: str, seed: int = 0) -> str:

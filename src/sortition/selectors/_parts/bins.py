@@ -53,7 +53,7 @@ def whole(sizes: Array, m: int = 1) -> Ids:
     return sizes.astype(np.int64)
 
 
-def pour(clients: Ids, mass: Ids, room: Ids) -> tuple[Ids, Ids, Ids]:
+def fill_bins(clients: Ids, mass: Ids, room: Ids) -> tuple[Ids, Ids, Ids]:
     """Fill bins of the given room with clients one after the other, cut where a bin ends: (bin, client, mass)."""
     ends_of_clients, ends_of_bins = np.cumsum(mass), np.cumsum(room)
     ends = np.sort(np.concatenate([ends_of_clients, ends_of_bins]), kind="stable")  # two sorted runs: merged in O(n)
@@ -66,7 +66,7 @@ def by_size(sizes: Ids, m: int) -> Bins:
     """Algorithm 1: clients in descending order of size are poured into m bins."""
     order = np.argsort(-sizes, kind="stable")
     capacity = int(sizes.sum())
-    return Bins(*pour(order, m * sizes[order], np.full(m, capacity)), capacity)
+    return Bins(*fill_bins(order, m * sizes[order], np.full(m, capacity)), capacity)
 
 
 def loose(sizes: Ids, m: int) -> Ids:
@@ -87,7 +87,7 @@ def by_groups(sizes: Ids, m: int, groups: Ids, rng: np.random.Generator) -> Bins
     weight = np.bincount(groups, left).astype(np.int64)
     for group in np.flatnonzero(weight > capacity):
         inside = rng.permutation(np.flatnonzero(groups == group))
-        bins, who, pieces = pour(inside, left[inside], np.full(weight[group] // capacity, capacity))
+        bins, who, pieces = fill_bins(inside, left[inside], np.full(weight[group] // capacity, capacity))
         parts.append((opened + bins, who, pieces))
         left -= np.bincount(who, pieces, minlength=left.size).astype(np.int64)
         opened += int(weight[group] // capacity)
@@ -115,6 +115,6 @@ def _shared_bins(
     if filling.size:
         rank = np.argsort(ascending)[groups[filling]]
         filling = filling[np.lexsort((rng.random(filling.size), rank))]  # shuffled inside a group
-        bins, who, pieces = pour(filling, left[filling], capacity - weight[seeds])
+        bins, who, pieces = fill_bins(filling, left[filling], capacity - weight[seeds])
         parts.append((opened + bins, who, pieces))
     return parts

@@ -54,10 +54,10 @@ def disperse(
     gain = on_grid(gain)
     if places >= kind.size:
         everyone = np.arange(kind.size)
-        return Solution(everyone, _value(everyone, kind, gain, pair), "all")
+        return Solution(everyone, _objective(everyone, kind, gain, pair), "all")
     if math.comb(kind.size, places) <= ENUMERATED:
         members = _enumerate(kind, gain, pair, places)
-        return Solution(members, _value(members, kind, gain, pair), "exact")
+        return Solution(members, _objective(members, kind, gain, pair), "exact")
     narrow = kind.astype(np.int16) if present.size < 2**15 else kind  # which numpy sorts in one pass
     order = np.lexsort((rng.random(kind.size), -gain, narrow))  # by kind, best first
     first = np.searchsorted(kind[order], np.arange(present.size))
@@ -65,7 +65,7 @@ def disperse(
     taken = search.run(_starts(starts, places, present.size), rng)
     within = np.arange(kind.size) - first[kind[order]]
     members = np.sort(order[within < taken[kind[order]]])
-    return Solution(members, _value(members, kind, gain, pair), "time limit" if search.late else "search")
+    return Solution(members, _objective(members, kind, gain, pair), "time limit" if search.late else "search")
 
 
 def on_grid(values: Floats) -> Floats:
@@ -73,7 +73,7 @@ def on_grid(values: Floats) -> Floats:
     return np.rint(values * GRID) / GRID
 
 
-def _value(members: Ids, kind: Ids, gain: Floats, pair: Floats) -> float:
+def _objective(members: Ids, kind: Ids, gain: Floats, pair: Floats) -> float:
     own = kind[members]
     block = pair[np.ix_(own, own)]
     return float(gain[members].sum() + (block.sum() - np.trace(block)) / 2)

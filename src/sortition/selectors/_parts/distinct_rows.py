@@ -12,15 +12,15 @@ CHUNK = 65_536  # rows that tell whether very many are alike
 DECIMALS = 9  # rows that agree to so many decimals are equal
 
 
-def kinds(rows: Floats, most: int) -> tuple[Ids, Ids] | None:
+def row_kinds(rows: Floats, most: int) -> tuple[Ids, Ids] | None:
     """Which kind each row is of (n,), and the first row (C,) of each kind; None if there are more than ``most``."""
-    if len(rows) > CHUNK and distinct(rows[:CHUNK])[0].size > most:
+    if len(rows) > CHUNK and distinct_rows(rows[:CHUNK])[0].size > most:
         return None
-    first, of = distinct(rows)
+    first, of = distinct_rows(rows)
     return (of, first) if first.size <= most else None
 
 
-def distinct(rows: Floats) -> tuple[Ids, Ids]:
+def distinct_rows(rows: Floats) -> tuple[Ids, Ids]:
     """The first of each group of equal rows, and each row's group; of many rows by hashing, since sorting is slow."""
     n, width = rows.shape
     whole = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0

@@ -15,7 +15,7 @@ BATCH = 128  # candidates re-evaluated at once: one numpy call costs as much as 
 GRAIN = 1e-12  # of the whole sum: two clients that are nearest to each other save the same, whatever rounding says
 
 
-def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Floats | None = None) -> Ids:
+def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass: Floats | None = None) -> Ids:
     """Positions of k candidates in the order of choice; ties go to the lowest position.
 
     Args:
@@ -42,7 +42,7 @@ def greedy(distance: Floats, k: int, *, price: Floats | None = None, mass: Float
     return chosen
 
 
-def stochastic_greedy(distance: Floats, k: int, sample: int, rng: np.random.Generator) -> Ids:
+def stochastic_cover(distance: Floats, k: int, sample: int, rng: np.random.Generator) -> Ids:
     """The same, each step looking at a random ``sample`` of the remaining candidates (Mirzasoleiman et al. 2015)."""
     served = distance.max(axis=0, initial=0.0)
     left, grain = np.arange(len(distance)), GRAIN * served.sum() or 1.0
@@ -60,7 +60,7 @@ def marginal(rows: Array, served: Floats) -> Floats:
     return np.asarray(np.minimum(rows, served).sum(axis=1) - served.sum())
 
 
-def represented(distance: Floats, mass: Floats | None = None) -> Floats:
+def represented_mass(distance: Floats, mass: Floats | None = None) -> Floats:
     """How much mass each of the chosen stands for: C_j are those nearest to j (LongFed's a_j = |C_j|).
 
     ``distance`` is (chosen, clients); a client that is equally near to two counts for the first.

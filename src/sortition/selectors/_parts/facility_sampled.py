@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.signals import buckets_and_signs
 from sortition.selectors._parts.distances import between
-from sortition.selectors._parts.facility import greedy
+from sortition.selectors._parts.facility import greedy_cover
 
 PASSES = 2  # over all candidates
 BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
@@ -47,7 +47,7 @@ def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
     return rows
 
 
-def choose(
+def sampled_cover(
     rows: Array, pool: Ids, candidates: Ids, references: Ids, k: int, mass: Floats, price: Floats | None = None
 ) -> Ids:
     """Ids of k clients of ``pool`` that lie near to the references.
@@ -66,7 +66,7 @@ def choose(
     price = np.zeros(len(rows)) if price is None else price
     clients = np.asarray(rows[references], np.float64)
     table = between(rows[candidates], clients)
-    chosen = candidates[greedy(table, k, price=price[candidates], mass=mass)]
+    chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
     for _ in range(PASSES):
         chosen = exchanged(rows, pool, chosen, clients, mass, price)
     return chosen
@@ -80,7 +80,7 @@ def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats
     middles = np.zeros((chosen.size, clients.shape[1]))
     np.add.at(middles, nearest, clients * mass[:, None])
     middles[held] /= weight[held, None]
-    near = shortlist(rows, pool, middles, weight, price)
+    near = nearest_to_middles(rows, pool, middles, weight, price)
     taken = set(chosen.tolist())
     for cluster in np.flatnonzero(held):
         mine = nearest == cluster
@@ -92,7 +92,7 @@ def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats
     return chosen
 
 
-def shortlist(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
+def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
     """For every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
     size = int(min(BLOCK, max(pool.size // 16, 1)))
     heart = middles.astype(rows.dtype)

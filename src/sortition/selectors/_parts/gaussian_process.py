@@ -1,20 +1,15 @@
-"""A Gaussian process with the linear kernel XXᵀ + σ²I: its likelihood, its fit, and FedCor's greedy choice.
+"""A Gaussian process with the linear kernel XXᵀ + σ²I: its likelihood, and how embeddings X are fitted to it.
 
 X is (n, d), a row a client. The covariance is never formed: by Woodbury everything happens in d dimensions.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
-Noise = Literal["diagonal", "observation", "none"]
-
 _TOGETHER = 8192  # clients whose d × d systems are solved in one go
-_EXHAUSTED = 1e-5  # of a client's prior variance: below it, what is left is rounding error
 
 
 class Likelihood:
@@ -104,62 +99,3 @@ def doubt(X: Array, seen: Ids, anchor: Array) -> Array | None:
         return None
     spread = np.mean(np.sum(X[anchor] ** 2, axis=1))
     return np.where(follower, spread * (1 - 1 / X.shape[1]) ** seen, 0)
-
-
-def greedy(
-    X: Array,
-    p: Array,
-    alpha: Array,
-    candidates: Ids,
-    k: int,
-    sigma: float,
-    noise: Noise = "diagonal",
-    doubt: Array | None = None,
-) -> tuple[Ids, Floats]:
-    """FedCor's Algorithm 1: k candidates, in order, and the score of each when it was picked.
-
-    With posterior covariance Σ̃ the next is argmax α_k (Σ_i p_i Σ̃_ik) / √Σ̃_kk. Σ̃ = XBXᵀ + σ²I on those not picked, so
-    a pick is a rank-one step of the d × d matrix B and one pass over the candidates' rows.
-
-    Args:
-        X: (N, d) embeddings of everybody: the sum runs over all of them.
-        p: (N,) shares of the data.
-        alpha: (N,) annealing factors β^τ.
-        candidates: ids that may be picked.
-        k: how many.
-        sigma: σ.
-        noise: "diagonal" (Σ = XXᵀ + σ²I), "observation" (Σ = XXᵀ, a pick is observed with noise σ²), "none" (Σ = XXᵀ).
-        doubt: (N,) variance of each client's own beside σ²; none by default.
-    """
-    rows, share, factor = X[candidates], p[candidates].astype(X.dtype), alpha[candidates].astype(X.dtype)
-    variance = np.einsum("nd,nd->n", rows, rows)
-    beside = np.full_like(share, 0.0 if noise == "none" else sigma**2)
-    beside += 0 if doubt is None else doubt[candidates]
-    spare = factor * share * np.sqrt(variance + sigma**2)  # the rule when gains are exhausted: as if independent
-    exhausted = _EXHAUSTED * variance
-    own = share * beside if noise == "diagonal" else np.zeros_like(share)
-    B, s = np.eye(X.shape[1]), (p.astype(X.dtype) @ X).astype(np.float64)
-    gain = rows @ s.astype(X.dtype)
-    left, picks, scores = np.ones(len(rows), bool), [], []
-    for _ in range(min(k, len(rows))):
-        total = np.maximum(variance, 0) + beside
-        alive = total > exhausted
-        score = np.where(alive, factor * (gain + own) / np.sqrt(np.where(alive, total, 1)), 0)
-        if noise == "observation":
-            score *= np.sqrt(np.maximum(variance, 0) / total)
-        score[~left] = -np.inf
-        best = int(np.argmax(score))
-        if score[best] == 0:
-            best = int(np.argmax(np.where(score == 0, spare, -np.inf)))
-        picks.append(best)
-        scores.append(float(score[best]))
-        left[best] = False
-        x = rows[best].astype(np.float64)
-        b = B @ x
-        scale = float(x @ b) + float(beside[best])
-        b /= np.sqrt(scale) if alive[best] else np.inf  # one who is predicted already teaches nothing
-        B -= np.outer(b, b)
-        s -= float(share[best]) * x  # the picked one's own row of the posterior is zero
-        step = rows @ np.stack([B @ s, b], axis=1).astype(X.dtype)
-        gain, variance = step[:, 0], variance - step[:, 1] ** 2
-    return candidates[np.asarray(picks, np.int64)], np.asarray(scores)

@@ -65,7 +65,7 @@ def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
     return np.where(joined, np.maximum(np.exp(-power / sigma2), SMALLEST), np.inf)
 
 
-def distances(R: Floats, members: Ids) -> Floats:
+def path_distances(R: Floats, members: Ids) -> Floats:
     """H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
 
     Two clients of one kind are joined by their own edge or through their nearest neighbour.
@@ -106,4 +106,4 @@ class Edges:
 
     def distances(self, similarity: Floats, members: Ids) -> Floats:
         """H of kinds (C, C)."""
-        return distances(self.lengths(similarity, *self.extremes(similarity, members)), members)
+        return path_distances(self.lengths(similarity, *self.extremes(similarity, members)), members)

@@ -15,7 +15,7 @@ SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
 
 
 @dataclass(frozen=True)
-class Atlas:
+class SampledGraph:
     """Rows of the nodes (G, d), their distances to landmarks (G, L), and the map's frame (4,).
 
     The frame holds the similarities of V = 0 and 1, H's scale, and how many clients were met when the map was drawn.
@@ -27,7 +27,7 @@ class Atlas:
     frame: Array
 
     @classmethod
-    def drawn(cls, edges: Edges, rows: Array, nodes: int, rng: np.random.Generator) -> Atlas:
+    def drawn(cls, edges: Edges, rows: Array, nodes: int, rng: np.random.Generator) -> SampledGraph:
         """A new map, of so many nodes sampled among these rows (n, d)."""
         chosen = rows[uniformly(np.arange(len(rows)), nodes, rng)].astype(np.float32)
         some = chosen[:SCALED]

@@ -27,7 +27,7 @@ def gaussian_scale(epsilon: float, delta: float) -> float:
     return float(np.exp(brentq(excess, -20.0, 20.0, xtol=1e-10)))
 
 
-def noisy(counts: Array, epsilon: float, mechanism: Mechanism, delta: float, rng: np.random.Generator) -> Floats:
+def noisy_counts(counts: Array, epsilon: float, mechanism: Mechanism, delta: float, rng: np.random.Generator) -> Floats:
     """(n, C) counts under ε-differential privacy (Laplace) or (ε, δ) (Gaussian); negative ones are cut to 0."""
     if mechanism == "laplace":
         added = rng.laplace(0.0, 1.0 / epsilon, counts.shape)

@@ -51,7 +51,10 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
 def reach(rows: Array, nodes: Array, table: Array, length: Length, k: int = HANDLES) -> Array:
     """(n, L): how far clients with these rows (n, d) are from the landmarks, each through its nearest nodes."""
     near, similar = most_similar(rows, nodes, min(k, len(nodes)))
-    cost, out = _steps(rows, nodes, near, similar, length), np.full((len(rows), table.shape[1]), np.inf, np.float32)
+    cost, out = (
+        _edge_lengths(rows, nodes, near, similar, length),
+        np.full((len(rows), table.shape[1]), np.inf, np.float32),
+    )
     for step in range(near.shape[1]):
         np.minimum(out, cost[:, step, None] + table[near[:, step]], out=out)
     return out
@@ -76,7 +79,7 @@ def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple
     """Of each row the mean distance to the landmarks, at most 1, and its nearest one; both through its nearest node."""
     mean, home = np.minimum(table, 1).mean(axis=1), table.argmin(axis=1)
     near, similar = most_similar(rows, nodes, 1)
-    return np.minimum(_steps(rows, nodes, near, similar, length)[:, 0] + mean[near[:, 0]], 1), home[near[:, 0]]
+    return np.minimum(_edge_lengths(rows, nodes, near, similar, length)[:, 0] + mean[near[:, 0]], 1), home[near[:, 0]]
 
 
 def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -> Ids:
@@ -120,7 +123,7 @@ def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
     return near, similar
 
 
-def _steps(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:
+def _edge_lengths(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:
     """(n, k) lengths of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
     own, theirs = (np.einsum("ij,ij->i", table, table) for table in (rows, nodes))
     total = own[:, None] + theirs[near]

@@ -36,7 +36,7 @@ def directions(rows: Array) -> Array:
     return out
 
 
-def distances(a: Array, b: Array, gap: Gap = "angle") -> Array:
+def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
     """(n, d), (m, d) → (n, m). Of :func:`directions` the angle, else the L1 or L2 distance of the rows."""
     if gap != "angle":
         return np.asarray(cdist(a, b, "cityblock" if gap == "l1" else "euclidean"))
@@ -85,7 +85,7 @@ def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
     return np.asarray(fcluster(weighed, capacity, "distance") - 1, np.int64)
 
 
-def grouped(
+def tree_groups(
     rows: Array,
     cut: Cut,
     limit: int,
@@ -106,7 +106,7 @@ def grouped(
     n = ids.size
     leaves = np.arange(n) if n <= limit else _sample(np.asarray(rows.any(axis=1))[ids], min(SAMPLE, limit), rng)
     points = directions(rows[ids[leaves]]) if gap == "angle" else rows[ids[leaves]]
-    gaps = distances(points, points, gap)
+    gaps = gaps_between(points, points, gap)
     np.fill_diagonal(gaps, 0)
     if offset is not None:
         gaps += np.abs(offset[leaves, None] - offset[leaves])
@@ -120,7 +120,7 @@ def grouped(
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
     heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    nearest = _nearest(rows, ids, offset, centres, heights, gap)
+    nearest = _join(rows, ids, offset, centres, heights, gap)
     joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
     return (np.cumsum(joined) - 1)[nearest]
 
@@ -132,7 +132,7 @@ def _sample(moved: Array, size: int, rng: np.random.Generator) -> Ids:
     return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))
 
 
-def _nearest(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
+def _join(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
     """The nearest centre of each of these rows, a block at a time; single precision is enough to rank."""
     out = np.empty(ids.size, np.int64)
     near = centres.astype(np.float32)
@@ -144,7 +144,7 @@ def _nearest(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heig
         if gap == "angle" and (offset is None or heights is None):
             out[block] = (own @ near.T).argmax(axis=1)  # the smallest angle has the largest cosine
             continue
-        gaps = distances(own, near, gap)
+        gaps = gaps_between(own, near, gap)
         if offset is not None and heights is not None:
             apart = np.subtract.outer(offset[block].astype(np.float32), heights.astype(np.float32))
             gaps += np.abs(apart, out=apart)

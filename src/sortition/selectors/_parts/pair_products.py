@@ -8,13 +8,13 @@ from sortition.core import Reading
 from sortition.core.arrays import Floats, Ids
 
 
-def unpaired(products: Floats, ids: Ids) -> Ids:
+def without_products(products: Floats, ids: Ids) -> Ids:
     """Those of these clients some of whose products with the others are unknown."""
     unknown = np.isnan(products[np.ix_(ids, ids)])
     return ids[unknown.any(axis=1)]
 
 
-def pair_up(products: Floats, asked: Ids, answer: Reading) -> Ids:
+def store_products(products: Floats, asked: Ids, answer: Reading) -> Ids:
     """Write the products of all who answered into the table (N, N); the clients that have some."""
     if len(answer):
         answered = np.isin(asked, answer.ids)

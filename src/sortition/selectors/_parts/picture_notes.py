@@ -18,23 +18,23 @@ def due(round: Round) -> bool:
     return round.index & (round.index + 1) == 0
 
 
-def some(n: int) -> Ids:
+def spread_positions(n: int) -> Ids:
     """At most ``SHOWN`` of n positions, evenly spread."""
     return np.unique(np.linspace(0, n - 1, min(n, SHOWN)).round().astype(np.int64)) if n else np.empty(0, np.int64)
 
 
-def grouping(round: Round, ids: Ids, group: Array, value: Floats | None = None) -> dict[str, Any]:
+def grouping_note(round: Round, ids: Ids, group: Array, value: Floats | None = None) -> dict[str, Any]:
     """Clients in groups (clusters, strata), with an estimate each where there is one."""
     if not due(round):
         return {}
-    at = some(ids.size)
+    at = spread_positions(ids.size)
     note = {"ids": ids[at].tolist(), "group": group[at].tolist()}
     if value is not None:
         note["value"] = np.round(value[at], 4).tolist()
     return {"grouping": note}
 
 
-def graph(round: Round, ids: Ids, distance: Floats) -> dict[str, Any]:
+def graph_note(round: Round, ids: Ids, distance: Floats) -> dict[str, Any]:
     """Each client joined with its nearest ones; ``distance`` (n, n) belongs to ``ids`` in order."""
     if not due(round) or ids.size < 2:
         return {}
@@ -44,11 +44,11 @@ def graph(round: Round, ids: Ids, distance: Floats) -> dict[str, Any]:
     return {"graph": {"ids": ids.tolist(), "edges": np.unique(np.sort(pairs, axis=1), axis=0).tolist()}}
 
 
-def coverage(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids) -> dict[str, Any]:
+def coverage_note(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids) -> dict[str, Any]:
     """Clients in the plane as far apart as their updates, and who stands for whom (both ids)."""
     if not due(round) or ids.size < 3:
         return {}
-    at = np.union1d(some(ids.size), np.searchsorted(ids, np.intersect1d(chosen, ids)))
+    at = np.union1d(spread_positions(ids.size), np.searchsorted(ids, np.intersect1d(chosen, ids)))
     xy = plane(distance[np.ix_(at, at)])
     note = {"ids": ids[at].tolist(), "xy": np.round(xy, 4).tolist(), "by": by[at].tolist(), "chosen": chosen.tolist()}
     return {"coverage": note}

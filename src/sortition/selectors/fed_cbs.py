@@ -38,8 +38,8 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.label_privacy import noisy
-from sortition.selectors._parts.pair_products import pair_up, unpaired
+from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.pair_products import store_products, without_products
 
 PAIRS = 2000  # clients up to which a table of all products is kept
 
@@ -123,9 +123,9 @@ class FedCBS(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Draw the cohort's members one after another."""
         if isinstance(state, PairMemory):
-            unmet = unpaired(state.products, round.available)
+            unmet = without_products(state.products, round.available)
             if unmet.size:
-                pair_up(state.products, unmet, (yield Measure(PRODUCTS, unmet)))
+                store_products(state.products, unmet, (yield Measure(PRODUCTS, unmet)))
         pool = self._pool(state, round)
         places = min(round.places, pool.ids.size)
         if places:
@@ -164,7 +164,7 @@ class FedCBS(Selector[Memory]):
         new = ~state.noised[round.available]
         if self.epsilon is not None and new.any():
             ids = round.available[new]
-            state.counts[ids] = noisy(counts[new], self.epsilon, self.noise, self.delta, round.rng)
+            state.counts[ids] = noisy_counts(counts[new], self.epsilon, self.noise, self.delta, round.rng)
             state.noised[ids] = True
 
     def _sequential(self, pool: Pool, state: Memory, round: Round, places: int) -> None:

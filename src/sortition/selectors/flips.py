@@ -34,7 +34,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import leading
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.histogram_clusters import cluster, nearest
-from sortition.selectors._parts.label_privacy import noisy
+from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.strata import label_shares
 
 
@@ -93,7 +93,7 @@ class FLIPS(Selector[Memory]):
         state.picks[ids] += 1
         notes: dict[str, Any] = {"clusters": k, "davies_bouldin": state.index}
         known = np.flatnonzero(state.cluster >= 0)
-        notes |= picture_notes.grouping(round, known, state.cluster[known])
+        notes |= picture_notes.grouping_note(round, known, state.cluster[known])
         if self.epsilon is not None:
             notes |= {"epsilon": self.epsilon, "noise": self.noise}
             notes |= {"delta": self.delta} if self.noise == "gaussian" else {}
@@ -115,7 +115,7 @@ class FLIPS(Selector[Memory]):
     def _histograms(self, round: Round, ids: Ids) -> Floats:
         counts = round.population.label_counts[ids]
         if self.epsilon is not None:
-            counts = noisy(counts, self.epsilon, self.noise, self.delta, round.rng)
+            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
         return label_shares(counts)
 
     @classmethod

@@ -9,7 +9,7 @@ from sortition.core import Cohort, InputError, Population, Registrar, Selector
 from sortition.selectors import load, microcosm
 from sortition.selectors._parts import portrait
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
-from sortition.testing.play import Faults, everybody, some, turns
+from sortition.testing.play import AnswerFaults, everybody, share_of, turns
 
 
 def facts(seed, n=14):
@@ -101,7 +101,7 @@ def ledger(forgetting, rounds=400, silent=0.3, n=40):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(microcosm.Microcosm, "observe", seen)
-        played = turns(registrar, world, rounds, 4, lambda t: np.flatnonzero(masks[t]), Faults(silent=silent))
+        played = turns(registrar, world, rounds, 4, lambda t: np.flatnonzero(masks[t]), AnswerFaults(silent=silent))
         rows = [turn.state.owed.copy() for turn in played]
     return np.array(rows), np.asarray(p), np.array(weights)
 
@@ -170,7 +170,8 @@ def test_secure_products_choose_as_the_label_counts_themselves():
     world = ScriptedWorld(20)
     world.population = population
     chosen = [
-        play(load("microcosm", by=by), world, 6, budget=4, available=some(world, 1.0)) for by in ("labels", "secure")
+        play(load("microcosm", by=by), world, 6, budget=4, available=share_of(world, 1.0))
+        for by in ("labels", "secure")
     ]
     for plain, secure in zip(*chosen, strict=True):
         assert plain.ids.tolist() == secure.ids.tolist()

@@ -49,8 +49,8 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
-from sortition.selectors._parts.label_privacy import noisy
-from sortition.selectors._parts.pair_products import pair_up, unpaired
+from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.pair_products import store_products, without_products
 from sortition.selectors._parts.portrait import FLAT, Portrait, provisional, shares_of, spread_of, unexplained
 from sortition.selectors._parts.simplex import simplex_fit
 from sortition.selectors._parts.strata import label_shares
@@ -137,9 +137,9 @@ class Microcosm(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Ask new pairs where products are wanted; then choose and weigh."""
         if isinstance(state, PairMemory):
-            strange = unpaired(state.products, round.available)
+            strange = without_products(state.products, round.available)
             if strange.size:
-                met = pair_up(state.products, strange, (yield Measure(PRODUCTS, strange)))
+                met = store_products(state.products, strange, (yield Measure(PRODUCTS, strange)))
                 state.rows = embedded(state.products, met, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
             self._enrol(state, round)
@@ -210,7 +210,7 @@ class Microcosm(Selector[Memory]):
         new = known[~met(state.rows)[known]]
         if new.size and self.epsilon is not None:
             counts = round.population.label_counts[new]
-            sent = noisy(counts, self.epsilon, self.noise, self.delta, round.rng)
+            sent = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
             state.rows = kept(state.rows, new, label_shares(sent))
 
     def weight(self, state: Memory, round: Round, p: Floats, between: float) -> float:

@@ -1,4 +1,4 @@
-# Sortition's workshop. `make` alone tells what there is.
+# `make` alone lists what there is.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -23,11 +23,11 @@ demo: setup  ## compare the methods on embedded data, in about a minute
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n auto
 
-test-flower: setup  ## install Flower and Ray, and check the adapter against the real thing, in about ten minutes
+test-flower: setup  ## install Flower and Ray, and test the adapter against Flower itself, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
 	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower tests/campaign/test_fuzz.py
 
-test-ray: setup  ## install Ray, and play a study on a cluster of two nodes of which one is killed, in some minutes
+test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,ray]'
 	$(BIN)/python -m pytest -m ray tests/studies/workers/test_ray_cluster.py
 
@@ -36,11 +36,11 @@ check: setup  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup  ## the benchmarks that are quick enough to run by hand
+bench: setup  ## the benchmarks that are quick enough to run now and then
 	$(BIN)/python benchmarks/selection.py
 
 soak: setup  ## every method under random faults: a thousand runs in about a quarter of an hour (SECONDS=… FIRST=…)
 	$(BIN)/python -m campaign soak --seconds $(or $(SECONDS),900) --first $(or $(FIRST),0)
 
-clean:  ## remove what the workshop made
+clean:  ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ INSIDE_FUNCTIONS = {
 STANDARD = set(__import__("sys").stdlib_module_names)
 
 
+def is_module(name: str) -> bool:
+    """Whether ``sortition.room.name`` is a module of ours rather than something inside one."""
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return name.startswith("sortition.") and (path.is_dir() or path.with_suffix(".py").is_file())
+
+
 def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
     """(module, whether inside a function, line) of every import in a file; type-checking blocks count as inside."""
     tree = ast.parse(path.read_text())
@@ -68,8 +75,12 @@ def imports(path: Path) -> Iterator[tuple[str, bool, int]]:
                 yield from ((alias.name, inside, child.lineno) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
                 assert child.level == 0, f"{path}:{child.lineno}: relative import"
+                names = [f"{child.module}.{alias.name}" for alias in child.names]
+                modules = [name for name in names if is_module(name)]
                 if child.module == "sortition":
-                    yield from ((f"sortition.{alias.name}", inside, child.lineno) for alias in child.names)
+                    yield from ((name, inside, child.lineno) for name in names)
+                elif modules:
+                    yield from ((name, inside, child.lineno) for name in modules)
                 else:
                     yield child.module or "", inside, child.lineno
             else:
@@ -131,6 +142,19 @@ def test_selectors_are_final_and_one_a_file() -> None:
     for name in discover():
         cls = find(name)
         assert Selector in cls.__bases__, f"{name} must derive from Selector and from nothing in between"
+
+
+def module_name(path: Path) -> str:
+    return ".".join(["sortition", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+
+
+def test_no_module_level_cycle() -> None:
+    modules = {module_name(path): path for path in FILES}
+    graph = {}
+    for name, path in modules.items():
+        found = {module for module, inside, _ in imports(path) if not inside}
+        graph[name] = {module for module in found & set(modules) if module != name}
+    TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
 
 
 def test_no_rooms_without_a_subject() -> None:

@@ -11,7 +11,7 @@ from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
 from sortition.cli.run import finish
 
 if TYPE_CHECKING:
-    from sortition.reproduction.page import Page
+    from sortition.reproduction.page import ReproductionPage
     from sortition.reproduction.preset import Preset
     from sortition.reproduction.reproduce import Cuts
     from sortition.studies.runs.runner import Execution
@@ -70,7 +70,7 @@ def reproduce(
 
 def _reproduced(
     preset: Preset, total: Execution, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
-) -> Page:
+) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
     from sortition.reproduction.page import write_pages
     from sortition.reproduction.reproduce import reproduce

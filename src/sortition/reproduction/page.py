@@ -19,7 +19,7 @@ COLUMNS = ("preset", "table", "setting", "method", "seed", "value")
 
 
 @dataclass(frozen=True)
-class Page:
+class ReproductionPage:
     """What a page shows: what was published, how it was run, tables, pictures and statistics."""
 
     preset: Preset
@@ -75,7 +75,7 @@ def _span(values: Iterable[int]) -> str:
     return f"{found[0]}–{found[-1]}" if whole else ", ".join(map(str, found))
 
 
-def write_pages(path: Path, pages: Sequence[Page]) -> None:
+def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
     """One file of one or several pages; the values of their seeds in a CSV file of the same name."""
     text = "\n\n".join(page.markdown().strip() for page in pages)
     rows = [(page.preset.name, value) for page in pages for value in page.values]

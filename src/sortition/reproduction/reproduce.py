@@ -10,7 +10,7 @@ from typing import Any
 from sortition.reproduction import preset as presets
 from sortition.reproduction.comparison import every_seed, paper_table
 from sortition.reproduction.context import Context
-from sortition.reproduction.page import Page
+from sortition.reproduction.page import ReproductionPage
 from sortition.reproduction.preset import Preset
 from sortition.results import summary
 from sortition.results.run_folder import Run
@@ -43,7 +43,7 @@ class Cuts:
 class Reproduction:
     """What was made of a preset."""
 
-    page: Page
+    page: ReproductionPage
     outcome: runner.Execution | None
 
 
@@ -67,7 +67,7 @@ def reproduce(
     groups = summary.grouped(found)
     context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say)
     context.folder.mkdir(parents=True, exist_ok=True)
-    page = Page(
+    page = ReproductionPage(
         preset,
         cuts.options(),
         chosen,

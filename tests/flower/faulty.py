@@ -16,6 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from tests.flower import apps, federation
 
 from sortition.clients.models import as_vector
+from sortition.clients.pytorch import PyTorch, TorchClient
 from sortition.core import Cohort, InputError, Selector, State
 from sortition.flower import SelectorStrategy, answer, pytorch, wire
 from sortition.selectors import load
@@ -24,15 +25,33 @@ NAN, NEVER, TWICE, RAISES, SHAPE, EMPTY = 1, 2, 3, 4, 5, 6  # by partition; the 
 TIMEOUT = 20.0  # seconds: enough for the others on a busy machine, whose two workers share the wait for NEVER
 
 
-def faults(message: Message, context: Context, call_next: Any) -> Message:
-    """A Flower mod that spoils what clients 1 to 6 send."""
-    me, kind = int(context.node_config["partition-id"]), message.metadata.message_type
-    if kind == wire.PROFILE or os.environ.get("SOUND"):
-        return call_next(message, context)
+def fail(me: int) -> None:
+    """What clients 2 and 4 do with every message."""
     if me == RAISES:
         raise RuntimeError("out of memory, say")
     if me == NEVER:
         time.sleep(TIMEOUT + 4)
+
+
+class Spoilt(PyTorch):
+    """Mods do not see questions: here the clients themselves answer wrongly."""
+
+    def __call__(self, received: Any) -> TorchClient:
+        client, me = super().__call__(received), int(received.context.node_config["partition-id"])
+        loss = client.loss
+
+        def spoilt() -> float:
+            fail(me)
+            return float("nan") if me == NAN else loss()
+
+        client.loss = spoilt  # type: ignore[method-assign]
+        return client
+
+
+def faults(message: Message, context: Context, call_next: Any) -> Message:
+    """A Flower mod that spoils what clients 1 to 6 send."""
+    me, kind = int(context.node_config["partition-id"]), message.metadata.message_type
+    fail(me)
     reply = call_next(message, context)
     if me == NAN:
         for record in reply.content.array_records.values():
@@ -53,7 +72,8 @@ def faults(message: Message, context: Context, call_next: Any) -> Message:
 def client_app() -> ClientApp:
     """The ClientApp, spoilt; it does not know HiCS's own signal."""
     app = ClientApp(mods=[faults])
-    answer(app, pytorch(apps.load_data, federation.RULE, seed=federation.SEED))
+    maker = pytorch(apps.load_data, federation.RULE, seed=federation.SEED)
+    answer(app, Spoilt(**{name: value for name, value in vars(maker).items() if name != "trains"}))
     return app
 
 

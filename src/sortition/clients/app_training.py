@@ -67,13 +67,16 @@ class AppResult:
 
     @property
     def _shared(self) -> Model:
-        return {name: value for name, value in self._client.received.model.items() if name in self.reply.model}
+        """The floating arrays that were received and sent back."""
+        before, after = self._client.received.model, self.reply.model
+        return {name: value for name, value in before.items() if name in after and value.dtype.kind == "f"}
 
     def _metric(self, what: str, names: tuple[str, ...], own: str) -> float:
-        """A number of the client's, where that one trained; else of the reply's metrics, or of the train config."""
+        """A number of the client's, where that one trained; else of the reply's metrics or of a config."""
         if self._client.trains_itself:
             return float(getattr(self._client.part("train")(), own))
-        for source in (self.reply.metrics, self._client.received.config):
+        received = self._client.received
+        for source in (self.reply.metrics, received.config, received.run_config):
             for name in names:
                 if name in source:
                     return float(source[name])
@@ -86,12 +89,17 @@ class AppResult:
 
     @property
     def steps(self) -> int:
-        """A metric of the reply."""
+        """A metric of the reply; else what the client's data and the run's ``local-epochs`` make of it."""
+        if not any(name in self.reply.metrics for name in STEPS) and not self._client.trains_itself:
+            batches = getattr(self._client.inner, "batches", 0)
+            epochs = int(self._client.received.run_config.get("local-epochs", 0))
+            if batches and epochs:
+                return batches * epochs
         return int(self._metric("the number of local steps", STEPS, "steps"))
 
     @property
     def learning_rate(self) -> float:
-        """A metric of the reply, or ``lr`` of the train config."""
+        """A metric of the reply, or ``lr`` of the train config or of the run config."""
         return self._metric("the learning rate", RATES, "learning_rate")
 
     @property

@@ -116,6 +116,11 @@ class TorchClient:
         self.model.eval()
 
     @property
+    def batches(self) -> int:
+        """Batches of one epoch; 0 where the data are arrays, of which only the app knows how it cuts them."""
+        return self.data.batches
+
+    @property
     def classes(self) -> int:
         """C."""
         return self.maker.classes or count_classes(self.model)

@@ -16,7 +16,7 @@ class Received:
 
     Attributes:
         model: the received arrays by name.
-        config: the train config that came with them.
+        config: the train config that came with them; ``run_config``: what holds for the whole run.
         t: the round, from 0; ``client``: the client's dense id; ``purpose``: ``train`` or ``rehearsal``. Together with
             a seed of the client's own they fix everything random.
         context: what the framework knows of this node; Flower's ``Context``.
@@ -28,6 +28,7 @@ class Received:
     client: int = 0
     purpose: str = "train"
     context: Any = None
+    run_config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def vector(self) -> Array:

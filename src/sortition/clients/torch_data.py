@@ -39,6 +39,11 @@ class TorchData:
         return sum(self._rows)
 
     @property
+    def batches(self) -> int:
+        """How many batches were given; 0 for arrays."""
+        return 0 if self.whole else len(self._batches)
+
+    @property
     def arrays(self) -> tuple[Array, Array]:
         """(x, y), where they were given as arrays."""
         x, y = self._batches[0]

@@ -167,7 +167,8 @@ class _Exchange:
         """The client behind the app, made where a question or a report needs one."""
         sent, task, make = self.content, self.assignment, self.answers.make_client
         arrays, config = wire.to_arrays(sent[task.model]), sent.get(task.config, {})
-        received = Received(arrays, config, task.t, task.client, task.purpose, self.context)
+        run = self.context.run_config
+        received = Received(arrays, config, task.t, task.client, task.purpose, self.context, run)
         made = None if make is None else lambda: make(received)
         return AppClient(received, self._train, made, trains_itself=not self.answers.app_trains)
 

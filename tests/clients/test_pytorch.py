@@ -1,0 +1,168 @@
+"""PyTorch clients: modules as they are, whatever they take, whatever is sent of them, whatever their labels are."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from sortition.clients import Received, pytorch
+from sortition.core.errors import InputError
+
+GEN = torch.Generator().manual_seed(0)
+IMAGES, LABELS = torch.randn(40, 1, 8, 8, generator=GEN), torch.randint(0, 3, (40,), generator=GEN)
+
+
+class Viewed(nn.Module):
+    """A CNN that flattens with view, as Flower's own quick-start does."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.out = nn.Conv2d(1, 4, 3), nn.Linear(4 * 6 * 6, 3)
+
+    def forward(self, x):
+        return self.out(functional.relu(self.conv(x)).view(-1, 4 * 6 * 6))
+
+
+def arrays(model, *, only=""):
+    return {n: v.detach().numpy().copy() for n, v in model.state_dict().items() if only in n}
+
+
+def client(model, *examples, sent=None, **options):
+    return pytorch(lambda context: (model, *examples), **options)(Received(sent or arrays(model)))
+
+
+def gradient(model, loss, names):
+    model.zero_grad()
+    loss.backward()
+    by_name = dict(model.named_parameters())
+    grads = [by_name[n].grad for n in names]
+    return np.concatenate([g.reshape(-1).float().numpy() for g in grads])
+
+
+def test_a_module_that_takes_a_view_of_images_is_measured():
+    model = Viewed()
+    found = client(model, IMAGES, LABELS)
+    expected = functional.cross_entropy(model(IMAGES), LABELS)
+    assert found.loss() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(found.gradient(), gradient(model, expected, arrays(model)), atol=1e-6)
+
+
+def test_a_module_that_takes_a_view_of_images_is_trained_by_a_rule():
+    from sortition.learning import LocalRule
+
+    result = client(Viewed(), IMAGES, LABELS, rule=LocalRule(lr=0.1, steps=2, batch=8)).train()
+    assert np.linalg.norm(result.update) > 0
+    assert result.output_weight.shape == (3, 144)
+
+
+def test_the_received_arrays_count_and_not_those_that_were_loaded():
+    model, other = Viewed(), Viewed()
+    expected = functional.cross_entropy(other(IMAGES), LABELS).item()
+    assert client(model, IMAGES, LABELS, sent=arrays(other)).loss() == pytest.approx(expected, rel=1e-5)
+
+
+def test_parts_of_a_model_that_stay_at_home_are_kept():
+    model, other = Viewed(), Viewed()
+    sent = arrays(other, only="conv")
+    found = client(model, IMAGES, LABELS, sent=sent)
+    model.conv.load_state_dict(other.conv.state_dict())
+    expected = functional.cross_entropy(model(IMAGES), LABELS)
+    assert found.loss() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(found.gradient(), gradient(model, expected, sent), atol=1e-6)
+
+
+def test_frozen_parameters_have_no_gradient_and_the_others_have_theirs():
+    model = Viewed()
+    model.conv.requires_grad_(False)
+    found = client(model, IMAGES, LABELS).gradient()
+    assert not found[: 4 * 9 + 4].any()
+    assert np.abs(found[4 * 9 + 4 :]).max() > 0
+
+
+def test_arrays_in_a_list_are_matched_by_their_order():
+    model, other = Viewed(), Viewed()
+    sent = {str(row): value for row, value in enumerate(arrays(other).values())}
+    expected = functional.cross_entropy(other(IMAGES), LABELS).item()
+    assert client(model, IMAGES, LABELS, sent=sent).loss() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_model_of_other_arrays_is_refused():
+    with pytest.raises(InputError, match=r"model must be one with other of shape \(2,\)"):
+        client(Viewed(), IMAGES, LABELS, sent={"other": np.zeros(2)})
+
+
+@pytest.mark.parametrize("kind", ["pairs", "dicts"])
+def test_batches_as_a_loader_gives_them(kind):
+    model = Viewed()
+    batches = DataLoader(TensorDataset(IMAGES, LABELS), batch_size=16)
+    if kind == "dicts":
+        batches = [{"img": x, "label": y} for x, y in batches]
+    found = client(model, batches)
+    assert found.loss() == pytest.approx(functional.cross_entropy(model(IMAGES), LABELS).item(), rel=1e-5)
+    assert found.label_counts.tolist() == np.bincount(LABELS, minlength=3).tolist()
+    assert found.batch_loss() > 0
+
+
+class Summed(nn.Module):
+    """Takes several inputs by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(4, 2)
+
+    def forward(self, ids, mask):
+        return self.out(ids.float() * mask)
+
+
+def test_inputs_by_name():
+    ids, mask = torch.randint(0, 9, (10, 4), generator=GEN), torch.ones(10, 4)
+    y, model = torch.randint(0, 2, (10,), generator=GEN), Summed()
+    expected = functional.cross_entropy(model(ids, mask), y).item()
+    assert client(model, {"ids": ids, "mask": mask}, y).loss() == pytest.approx(expected, rel=1e-5)
+    assert client(model, [{"ids": ids, "mask": mask, "labels": y}]).loss() == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(InputError, match="a dict with its labels under label or labels"):
+        client(model, [{"ids": ids, "mask": mask}])
+
+
+def test_regression_has_a_size_and_no_labels():
+    x, y, model = torch.randn(20, 5, generator=GEN), torch.randn(20, generator=GEN), nn.Linear(5, 1)
+    made = pytorch(lambda context: (model, x, y))
+    assert made.facts(None)["sizes"] == 20
+    assert made(Received(arrays(model))).loss() == pytest.approx(((model(x)[:, 0] - y) ** 2).mean().item(), rel=1e-5)
+    with pytest.raises(InputError, match="label_counts must be asked of labels that are whole numbers"):
+        made.facts(None)["label_counts"]
+
+
+def test_labels_as_masks():
+    x, y, model = torch.randn(20, 5, generator=GEN), torch.randint(0, 2, (20, 3), generator=GEN), nn.Linear(5, 3)
+    found = client(model, x, y)
+    expected = functional.binary_cross_entropy_with_logits(model(x), y.float())
+    assert found.loss() == pytest.approx(expected.item(), rel=1e-5)
+    assert found.label_counts.tolist() == y.sum(0).tolist()
+
+
+def test_a_loss_of_ones_own():
+    x, y, model = torch.randn(20, 5, generator=GEN), torch.randn(20, 1, generator=GEN), nn.Linear(5, 1)
+    assert client(model, x, y, loss=functional.l1_loss).loss() == pytest.approx((model(x) - y).abs().mean().item())
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64])
+def test_other_precisions(kind):
+    x, model = torch.randn(20, 5, generator=GEN).to(kind), nn.Linear(5, 3).to(kind)
+    found = client(model, x, LABELS[:20])
+    assert found.loss() == pytest.approx(functional.cross_entropy(model(x).float(), LABELS[:20]).item(), rel=1e-3)
+    assert np.isfinite(found.gradient()).all()
+
+
+def test_outputs_of_a_given_model():
+    model, other = Viewed(), Viewed()
+    inputs = np.zeros((2, 8, 8))
+    expected = other(torch.zeros(2, 1, 8, 8)).detach().numpy()
+    np.testing.assert_allclose(client(model, IMAGES, LABELS).outputs_of(arrays(other), inputs), expected, atol=1e-6)
+
+
+def test_training_without_a_rule_is_refused():
+    with pytest.raises(InputError, match="must be given a rule where the app has no train function"):
+        client(Viewed(), IMAGES, LABELS).train()

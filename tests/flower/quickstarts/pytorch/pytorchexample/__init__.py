@@ -1,0 +1,1 @@
+"""An app of the usual structure, which knows nothing of Sortition."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sortition.core import Guards, InputError, Population, Registrar
+from sortition.core import Guards, InputError, Population, Registrar, UndeclaredError
 from sortition.core.facts import FARTHEST, LARGEST, check_row, totals
 from sortition.selectors import discover, find
 from sortition.testing.play import everybody, turns
@@ -109,3 +109,31 @@ def test_totals_beyond_64_bits_are_borne(name, parameters):
     for turn in turns(registrar, world, 2, 10, everybody(world)):
         assert turn.cohort.weights.sum() == pytest.approx(1.0)
         assert turn.cohort.weights.max() < 1
+
+
+def test_facts_of_ones_own_are_read_by_their_names():
+    people = Population([3, 4], battery=[0.5, 0.9], place=[[1, 2], [3, 4]])
+    assert people.facts == ("sizes", "battery", "place")
+    assert people.battery.tolist() == [0.5, 0.9]
+    assert people.place.shape == (2, 2)
+    view = people.disclose(("battery",), "Mine")
+    assert view.battery[1] == 0.9
+    with pytest.raises(UndeclaredError, match=r"Mine read population\.place"):
+        _ = view.place
+    with pytest.raises(InputError, match=r"population\.speed must be given"):
+        _ = people.speed
+
+
+@pytest.mark.parametrize(
+    ("facts", "sentence"),
+    [
+        ({"battery": [0.5]}, r"Population\.battery must be of shape \(2,\)"),
+        ({"battery": [0.5, np.nan]}, r"Population\.battery must be finite"),
+        ({"battery": ["full", "empty"]}, r"Population\.battery must be numbers"),
+        ({"size": [1, 2]}, "Unknown population fact 'size'.*Did you mean 'sizes'"),
+        ({"facts": [1, 2]}, "Unknown population fact 'facts'"),
+    ],
+)
+def test_unsound_facts_of_ones_own_are_refused(facts, sentence):
+    with pytest.raises(InputError, match=sentence):
+        Population(n_clients=2, **facts)

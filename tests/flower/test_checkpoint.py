@@ -1,5 +1,6 @@
-"""A checkpoint belongs to one server and one federation, and a damaged one is a sentence."""
+"""A checkpoint belongs to one server and one federation, and a damaged one is refused in words."""
 
+import json
 import subprocess
 import sys
 
@@ -167,4 +168,59 @@ def test_a_model_whose_names_are_no_texts_is_refused(tmp_path):
     header["flower"]["model"][0] = 7
     snapshot.save(path, arrays, header)
     with pytest.raises(StorageError, match="holds another model than the one that is to be trained"):
+        played(path, 3, resume=True)
+
+
+def test_the_history_is_appended_and_not_rewritten(tmp_path):
+    path = tmp_path / "c.npz"
+    made = played(path, 3)
+    lines = history_path(path).read_text().splitlines()
+    assert [json.loads(line) for line in lines] == made.history
+    assert "history" not in snapshot.load(path)[1]
+    sizes = []
+    played(tmp_path / "long.npz", 40, on_round=lambda r: sizes.append(size(tmp_path / "long.npz")))
+    assert max(sizes[5:]) - min(sizes[5:]) < 64  # a checkpoint does not grow with the rounds
+
+
+def size(path):
+    return path.stat().st_size if path.exists() else 0
+
+
+def test_rounds_after_the_last_checkpoint_are_cut_from_the_history(tmp_path):
+    path = tmp_path / "c.npz"
+    whole = played(tmp_path / "whole.npz", 5)
+
+    def dies(record):
+        if record["round"] == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        played(path, 5, checkpoint_every=2, on_round=dies)
+    assert len(history_path(path).read_text().splitlines()) == 3
+    resumed = played(path, 5, checkpoint_every=2, resume=True)
+    assert resumed.history == whole.history
+    assert len(history_path(path).read_text().splitlines()) == 5
+
+
+def test_a_checkpoint_that_holds_its_history_itself_is_read(tmp_path):
+    path = tmp_path / "c.npz"
+    before = played(path).history
+    arrays, header = snapshot.load(path)
+    del header["rounds"]
+    snapshot.save(path, arrays, {**header, "history": before})
+    history_path(path).unlink()
+    assert played(path, 3, resume=True).history[:2] == before
+    assert len(history_path(path).read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_history_that_is_missing_or_too_short_is_refused(left, tmp_path):
+    path = tmp_path / "c.npz"
+    played(path)
+    lines = history_path(path).read_text().splitlines(keepends=True)
+    history_path(path).write_text("".join(lines[:left]))
+    with pytest.raises(StorageError, match="fewer whole lines than the 2 rounds"):
+        played(path, 3, resume=True)
+    history_path(path).unlink()
+    with pytest.raises(StorageError, match=r"c.npz.history.jsonl must be beside c.npz"):
         played(path, 3, resume=True)

@@ -144,3 +144,69 @@ def test_a_round_in_which_nobody_is_there_is_skipped_and_recorded(tmp_path):
     assert made.history[1]["cohort"] == made.history[1]["available"] == []
     assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
     assert made.registrar.index == 3
+
+
+def test_as_many_nodes_as_the_strategy_wants_are_waited_for_before_every_round():
+    grid = Loopback({1: node("a"), 2: node("b"), 3: node("c")})
+
+    def weather(record):
+        grid.offline = {3} if record["round"] == 0 else set()
+
+    made = SelectorStrategy(
+        load("uniform", weights="uniform"),
+        cohort=2,
+        strategy=FedAvg(fraction_evaluate=0.0, min_available_nodes=3),
+        patience=0.05,
+        on_round=weather,
+    )
+    made.start(grid, wire.to_record(MODEL), 3)
+    assert [record.get("skipped") for record in made.history] == [None, "nobody available", None]
+
+
+def hangs(message):
+    """A node whose app never answers."""
+
+
+def test_a_newcomer_that_hangs_holds_nobody_up(caplog):
+    grid, made = Loopback({1: node("a"), 2: node("b")}), strategy(profile_timeout=0.2, answer_timeout=60.0)
+
+    def arrives(record):
+        grid.nodes[3] = hangs
+        if record["round"] == 2:
+            time.sleep(0.25)
+
+    made.files.on_round = arrives
+    began = time.monotonic()
+    made.start(grid, wire.to_record(MODEL), 4)
+    assert time.monotonic() - began < 5
+    assert [record["answered"] for record in made.history] == [[0, 1]] * 4
+    assert "Node 3 did not say who it is in 0.2 s" in caplog.text
+    assert grid.count(wire.PROFILE) == 3  # it is asked beside training, and not in every round
+
+
+def test_a_node_that_hangs_before_the_first_round_is_waited_for_as_long_as_a_profile_may_take(caplog):
+    grid, made = Loopback({1: node("a"), 2: hangs, 3: node("c")}), strategy(profile_timeout=0.1)
+    made.start(grid, wire.to_record(MODEL), 1)
+    assert made.history[0]["available"] == [0, 1]
+    assert made.history[0]["names"] == ["a", "c"]
+    assert "Node 2 did not say who it is" in caplog.text
+
+
+def test_a_slow_newcomer_takes_part_from_the_round_after_its_answer():
+    class Slow(Loopback):
+        """The first answer of node 3 is there at the second look."""
+
+        def pull_messages(self, message_ids):
+            late = {key for key in message_ids if key in self.waiting and self.looks.setdefault(key, 0) < 2}
+            late &= {key for key in late if self.waiting[key].metadata.src_node_id == 3}
+            for key in late:
+                self.looks[key] += 1
+            return super().pull_messages([key for key in message_ids if key not in late])
+
+    grid, made = Slow({1: node("a"), 2: node("b")}), strategy(cohort=3)
+    grid.looks = {}
+    made.files.on_round = lambda record: grid.nodes.setdefault(3, node("c"))
+    made.start(grid, wire.to_record(MODEL), 4)
+    available = [record["available"] for record in made.history]
+    assert available[0] == available[1] == [0, 1]
+    assert available[-1] == [0, 1, 2]

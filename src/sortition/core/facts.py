@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable
 
 import numpy as np
@@ -15,13 +16,16 @@ TABLES = ("label_counts", "features")  # a row a client; of the others, a number
 # A client's examples, over all labels: a float holds whole numbers exactly up to here, and the sums and squares of
 # millions of such sizes are far from its end. Nobody has so much data; whoever says so is broken, or lies.
 LARGEST = 2**53
+ALIKE = 0.6  # how near to a known name another is taken for a mistake: "labels", "size", "label_count"
+TAKEN = ("n_clients", "known", "knows", "facts", "disclose")  # what a population has beside its facts
 FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares stay finite
 
 
 def check_names(names: Iterable[str], owner: str) -> None:
-    """Refuse a declared fact that no population has."""
+    """Refuse the name of a fact that is a known one misspelt, or no name; any other is a fact of one's own."""
     for name in names:
-        if name not in FACTS:
+        near = difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE)
+        if name not in FACTS and (near or not name.isidentifier() or name.startswith("_") or name in TAKEN):
             raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")
 
 
@@ -32,8 +36,8 @@ def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
 
 def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), who: str = "Population") -> None:
     """Refuse a fact of ``n`` clients that has another shape, or of these rows one that cannot be true."""
-    whose, wide = f"{who}.{name}", name in TABLES
-    if value.ndim != (2 if wide else 1) or len(value) != n:
+    whose, wide = f"{who}.{name}", name in TABLES or (name not in FACTS and value.ndim > 1)
+    if (value.ndim != (2 if wide else 1) and name in FACTS) or value.ndim < 1 or len(value) != n:
         raise bad(whose, f"of shape ({n}, …), one row a client" if wide else f"of shape ({n},)", f"shape {value.shape}")
     if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
         raise bad(whose, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad
-from sortition.core.facts import check_fact
+from sortition.core.facts import check_fact, check_names
 
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
@@ -26,6 +26,7 @@ class Population:
         groups: (N,) whole numbers: an owner, language or region per client.
         known: ids whose rows hold (default: all). Rows of others are never read.
         n_clients: N, where no fact is given.
+        own: further facts, (N,) or (N, …) numbers, that a selector of your own reads by their names.
     """
 
     __slots__ = ("_facts", "_known", "_owner", "n_clients")
@@ -39,8 +40,10 @@ class Population:
         groups: npt.ArrayLike | None = None,
         known: npt.ArrayLike | None = None,
         n_clients: int | None = None,
+        **own: npt.ArrayLike | None,
     ) -> None:
-        given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups}
+        check_names(own, "Population")
+        given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
         facts = {name: as_array(f"Population.{name}", value) for name, value in given.items() if value is not None}
         lengths = {name: len(value) if value.ndim else 0 for name, value in facts.items()}
         self.n_clients = n_clients if n_clients is not None else next(iter(lengths.values()), 0)
@@ -70,6 +73,12 @@ class Population:
         if name not in self._facts:
             raise InputError(f"population.{name} must be given; got nothing. Pass {name}=… to Population.")
         return self._facts[name]
+
+    def __getattr__(self, name: str) -> Array:
+        """A fact of one's own, by its name."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._read(name)
 
     @property
     def sizes(self) -> Array:

@@ -32,7 +32,7 @@ class Needs:
     """What a method wants to know: enforced, metered and printed. The privacy label.
 
     Attributes:
-        reads: static facts of the population (``sizes``, ``label_counts``, ``features``, ``groups``).
+        reads: static facts of the population (``sizes``, ``label_counts``, ``features``, ``groups``, or your own).
         asks: signals that it may ask for during ``select``.
         reports: signals that the cohort sends back with its updates.
         horizon: whether it needs to know how many rounds there will be.

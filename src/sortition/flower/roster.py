@@ -22,6 +22,8 @@ from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_row
 from sortition.core.rounds import Population
 
+WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -116,7 +118,7 @@ class Roster:
             return row.astype(np.float64) if row.dtype.itemsize > 8 else row
         if fact == "groups" and int(row) > np.iinfo(np.int64).max:
             raise bad("profile.groups", "below 2**63", int(row))
-        return row if fact == "features" else row.astype(np.int64)
+        return row.astype(np.int64) if fact in WHOLE else row
 
     def _shapes(self, rows: list[dict[str, Array]]) -> dict[str, tuple[int, ...]]:
         """The shape of every fact: that of those who are known, at first that of most."""

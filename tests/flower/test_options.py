@@ -1,0 +1,106 @@
+"""Who may be chosen, by name, tag or facts; facts of one's own; and options that cannot work."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
+from flwr.app import ConfigRecord
+from flwr.serverapp.strategy import FedAvg
+from tests.flower.loopback import MODEL, Loopback, node
+
+from sortition.core import Cohort, Needs, Selector
+from sortition.core.errors import InputError
+from sortition.flower import SelectorStrategy, wire
+from sortition.selectors import load
+from sortition.studies.audit.run import examine_log
+
+UNIFORM = load("uniform", weights="uniform")
+QUIET = FedAvg(fraction_evaluate=0.0)
+TAGS = {0: ["gpu"], 1: [], 2: ["gpu", "eu"], 3: ["eu"]}
+
+
+def federation(facts=None):
+    def tagged(k):
+        inner = node(f"site-{k}", {name: np.asarray(rows[k]) for name, rows in (facts or {}).items()})
+
+        def answered(message):
+            reply = inner(message)
+            if wire.SELF in reply:
+                reply[wire.SELF] = ConfigRecord({**reply[wire.SELF], "tags": TAGS[k]})
+            return reply
+
+        return answered
+
+    return Loopback({k: tagged(k) for k in range(4)})
+
+
+def available(eligible, grid=None, **options):
+    made = SelectorStrategy(UNIFORM, cohort=4, strategy=QUIET, eligible=eligible, **options)
+    made.start(grid or federation(), wire.to_record(MODEL), 1)
+    return made.history[0]["available"]
+
+
+def test_eligible_are_names_or_tags():
+    assert available(["site-1", "site-3", "elsewhere"]) == [1, 3]
+    assert available({"gpu"}) == [0, 2]
+    assert available(("eu", "site-0")) == [0, 2, 3]
+    assert available(None) == [0, 1, 2, 3]
+
+
+def test_eligible_is_a_function_of_name_and_facts():
+    battery = {"battery": [0.9, 0.1, 0.8, 0.2]}
+    grid = federation(battery)
+    found = available(lambda name, facts: facts["battery"] > 0.5, grid=grid, facts=["battery"])
+    assert found == [0, 2]
+    assert list(wire.Assignment.of(grid.sent[0].content).facts) == ["battery"]
+    assert available(lambda name, facts: name.endswith("1")) == [1]
+
+
+def test_where_nobody_is_eligible_the_rounds_are_skipped_and_the_run_says_so():
+    made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, eligible=["nobody"])
+    with pytest.raises(InputError, match="None of 2 rounds brought an update"):
+        made.start(federation(), wire.to_record(MODEL), 2)
+    assert [record["skipped"] for record in made.history] == ["nobody available"] * 2
+
+
+def test_what_is_no_choice_of_clients_is_refused():
+    for eligible in ("site-1", 3):
+        with pytest.raises(InputError, match="eligible must be names, tags or a function"):
+            SelectorStrategy(UNIFORM, cohort=2, eligible=eligible)
+
+
+@dataclass(frozen=True)
+class Charged(Selector):
+    """The clients with the fullest batteries: a method of one's own, with a fact of its own."""
+
+    @property
+    def needs(self):
+        return Needs(reads=("battery", "place"))
+
+    def select(self, state, round):
+        order = np.argsort(-round.population.battery[round.available], kind="stable")
+        assert round.population.place.shape == (round.n_clients, 2)
+        return Cohort.uniform(round.available[order][: round.budget])
+
+
+def test_a_selector_reads_facts_of_ones_own(tmp_path):
+    facts = {"battery": [0.1, 0.9, 0.2, 0.8], "place": [[0, 1]] * 4}
+    made = SelectorStrategy(
+        Charged(), cohort=2, strategy=QUIET, audit=tmp_path / "a.jsonl", checkpoint=tmp_path / "c.npz"
+    )
+    made.start(federation(facts), wire.to_record(MODEL), 2)
+    assert made.history[0]["names"] == ["site-1", "site-3"]
+    assert examine_log(tmp_path / "a.jsonl").faults == []
+    resumed = SelectorStrategy(Charged(), cohort=2, strategy=QUIET, checkpoint=tmp_path / "c.npz", resume=True)
+    resumed.start(federation(facts), wire.to_record(MODEL), 3)
+    assert [record["cohort"] for record in resumed.history] == [[1, 3]] * 3
+
+
+def test_records_name_the_cohort():
+    made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET)
+    made.start(federation(), wire.to_record(MODEL), 2)
+    for record in made.history:
+        assert record["names"] == [f"site-{k}" for k in record["cohort"]]

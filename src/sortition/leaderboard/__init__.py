@@ -1,0 +1,1 @@
+"""A frozen suite of federations on which all methods are compared, and the page that says where each stands."""

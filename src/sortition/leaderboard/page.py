@@ -1,0 +1,158 @@
+"""The page: standings on the held-out half, on the tuning half, by family of scenario, and what is not finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import polars as pl
+
+from sortition.leaderboard.board import Board
+from sortition.leaderboard.diagram import diagram
+from sortition.leaderboard.entries import BASELINE
+from sortition.leaderboard.ranking import Standing, critical_difference, friedman, gains_by_family, mean_ranks
+from sortition.leaderboard.suite import HALVES, Suite
+from sortition.results.table import Table
+
+FIGURES = {"auc": "AUC", "last": "last 10"}
+KINDS = ("data", "partition", "availability", "cohort", "dropout")
+SHOWN = 8  # methods in the tables by family
+INTRODUCTION = """# Leaderboard
+
+*Written by `sortition leaderboard`; do not edit.* Which selection method should one use? All methods with their default
+parameters on the frozen suite `{version}`: {cells} federations of {clients} clients, each data × partition ×
+availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by all
+methods.
+
+**AUC** is the mean test accuracy over the rounds of a run: who learns faster stands higher. **Last 10** is the mean
+over the last ten rounds. A *gain* is a method's figure minus that of uniform sampling on the same seeds, in points of
+accuracy, averaged over cells; its interval takes the cells as a sample. *Better/worse* counts the cells where the
+difference from uniform is significant at 5 % (paired t, Holm's correction over the cells). *MB* (all traffic of a run),
+*passes* (over clients' data, a round) and *ms* (of the selection itself, a round) are means over cells.
+
+Microcosm's defaults were chosen on the half *tuning* and frozen before any run of the half *held-out*; the other methods
+have the defaults of their papers or of their files.
+"""
+JOIN = """## Join
+
+```
+sortition leaderboard --method mymethods.neglected:Neglected -o runs/leaderboard
+```
+
+runs what is missing and says where the method stands. `--quick` runs six cells in some minutes, `--half tuning` the half
+that methods may be tuned on. Whoever changes a cell changes the suite's name: results of different suites never mix.
+"""
+
+
+def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
+    """The whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
+    parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell), clients=suite.clients)]
+    for half in reversed(HALVES):
+        board = Board(suite, suite.cells(half), rows)
+        parts += [f"## The half *{half}*", *_half(board, picture if half == "held-out" else None)]
+        if half == "held-out" and board.ranked:
+            parts += ["### By family of scenario", *(table.markdown() for table in _families(board))]
+    return "\n\n".join([*parts, "## The cells", _cells(suite).markdown(), JOIN]).rstrip() + "\n"
+
+
+def _half(board: Board, picture: str | None) -> Iterator[str]:
+    planned = len(board.cells) * board.suite.seeds
+    if not board.ranked:
+        yield f"Not run: {board.runs.height} runs are finished, too few to rank methods on {len(board.cells)} cells."
+        return
+    table = standings_table(board)
+    yield f"{len(board.cells)} cells, {board.common_seeds} of {board.suite.seeds} seeds, {board.runs.height} runs."
+    yield table.markdown()
+    if board.unfinished:
+        left = ", ".join(f"{name} ({count} of {planned} runs)" for name, count in board.unfinished.items())
+        yield f"Not finished, hence not ranked: {left}."
+    values = board.values("auc")
+    critical = critical_difference(len(board.ranked), len(values))
+    yield (
+        f"Mean ranks by AUC that are {critical:.2f} or more apart differ significantly at 5 % (Nemenyi; Friedman's test "
+        f"that all rank alike: p = {friedman(values, board.ranked):.1g})."
+    )
+    if picture:
+        yield f"![Critical-difference diagram]({picture})"
+
+
+def standings_table(board: Board) -> Table:
+    """One row a method: ranks, gains, better and worse, worst cell, cost, what it knows."""
+    by = {figure: {one.method: one for one in board.standings(figure)} for figure in FIGURES}
+    columns = ["method"]
+    columns += [f"rank, {name}" for name in FIGURES.values()] + [f"{name} gain" for name in FIGURES.values()]
+    columns += [f"better/worse, {name}" for name in FIGURES.values()]
+    table = Table("", [*columns, "worst cell by AUC", "MB", "passes", "ms", "knows", "secure aggregation"])
+    for method in by["auc"]:
+        ours = [by[figure][method] for figure in FIGURES]
+        cells = [method, *(f"{one.rank:.2f}" for one in ours)]
+        cells += [f"{100 * one.gain:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}]" for one in ours]
+        cells += [f"{one.better}/{one.worse}" for one in ours]
+        cells += [f"{100 * ours[0].worst_gain:+.1f} {ours[0].worst}" if method != BASELINE else "–"]
+        table.rows.append([*cells, *_cost(board.runs, method), *_knows(board.runs, method)])
+    return table
+
+
+def _cost(rows: pl.DataFrame, method: str) -> list[str]:
+    means = rows.filter(pl.col("method") == method).select("megabytes", "passes", "milliseconds").mean().row(0)
+    return [f"{value:.{digits}f}" for value, digits in zip(means, (1, 1, 2), strict=True)]
+
+
+def _knows(rows: pl.DataFrame, method: str) -> list[str]:
+    one = rows.filter(pl.col("method") == method).row(0, named=True)
+    known = [name for name in (one["reads"], one["asks"] and f"asks {one['asks']}", one["reports"]) if name]
+    return ["; ".join(known).replace("_", " ") or "nothing", "no" if one["individual"] else "yes"]
+
+
+def _families(board: Board) -> Iterator[Table]:
+    """AUC gains over uniform, of the best methods, by each kind of family."""
+    values, families = board.values("auc"), {cell.name: cell.families for cell in board.cells}
+    methods = [one.method for one in board.standings("auc") if one.method != BASELINE]
+    for kind in KINDS:
+        table = Table("", [kind, "cells", "best", *methods[:SHOWN]])
+        for name, gains in gains_by_family(values, families, kind, methods).items():
+            best = max(gains, key=lambda method: gains[method])
+            count = sum(families[cell][kind] == name for cell in values)
+            shown = [f"{100 * gains[method]:+.1f}" for method in methods[:SHOWN]]
+            table.rows.append([name, str(count), f"{best} ({100 * gains[best]:+.1f})", *shown])
+        yield table
+
+
+def _cells(suite: Suite) -> Table:
+    table = Table("", ["cell", "half", *KINDS])
+    for cell in suite.cell:
+        table.rows.append([cell.name, cell.half, *(cell.families[kind] for kind in KINDS)])
+    return table
+
+
+def write_page(suite: Suite, rows: pl.DataFrame, path: Path) -> Path:
+    """Write the page, and beside it the diagram of the held-out half where methods are ranked."""
+    board, picture = Board(suite, suite.cells("held-out"), rows), None
+    if board.ranked:
+        values = board.values("auc")
+        title = f"Mean rank by AUC, {len(values)} held-out cells, {board.common_seeds} seeds"
+        drawn = diagram(mean_ranks(values, board.ranked), critical_difference(len(board.ranked), len(values)), title)
+        target = path.parent / "images" / f"{path.stem}.svg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(drawn)
+        picture = f"images/{target.name}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(suite, rows, picture))
+    return path
+
+
+def standing_of(board: Board, methods: Sequence[str]) -> list[str]:
+    """Where these methods stand, a line each."""
+    found = {name: board.standings(figure) for figure, name in FIGURES.items()}
+    return [
+        f"{method}: {' and '.join(_place(method, name, found[name]) for name in found)}."
+        if method in board.ranked
+        else f"{method}: not ranked yet, {board.unfinished.get(method, 0)} runs in these cells."
+        for method in methods
+    ]
+
+
+def _place(method: str, figure: str, found: Sequence[Standing]) -> str:
+    at = next(at for at, one in enumerate(found) if one.method == method)
+    cells = f"better in {found[at].better} cells, worse in {found[at].worse}"
+    return f"{at + 1} of {len(found)} by {figure} ({100 * found[at].gain:+.1f} points, {cells})"

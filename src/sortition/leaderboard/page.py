@@ -21,8 +21,8 @@ INTRODUCTION = """# Leaderboard
 
 *Written by `sortition leaderboard`; do not edit.* Which selection method should one use? All methods with their default
 parameters on the frozen suite `{version}`: {cells} federations of {clients} clients, each data × partition ×
-availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by all
-methods.
+availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by
+all methods.
 
 **AUC** is the mean test accuracy over the rounds of a run: who learns faster stands higher. **Last 10** is the mean
 over the last ten rounds. A *gain* is a method's figure minus that of uniform sampling on the same seeds, in points of
@@ -30,8 +30,8 @@ accuracy, averaged over cells; its interval takes the cells as a sample. *Better
 difference from uniform is significant at 5 % (paired t, Holm's correction over the cells). *MB* (all traffic of a run),
 *passes* (over clients' data, a round) and *ms* (of the selection itself, a round) are means over cells.
 
-Microcosm's defaults were chosen on the half *tuning* and frozen before any run of the half *held-out*; the other methods
-have the defaults of their papers or of their files.
+Microcosm's defaults were chosen on the half *tuning* and frozen before any run of the half *held-out*; the other
+methods have the defaults of their papers or of their files.
 """
 JOIN = """## Join
 
@@ -39,8 +39,8 @@ JOIN = """## Join
 sortition leaderboard --method mymethods.neglected:Neglected -o runs/leaderboard
 ```
 
-runs what is missing and says where the method stands. `--quick` runs six cells in some minutes, `--half tuning` the half
-that methods may be tuned on. Whoever changes a cell changes the suite's name: results of different suites never mix.
+runs what is missing and says where the method stands. `--quick` runs six cells in some minutes, `--half tuning` the
+half that methods may be tuned on. Whoever changes a cell changes the suite's name: results of two suites never mix.
 """
 
 
@@ -69,8 +69,8 @@ def _half(board: Board, picture: str | None) -> Iterator[str]:
     values = board.values("auc")
     critical = critical_difference(len(board.ranked), len(values))
     yield (
-        f"Mean ranks by AUC that are {critical:.2f} or more apart differ significantly at 5 % (Nemenyi; Friedman's test "
-        f"that all rank alike: p = {friedman(values, board.ranked):.1g})."
+        f"Mean ranks by AUC that are {critical:.2f} or more apart differ significantly at 5 % (Nemenyi; Friedman's "
+        f"test that all rank alike: p = {friedman(values, board.ranked):.1g})."
     )
     if picture:
         yield f"![Critical-difference diagram]({picture})"

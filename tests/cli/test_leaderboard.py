@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+from sortition.cli import app
+from sortition.leaderboard import suite
+
+SMALL = """
+name = "small"
+seeds = 2
+clients = 12
+
+[data.digits]
+rounds = 3
+data = { name = "digits" }
+model = { name = "softmax" }
+local = { steps = 1, batch = 5, lr = 0.1 }
+
+[[cell]]
+name = "a"
+half = "tuning"
+data = "digits"
+partition = { name = "iid" }
+availability = { name = "always" }
+cohort = 3
+
+[[cell]]
+name = "b"
+half = "held-out"
+quick = true
+data = "digits"
+partition = { name = "shards", per_client = 2 }
+availability = { name = "lognormal" }
+cohort = 2
+dropout = 0.2
+"""
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    path = tmp_path / "suite.toml"
+    path.write_text(SMALL)
+    whole = suite.load_suite
+    monkeypatch.setattr(suite, "load_suite", lambda: whole(path))
+    return tmp_path / "out"
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, ["leaderboard", "-j", "1", *map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_only_what_is_missing_is_run_and_the_page_is_written(small, tmp_path):
+    run("-o", small, "--method", "by-size", "-q", "--half", "tuning")
+    before = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
+    assert len(before) == 2 * 2
+    told = run("-o", small, "--method", "by-size", "--method", "microcosm", "-q", "--page", tmp_path / "board.md")
+    after = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
+    assert len(after) == 2 * 2 * 3
+    assert all(after[path] == when for path, when in before.items())
+    assert "microcosm: " in told
+    assert " of 3 by AUC" in told
+    rows = pl.read_parquet(small / "runs.parquet")
+    assert rows.height == 12
+    assert rows["suite"].n_unique() == 1
+    assert "## The half *held-out*" in (tmp_path / "board.md").read_text()
+
+
+def test_a_method_of_ones_own_joins_by_its_import_path(small, tmp_path, monkeypatch):
+    (tmp_path / "mine_for_the_board.py").write_text(
+        "from sortition.core import Cohort, Selector, method\n"
+        "@method\n"
+        "class First(Selector):\n"
+        "    def select(self, state, round):\n"
+        "        return Cohort.uniform(round.available[: round.budget])\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert "First: " in run("-o", small, "--method", "mine_for_the_board:First", "-q", "--quick", "--seeds", "2")
+
+
+def test_show_runs_nothing(small):
+    run("-o", small, "--show", "-q")
+    assert not list(small.rglob("summary.json"))

@@ -53,6 +53,7 @@ INSIDE_FUNCTIONS = {
     "data": (set(), {"torch", "PIL", "polars", "altair", "rich"}),
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
+    "flower": ({"selectors"}, set()),
     "studies": ({"flower"}, {"ray", "typer"}),
     "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),

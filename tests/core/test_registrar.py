@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -470,3 +470,58 @@ class TestLifetime:
         play(second)
         second.begin([1], 1)
         assert second.begin([1], 1).round.rng.random() == a  # a replay repeats the round
+
+
+# -- optional facts -----------------------------------------------------------------------------------------------
+
+
+@method
+class Curious(Selector):
+    """Reads sizes, and label counts where all clients give them."""
+
+    labels: bool | None = None
+
+    @property
+    def needs(self):
+        if self.labels is None:
+            return Needs(reads=("sizes",), optional=("label_counts",))
+        return Needs(reads=("sizes", "label_counts") if self.labels else ("sizes",))
+
+    def resolved(self, facts):
+        return replace(self, labels="label_counts" in facts) if self.labels is None else self
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget], notes={"facts": list(round.population.facts)})
+
+
+def test_an_optional_fact_is_used_where_it_is_held():
+    sizes, counts = [3, 4], [[1, 2], [2, 2]]
+    with_labels, without = Registrar(Curious(), Population(sizes, counts)), Registrar(Curious(), Population(sizes))
+    assert with_labels.needs.reads == ("sizes", "label_counts")
+    assert without.needs.reads == ("sizes",)
+    assert with_labels.begin([0], 1).cohort.notes["facts"] == ["sizes", "label_counts"]
+    assert with_labels.selector.parameters() == {"labels": True}
+    with pytest.raises(UndeclaredError):
+        _ = without.begin([0], 1).round.population.label_counts
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_resumed_selection_keeps_what_was_resolved(first, tmp_path):
+    sizes, counts = [3, 4], [[1, 2], [2, 2]]
+    bare, whole = Population(sizes), Population(sizes, counts)
+    registrar = Registrar(Curious(), whole if first else bare)
+    registrar.finish(registrar.begin([0, 1], 1))
+    registrar.save(tmp_path / "saved.npz")
+    later = Registrar.load(tmp_path / "saved.npz", Curious(), whole)
+    assert later.selector.labels is first
+    assert later.index == 1
+    if first:
+        with pytest.raises(InputError, match="label_counts"):
+            Registrar.load(tmp_path / "saved.npz", Curious(), bare)
+
+
+def test_a_snapshot_with_foreign_options_is_refused(tmp_path):
+    registrar = Registrar(Curious(), Population([3, 4]))
+    arrays, header = registrar.export()
+    with pytest.raises(StorageError, match="features"):
+        registrar.restore(arrays, {**header, "optional": ["features"]})

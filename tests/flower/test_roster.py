@@ -123,3 +123,39 @@ def test_a_roster_survives_a_restart_without_its_nodes():
 def test_any_text_can_be_a_name():
     names = ["²", "٣", "9" * 5000, "\x00", "client-10", "client-2"]
     assert sorted(names, key=natural).index("client-2") < sorted(names, key=natural).index("client-10")
+
+
+def profiles(*labels):
+    """Clients with sizes, and with label counts where given."""
+    return {
+        node: Profile(str(node), {"sizes": np.array(5)} | ({} if row is None else {"label_counts": np.array(row)}))
+        for node, row in enumerate(labels)
+    }
+
+
+def test_an_optional_fact_counts_if_everybody_gives_it_when_the_first_round_begins():
+    roster = Roster(["sizes"], ["label_counts"])
+    assert roster.meet(profiles([1, 4], [2, 3])) == {}
+    roster.settle()
+    assert roster.population().facts == ("sizes", "label_counts")
+    assert roster.optional == ()
+    late = {9: Profile("9", {"sizes": np.array(5)})}
+    assert roster.meet(late) == {9: "its facts lack label_counts"}
+
+
+def test_an_optional_fact_that_one_client_lacks_is_never_read():
+    roster = Roster(["sizes"], ["label_counts"])
+    assert roster.meet(profiles([1, 4], None)) == {}
+    roster.settle()
+    assert roster.population().facts == ("sizes",)
+    assert roster.meet({9: Profile("9", {"sizes": np.array(5), "label_counts": np.array([1, 4])})}) == {}
+    assert roster.population().facts == ("sizes",)
+
+
+@pytest.mark.parametrize("rows", [([1, 4], [2, 3]), ([1, 4], None)])
+def test_a_restored_roster_keeps_what_was_settled(rows):
+    roster, later = Roster(["sizes"], ["label_counts"]), Roster(["sizes"], ["label_counts"])
+    roster.meet(profiles(*rows))
+    roster.settle()
+    later.restore(*roster.export())
+    assert (later.reads, later.optional) == (roster.reads, ())

@@ -45,7 +45,14 @@ def test_bad_options_are_refused(options, told):
     with pytest.raises(InputError, match=told):
         SelectorStrategy(load("uniform"), **options)
     with pytest.raises(InputError, match="must be a Selector"):
-        SelectorStrategy("uniform", cohort=2)
+        SelectorStrategy(3, cohort=2)
+    with pytest.raises(InputError, match=r"no-such-method"):
+        SelectorStrategy("no-such-method", cohort=2)
+
+
+def test_a_selector_is_given_by_name_and_auto_is_the_default():
+    assert SelectorStrategy("uniform", cohort=2).selector == load("uniform")
+    assert SelectorStrategy(cohort=2).selector == load("auto")
 
 
 def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():

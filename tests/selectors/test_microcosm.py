@@ -262,3 +262,25 @@ def test_it_is_a_selector_that_rules_secure_aggregation_out_only_with_updates():
     assert exact == {"labels": False, "sizes": False, "secure": False, "updates": True, "bias": True}
     assert isinstance(load("microcosm"), Selector)
     assert isinstance(play(load("microcosm"), ScriptedWorld(8), 1, budget=2)[0], Cohort)
+
+
+# -- auto ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "secure", "by"),
+    [(True, False, "labels"), (True, True, "labels"), (False, False, "updates"), (False, True, "sizes")],
+)
+def test_auto_takes_the_variant_that_facts_and_limits_allow(labels, secure, by):
+    world = ScriptedWorld(12)
+    people = world.population if labels else Population(world.population.sizes)
+    registrar = Registrar(load("auto", secure_aggregation=secure), people)
+    assert registrar.selector == load("microcosm", by=by, secure_aggregation=secure)
+    assert registrar.begin(range(12), 3).cohort.notes["by"] == by
+    assert registrar.needs.individual is (by == "updates")
+
+
+@pytest.mark.parametrize("parameters", [{"by": "updates"}, {"by": "labels", "estimate": True}])
+def test_secure_aggregation_refuses_what_sees_single_updates(parameters):
+    with pytest.raises(InputError, match=r"Microcosm\.secure_aggregation must be false"):
+        Registrar(load("microcosm", secure_aggregation=True, **parameters), facts(0))

@@ -38,7 +38,7 @@ def list_() -> None:
         needs = method.needs
         table.add_row(
             name,
-            ", ".join(needs.reads) or "–",
+            ", ".join([*needs.reads, *(f"[{name}]" for name in needs.optional)]) or "–",
             ", ".join(signal.name for signal in needs.asks) or "–",
             ", ".join(signal.name for signal in needs.reports) or "–",
             "yes" if method.scales else "no",
@@ -144,6 +144,8 @@ def _needs(selector: Selector[Any]) -> Table:
     needs = selector.needs
     table = Table("what the server learns", "", title="privacy label", box=box.SIMPLE_HEAD)
     table.add_row("reads, once per client", ", ".join(needs.reads) or "nothing")
+    if needs.optional:
+        table.add_row("reads if all clients give it", ", ".join(needs.optional))
     for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
         listed = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
         table.add_row(title, listed or "nothing")

@@ -72,10 +72,10 @@ class Answers:
         signal = self.signal(name)
         return np.asarray(signal.compute(client, signal.payload if payload is None else payload), np.float64)
 
-    def facts_of(self, context: Any, wanted: Iterable[str]) -> dict[str, Array]:
-        """The wanted facts of a node, and no others."""
-        wanted = list(wanted)
-        held = self.facts(context) if wanted and self.facts is not None else {}
+    def facts_of(self, context: Any, wanted: Iterable[str], optional: Iterable[str] = ()) -> dict[str, Array]:
+        """The wanted facts of a node, those of the optional ones that it has, and no others."""
+        wanted, more = list(wanted), list(optional)
+        held = self.facts(context) if (wanted or more) and self.facts is not None else {}
         if missing := [name for name in wanted if name not in held]:
             raise bad("answer(facts)", f"a function that gives {', '.join(missing)}", sorted(held))
-        return {name: np.asarray(held[name]) for name in wanted}
+        return {name: np.asarray(held[name]) for name in (*wanted, *more) if name in held}

@@ -22,7 +22,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.observer import Observer, Reports
 from sortition.core.questions import Feedback
 from sortition.core.rounds import Population, Round
-from sortition.core.selector import Selector
+from sortition.core.selector import Needs, Selector, resolved_for
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
@@ -58,8 +58,8 @@ class Registrar:
         self.guards = Guards() if guards is None else guards
         if not isinstance(self.guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.selector, self.horizon, self.seed, self.observer = selector, horizon, seed, observer
-        self.needs = selector.needs
+        self.horizon, self.seed, self.observer = horizon, seed, observer
+        self._unresolved, self.selector = selector, resolved_for(selector, population)
         self.owner = type(selector).__name__
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
@@ -68,7 +68,12 @@ class Registrar:
         self._selection = object()  # by which a turn is recognised as one of this registrar
         self.eligibility = Eligibility(self.guards, population)
         self.population, self._view = population, self._disclosed(population, self.eligibility)
-        self.state: State = selector.init(population.n_clients, stream(seed, "initial state"))
+        self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
+
+    @property
+    def needs(self) -> Needs:
+        """What the method, as it was resolved, reads, asks and wants reported."""
+        return self.selector.needs
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -199,6 +204,7 @@ class Registrar:
             "parameters": {name: str(value) for name, value in self.selector.parameters().items()},
             "seed": int(self.seed),
             "horizon": self.horizon,
+            **self._options(),
             "guards": self.guards.changed(),
             "index": self.index,
             "counters": dict(self.counters),
@@ -206,8 +212,14 @@ class Registrar:
         }
         return arrays, header
 
+    def _options(self) -> dict[str, Any]:
+        """Which optional facts the selection has used from its first round on."""
+        wanted = self._unresolved.needs.optional
+        return {"optional": [name for name in wanted if name in self.needs.reads]} if wanted else {}
+
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
+        self._resolve_as(registrar_snapshot.optional(header, self._unresolved.needs))
         found = registrar_snapshot.parse(
             arrays, header, now=self.export()[1], memory=type(self.state), clients=self.population.n_clients
         )
@@ -215,6 +227,14 @@ class Registrar:
         self.eligibility.strikes, self.eligibility.until = found.strikes, found.until
         self._abandon()
         return self
+
+    def _resolve_as(self, facts: list[str] | None) -> None:
+        """Use the optional facts that the selection has used so far, whatever else is known by now."""
+        if facts is None or facts == self._options().get("optional"):
+            return
+        self.selector = self._unresolved.resolved(facts)
+        self._view = self._disclosed(self.population, self.eligibility)
+        self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot, atomically; of an open turn, what was before it."""

@@ -13,6 +13,7 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
 from sortition.core.guards.settings import Guards
+from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import whole_number
@@ -71,6 +72,16 @@ def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | No
         )
     except (TypeError, ValueError, InputError) as error:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
+
+
+def optional(header: Mapping[str, Any], needs: Needs) -> list[str] | None:
+    """The optional facts that a saved selection uses; None where it, or the method, has no options."""
+    found = header.get("optional")
+    if found is None or not needs.optional:
+        return None
+    if not isinstance(found, list) or not set(found) <= set(needs.optional):
+        raise StorageError(f"Snapshot is of another selection: it uses {found}, the method has {list(needs.optional)}.")
+    return found
 
 
 def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:

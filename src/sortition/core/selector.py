@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Collection, Generator
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
 
@@ -15,7 +15,7 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 from sortition.core.errors import unknown
 from sortition.core.facts import check_names
 from sortition.core.questions import Feedback, Measure, Reading
-from sortition.core.rounds import Cohort, Round
+from sortition.core.rounds import Cohort, Population, Round
 from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.validation import translated
@@ -36,15 +36,17 @@ class Needs:
         asks: signals that it may ask for during ``select``.
         reports: signals that the cohort sends back with its updates.
         horizon: whether it needs to know how many rounds there will be.
+        optional: facts that it uses where all known clients give them; see :meth:`Selector.resolved`.
     """
 
     reads: tuple[str, ...] = ()
     asks: tuple[Signal, ...] = ()
     reports: tuple[Signal, ...] = ()
     horizon: bool = False
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_names(self.reads, "a selector")
+        check_names((*self.reads, *self.optional), "a selector")
 
     @property
     def individual(self) -> bool:
@@ -69,6 +71,14 @@ class Selector(ABC, Generic[S]):
     def needs(self) -> Needs:
         """What it reads, asks and wants reported; nothing unless said."""
         return Needs()
+
+    def resolved(self, facts: Collection[str]) -> Selector[S]:
+        """The same method for a federation that gives these of its ``needs.optional``.
+
+        The registrar resolves its selector once, before the first round; what was resolved stands in snapshots, records
+        and audit logs, and a federation that is resumed keeps it. So ``needs`` of what is returned have no options.
+        """
+        return self
 
     def init(self, n_clients: int, rng: np.random.Generator) -> S:
         """The state before the first round."""
@@ -98,6 +108,11 @@ class Selector(ABC, Generic[S]):
     def parameters(self) -> dict[str, Any]:
         """The hyper-parameters, by name."""
         return {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+
+
+def resolved_for(selector: Selector[S], population: Population) -> Selector[S]:
+    """The selector for this population: a fact that is held is held of all known clients."""
+    return selector.resolved([name for name in selector.needs.optional if name in population.facts])
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)

@@ -42,7 +42,7 @@ class Enrolment:
     """Keeps the roster up to date; ``changed`` says that somebody joined or came back with other facts."""
 
     def __init__(self, needs: Needs, owner: str, waiting: Waiting, facts: Sequence[str] = ()) -> None:
-        self.roster = Roster((*needs.reads, *(fact for fact in facts if fact not in needs.reads)))
+        self.roster = Roster((*needs.reads, *(fact for fact in facts if fact not in needs.reads)), needs.optional)
         self.changed = False
         self._owner, self._waiting, self._begun = owner, waiting, False
         self._wanted = {s.name for s in needs.asks} | {s.name for s in needs.reports if s != UPDATE}
@@ -86,7 +86,9 @@ class Enrolment:
         nodes = [n for n in self.roster.unknown(online) if n not in known and self._later.get(n, (0, 0))[0] <= now]
         if not nodes:
             return
-        content = RecordDict({wire.ASSIGNMENT: wire.Assignment(facts=self.roster.reads).record()})
+        content = RecordDict(
+            {wire.ASSIGNMENT: wire.Assignment(facts=self.roster.reads, optional=self.roster.optional).record()}
+        )
         messages = [Message(content, node, wire.PROFILE, ttl=timeout) for node in nodes]
         sent = grid.push_messages(messages)
         for node, message, found in zip(nodes, messages, sent, strict=True):

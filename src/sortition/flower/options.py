@@ -106,3 +106,12 @@ def paths(checkpoint: str | Path | None, resume: str | Path | bool | None) -> tu
         raise bad("SelectorStrategy.resume", "a path where no checkpoint is given", resume)
     written = None if checkpoint is None else Path(checkpoint)
     return written, written if resume is True else Path(resume) if resume else None
+
+
+def named_selector(selector: Selector[Any] | str) -> Selector[Any]:
+    """The selector itself, or the one that has this name."""
+    if not isinstance(selector, str):
+        return selector
+    from sortition.selectors import load
+
+    return load(selector)

@@ -42,10 +42,15 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 class Roster:
-    """Names, facts and present nodes of all clients ever met; ``reads`` are the facts that are kept."""
+    """Names, facts and present nodes of all clients ever met.
 
-    def __init__(self, reads: Collection[str] = ()) -> None:
+    ``reads`` are the facts that are kept, without which nobody takes part. ``optional`` ones count where everybody
+    gives them when the first round begins (:meth:`settle`): from then on they are read, or never.
+    """
+
+    def __init__(self, reads: Collection[str] = (), optional: Collection[str] = ()) -> None:
         self.reads = tuple(reads)
+        self.optional = tuple(fact for fact in optional if fact not in self.reads)
         self.owner_of: Callable[[str], Hashable] | None = None
         self.names: list[str] = []
         self.facts: list[dict[str, Array]] = []
@@ -84,7 +89,8 @@ class Roster:
         for node, profile in profiles.items():
             try:
                 self._owner(profile.name)
-                rows[node] = {fact: self._row(fact, profile.facts) for fact in self.reads}
+                given = [fact for fact in self.optional if fact in profile.facts]
+                rows[node] = {fact: self._row(fact, profile.facts) for fact in (*self.reads, *given)}
             except InputError as error:
                 refused[node] = str(error)
         return rows, refused
@@ -122,8 +128,12 @@ class Roster:
 
     def _shapes(self, rows: list[dict[str, Array]]) -> dict[str, tuple[int, ...]]:
         """The shape of every fact: that of those who are known, at first that of most."""
-        rows = self.facts[:1] or rows
-        return {fact: Counter(row[fact].shape for row in rows).most_common(1)[0][0] for fact in self.reads if rows}
+        found: dict[str, tuple[int, ...]] = {}
+        for fact in (*self.reads, *self.optional):
+            known = [row[fact].shape for row in self.facts if fact in row][:1]
+            shapes = known or [row[fact].shape for row in rows if fact in row]
+            found |= {fact: Counter(shapes).most_common(1)[0][0]} if shapes else {}
+        return found
 
     def _owner(self, name: str) -> Hashable:
         if self.owner_of is None:
@@ -144,6 +154,12 @@ class Roster:
         """The node that a client has now."""
         return self._node[int(client)]
 
+    def settle(self) -> None:
+        """Read the optional facts that all clients gave from now on, and no others."""
+        self.reads += tuple(fact for fact in self.optional if all(fact in row for row in self.facts))
+        self.optional = ()
+        self.facts = [{fact: row[fact] for fact in self.reads} for row in self.facts]
+
     def population(self) -> Population:
         """What the server knows of them."""
         facts: dict[str, Any] = {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}
@@ -163,6 +179,8 @@ class Roster:
             raise ValueError("names are not a list of texts")
         if len(set(names)) < len(names):
             raise ValueError("a name stands there twice")
+        self.reads += tuple(fact for fact in self.optional if fact in facts)
+        self.optional = ()
         Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
         self.names = list(names)
         self.tags = [()] * len(names)

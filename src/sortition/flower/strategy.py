@@ -31,7 +31,7 @@ from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.enrolment import Enrolment, Waiting
 from sortition.flower.exchange import Replies, match
 from sortition.flower.grid_views import EarlyClose
-from sortition.flower.options import Eligible, Options, paths
+from sortition.flower.options import Eligible, Options, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
 from sortition.flower.run_files import RunFiles
 from sortition.flower.strategy_kinds import layers
@@ -45,7 +45,8 @@ class SelectorStrategy(Strategy):
     """Runs a selector in a Flower federation.
 
     Args:
-        selector: the method, such as ``sortition.selectors.load("fedgs")``.
+        selector: the method, such as ``sortition.selectors.load("fedgs")``, or its name. ``"auto"`` is Microcosm with
+            label counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients per round.
         overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at the time limit.
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
@@ -68,7 +69,7 @@ class SelectorStrategy(Strategy):
 
     def __init__(
         self,
-        selector: Selector[Any],
+        selector: Selector[Any] | str = "auto",
         *,
         cohort: int,
         overselect: float = 1.0,
@@ -89,6 +90,7 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
+        selector = named_selector(selector)
         self.guards = Guards() if guards is None else guards
         limits = answer_timeout, profile_timeout, wait_for, patience
         files = paths(checkpoint, resume)
@@ -221,6 +223,7 @@ class SelectorStrategy(Strategy):
     def _up_to_date(self) -> Registrar:
         """The registrar, with everybody on the roster."""
         if self.registrar is None:
+            self.roster.settle()
             self.registrar = Registrar(
                 self.selector, self.roster.population(), horizon=self.horizon, seed=self.seed, guards=self.guards
             )

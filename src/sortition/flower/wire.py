@@ -28,13 +28,17 @@ PROFILE, REHEARSE = "query.profile", "query.rehearse"
 
 @dataclass(frozen=True)
 class Assignment:
-    """Which round, which client, what for, and what is to be reported; ``model`` and ``config`` name the records."""
+    """Which round, which client, what for, and what is to be reported; ``model`` and ``config`` name the records.
+
+    A client without one of the ``facts`` cannot take part; one of the ``optional`` facts it may leave out.
+    """
 
     t: int = 0
     client: int = 0
     purpose: str = "train"
     reports: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     signal: str = ""
     model: str = "arrays"
     config: str = "config"
@@ -51,7 +55,8 @@ class Assignment:
         sent: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content[ASSIGNMENT].items()}
         usual = vars(cls())
         strange = [key for key, value in sent.items() if key not in usual or type(value) is not type(usual[key])]
-        if strange or not all(isinstance(name, str) for name in (*sent.get("reports", ()), *sent.get("facts", ()))):
+        names = [name for key in ("reports", "facts", "optional") for name in sent.get(key, ())]
+        if strange or not all(isinstance(name, str) for name in names):
             raise bad("task", f"made of {', '.join(usual)}", ", ".join(strange) or "names that are no texts")
         return cls(**sent)
 

@@ -16,6 +16,7 @@ from sortition.core.errors import InputError, unknown
 from sortition.core.selector import Selector
 
 GROUP = "sortition.selectors"
+ALIASES = {"auto": "microcosm"}  # the method that fits most federations, in the variant that facts and limits allow
 
 
 def _ours() -> list[str]:
@@ -36,6 +37,7 @@ def discover() -> list[str]:
 def find(name: str) -> type[Selector[Any]]:
     """The class of a method."""
     wanted = name.replace("_", "-")
+    wanted = ALIASES.get(wanted, wanted)
     if wanted in _ours():
         module = importlib.import_module(f"{__name__}.{wanted.replace('-', '_')}")
         found = [

@@ -23,7 +23,8 @@ Deviations: there is no paper; docs/methods/microcosm.md derives the objective a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -86,6 +87,8 @@ class Microcosm(Selector[Memory]):
     Attributes:
         by: what portrays clients: "labels" (shares of label counts), given "features", sketches of their "updates", the
             output layer's "bias" update, "secure" products of label counts (no security control), or "sizes" alone.
+            "auto": labels where all known clients give them; else updates, or sizes under secure aggregation.
+        secure_aggregation: whether the server sees sums of updates only; "auto" then asks for no sketches.
         trade_off: λ₁, individuals against mixture; large is fair to each client, small matches the features. None for
             1.5 with labels, whose λ is λ₁/κ, and 3 with anything else, whose λ is λ₁.
         estimate: whether λ is estimated from sketched updates that the cohort reports, once enough are known.
@@ -97,7 +100,8 @@ class Microcosm(Selector[Memory]):
         delta: δ of the Gaussian mechanism.
     """
 
-    by: Literal["labels", "features", "updates", "bias", "secure", "sizes"] = "labels"
+    by: Literal["auto", "labels", "features", "updates", "bias", "secure", "sizes"] = "auto"
+    secure_aggregation: bool = False
     trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
     estimate: bool = False
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -115,6 +119,8 @@ class Microcosm(Selector[Memory]):
     @property
     def needs(self) -> Needs:
         """Sizes, and what portrays clients; with ``estimate`` sketched updates as well."""
+        if self.by == "auto":
+            return Needs(reads=("sizes",), optional=("label_counts",))
         reads = ("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",)
         learnt = {"updates": UPDATE.sketch(self.sketch), "bias": BIAS_UPDATE}
         reports = {learnt[self.by]} if self.by in learnt else set[Signal]()
@@ -123,8 +129,18 @@ class Microcosm(Selector[Memory]):
         asks = (PRODUCTS,) if self.by == "secure" else ()
         return Needs(reads=reads, asks=asks, reports=tuple(sorted(reports, key=lambda signal: signal.name)))
 
+    def resolved(self, facts: Collection[str]) -> Microcosm:
+        """``by = "auto"`` with these facts at hand."""
+        if self.by != "auto":
+            return self
+        if "label_counts" in facts:
+            return replace(self, by="labels")
+        return replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Nobody is owed anything, nobody was met."""
+        if self.secure_aggregation and self.resolved(()).needs.individual:
+            raise bad("Microcosm.secure_aggregation", "false where single updates are seen", True, "Try by = 'auto'.")
         if self.estimate and self.by in ("updates", "bias", "sizes"):
             hint = "Updates regressed on themselves explain all."
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
@@ -254,6 +270,8 @@ class Microcosm(Selector[Memory]):
         """All that portrays clients, both targets, λ given and estimated, both noises."""
         return [
             {},
+            {"by": "labels"},
+            {"secure_aggregation": True},
             {"estimate": True, "sketch": 8, "trade_off": 1.0},
             {"by": "features", "repay_mixture": True, "forgetting": 0.0},
             {"by": "updates", "sketch": 16},

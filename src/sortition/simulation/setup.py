@@ -15,7 +15,7 @@ from sortition.core.errors import bad
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
-from sortition.core.selector import Selector
+from sortition.core.selector import Selector, resolved_for
 from sortition.learning.vector import Vector
 from sortition.simulation.faults import Faults, Mishaps
 from sortition.simulation.ledger import LANES
@@ -73,6 +73,7 @@ class Setup:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
+        object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
         if self.faults is None:
             object.__setattr__(self, "faults", Mishaps(Faults(), self.world.n_clients, self.world.seed))
 

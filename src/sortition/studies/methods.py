@@ -39,6 +39,7 @@ def needs_of(selector: Selector[Any]) -> dict[str, Any]:
         "asks": {signal.name: signal.summary for signal in needs.asks},
         "reports": {signal.name: signal.summary for signal in needs.reports},
         "of": {signal.name: signal.of for signal in (*needs.asks, *needs.reports)},
+        **({"optional": list(needs.optional)} if needs.optional else {}),
         "horizon": needs.horizon,
         "individual": needs.individual,
     }

@@ -70,8 +70,9 @@ def share(world, k, rounds):
     """Fastest CPU milliseconds of a whole round, of its training and of its evaluation."""
     setup = Setup(world, selector("uniform"), k, rounds + 5)
     carry, spent = start(setup), {"train": [0.0], "score": [0.0]}
-    trains, scores = world.learner.train, world.score
-    world.learner.train, world.score = timed(trains, spent["train"]), timed(scores, spent["score"])
+    test = world.evaluator.test
+    trains, scores = world.learner.train, test.losses
+    world.learner.train, test.losses = timed(trains, spent["train"]), timed(scores, spent["score"])
     found = []
 
     def one():
@@ -82,7 +83,7 @@ def share(world, k, rounds):
         found.append([1e3 * kept[0] for kept in spent.values()])
 
     whole = fastest([one], rounds)[0]
-    world.learner.train, world.score = trains, scores
+    world.learner.train, test.losses = trains, scores
     return whole, *np.min(found, axis=0)
 
 
@@ -105,10 +106,10 @@ def measured(world, k, runs, repeats):
         return in_one_stack(own, params, members, ids, k)
 
     def scored():
-        return [world.score(p) for p in params]
+        return [world.evaluator.score(p) for p in params]
 
     def batched():
-        return evaluated(world.test, own.layers, own.layout, params)
+        return evaluated(world.evaluator.test, own.layers, own.layout, params)
 
     np.testing.assert_allclose(apart(), together(), atol=1e-5)
     np.testing.assert_allclose([one["loss"] for one in scored()], batched()[0], rtol=1e-4)

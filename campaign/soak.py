@@ -31,7 +31,7 @@ from sortition.selectors import discover, find
 from sortition.simulation import Setup, World, checkpoint, play_round, start
 from sortition.simulation.attacks import KINDS, Attacks
 from sortition.simulation.devices import Devices
-from sortition.simulation.faults import Faults, Mishaps
+from sortition.simulation.faults import FaultDraws, Faults
 
 ROUNDS, HANG = 100, 120  # rounds of a run; seconds it may take
 RATES = ("before", "during", "after", "lost", "late", "damaged", "duplicated", "stale", "leaving", "reused", "crash")
@@ -102,7 +102,7 @@ def setup_of(told: dict[str, Any], number: int) -> Setup:
     return Setup(
         world, find(told["method"]).load(**told["parameters"]), told["cohort"], told["rounds"], population, there,
         step=StepRule(**told["server"]), evaluate_every=10, seed=number,
-        faults=Mishaps(Faults(**told["faults"]), n, number), guards=Guards(**told["guards"]),
+        faults=FaultDraws(Faults(**told["faults"]), n, number), guards=Guards(**told["guards"]),
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ class Timed(PyTorch):
 
         def timed() -> Any:
             result = train()
-            result.duration = float(federation.world().durations(np.array([received.client]), received.t)[0])
+            result.duration = float(federation.world().costs.seconds(np.array([received.client]), received.t)[0])
             return result
 
         client.train = timed  # type: ignore[method-assign]

@@ -15,7 +15,7 @@ from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, STEP_GRADIEN
 from sortition.core.errors import InputError
 from sortition.flower import answer, pytorch, wire
 from sortition.simulation.client import SimClient
-from sortition.simulation.round_cache import Moment
+from sortition.simulation.round_cache import RoundCache
 
 ME, T = 4, 2
 
@@ -57,7 +57,7 @@ def app():
 def test_signals_are_the_simulators(app, signal, purpose):
     world = federation.world()
     rows = handed(app, wire.query(signal), signal=signal.name, purpose=purpose)[wire.ROWS]
-    expected = signal.row(SimClient(Moment(world, world.initial, T, purpose), ME))
+    expected = signal.row(SimClient(RoundCache(world, world.initial, T, purpose), ME))
     np.testing.assert_allclose(rows[signal.name].numpy(), expected, rtol=1e-4, atol=1e-6)
 
 
@@ -77,10 +77,10 @@ def test_a_train_reply_carries_the_declared_reports_and_nothing_else(app):
     told = handed(app, "train", reports=("loss", "training-loss"))
     assert set(told[wire.ROWS]) == {"loss", "training-loss"}
     world = federation.world()
-    assert told[wire.ROWS]["loss"].numpy() == pytest.approx(SimClient(Moment(world, world.initial, T), ME).loss())
+    assert told[wire.ROWS]["loss"].numpy() == pytest.approx(SimClient(RoundCache(world, world.initial, T), ME).loss())
     vector = as_vector(wire.to_arrays(told["arrays"]))
     np.testing.assert_allclose(
-        vector, world.initial + Moment(world, world.initial, T).updates(np.array([ME]))[0], atol=1e-6
+        vector, world.initial + RoundCache(world, world.initial, T).updates(np.array([ME]))[0], atol=1e-6
     )
 
 

@@ -37,7 +37,7 @@ def test_places_are_told_apart():
     assert set(counts_per_client([ROUND], 8)) == {"selected", "completed"}  # nothing lost: as ever
 
 
-def test_a_study_with_faults_and_liars(tmp_path):
+def test_a_study_with_faults_and_adversaries(tmp_path):
     table = STUDY | {"faults": FAULTS, "attacks": {"kind": "size", "share": 0.25, "strength": 100.0}}
     result = study(table, out=tmp_path)
     assert "main: lost on the way" in [table.title for table in result.tables]
@@ -48,9 +48,9 @@ def test_a_study_with_faults_and_liars(tmp_path):
         assert (clients["started"] <= clients["selected"]).all()
         assert (clients["selected"] <= clients["available"]).all()
         assert figures["completed"] == clients["completed"].sum() / clients["selected"].sum()
-        liars = run.federation()["liars"]
-        assert liars.size == 3
-        assert figures["captured"] == clients["selected"][liars].sum() / clients["selected"].sum()
+        adversaries = run.federation()["adversaries"]
+        assert adversaries.size == 3
+        assert figures["captured"] == clients["selected"][adversaries].sum() / clients["selected"].sum()
         assert 0 <= figures["captured-weight"] <= 1
         present = run.federation()["availability"].sum(axis=0)
         np.testing.assert_array_equal(present, clients["available"])

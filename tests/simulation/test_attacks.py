@@ -1,4 +1,4 @@
-"""Liars lie through the paths of honest clients, and nowhere else."""
+"""Adversaries attack through the paths of honest clients, and nowhere else."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
 from sortition.selectors import load
 from sortition.simulation import Attacks, Setup, run
-from sortition.simulation.attacks import KINDS, Liars
+from sortition.simulation.attacks import KINDS, Adversaries
 
 EVERYBODY = np.arange(10)
 SCALARS = (signals.LOSS, signals.BATCH_LOSS, signals.TRAINING_LOSS, signals.DISPERSION)
 VECTORS = (signals.UPDATE, signals.BIAS_UPDATE, signals.HEAD_UPDATE, signals.STEP_GRADIENT, signals.UPDATE.sketch(3))
 
 
-def lying(kind, strength=4.0, share=0.3):
+def mask(kind, strength=4.0, share=0.3):
     return world(attacks=Attacks(kind=kind, strength=strength, share=share))
 
 
@@ -26,11 +26,11 @@ def told(own, signal):
     return own.measure(own.initial, Measure(signal, EVERYBODY), 0).values
 
 
-def test_liars_depend_on_the_seed_alone():
-    one, other = (Liars(Attacks(kind=kind, share=0.3), 100, 7).ids for kind in ("loss", "sybil"))
+def test_adversaries_depend_on_the_seed_alone():
+    one, other = (Adversaries(Attacks(kind=kind, share=0.3), 100, 7).ids for kind in ("loss", "sybil"))
     np.testing.assert_array_equal(one, other)
     assert one.size == 30
-    assert not np.array_equal(one, Liars(Attacks(share=0.3), 100, 8).ids)
+    assert not np.array_equal(one, Adversaries(Attacks(share=0.3), 100, 8).ids)
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_a_table_of_a_study_does_not_take_true_for_a_factor():
 
 def test_sizes_that_no_population_holds_are_the_strengths_fault():
     """A client here has at most 17 examples: 17 · 1e15 > 2**53 ≈ 9.007e15, as whole numbers and as fractions."""
-    with pytest.raises(InputError, match=r"Attacks\.strength must be smaller where sizes are told; got 1"):
-        lying("size", 1e15).population()
-    own = lying("size", 1e14).population()
+    with pytest.raises(InputError, match=r"Attacks\.strength must be smaller where sizes are claimed; got 1"):
+        mask("size", 1e15).population()
+    own = mask("size", 1e14).population()
     assert own.sizes.min() > 0
     assert own.sizes.max() <= 2**53
 
 
 @pytest.mark.parametrize("kind", ["update", "loss", "latency"])
 def test_the_strongest_lie_warns_of_nothing_and_leaves_the_model_finite(kind):
-    own = lying(kind, 1e15)
+    own = mask(kind, 1e15)
     large = np.full((10, 3), 1e30, np.float32)  # times −1e15, beyond float32
-    sent = own.liars.updates(EVERYBODY, large)
-    assert np.isinf(sent[own.liars.ids]).all() == (kind == "update")
+    sent = own.adversaries.updates(EVERYBODY, large)
+    assert np.isinf(sent[own.adversaries.ids]).all() == (kind == "update")
     carry = run(Setup(own, load("power-of-choice"), 3, 3, evaluate_every=0))
     assert np.isfinite(carry.params).all()
 
@@ -76,14 +76,14 @@ def test_the_strongest_lie_warns_of_nothing_and_leaves_the_model_finite(kind):
 @pytest.mark.parametrize("signal", [*SCALARS, signals.DURATION, *VECTORS], ids=lambda s: s.name)
 @pytest.mark.parametrize("kind", ["none", "loss", "latency", "update"])
 def test_each_kind_lies_about_its_own_signals_by_its_strength(kind, signal):
-    own = lying(kind)
+    own = mask(kind)
     factor = np.ones(10)
     if kind == "loss" and signal in SCALARS:
-        factor[own.liars.ids] = 4.0
+        factor[own.adversaries.ids] = 4.0
     elif kind == "latency" and signal is signals.DURATION:
-        factor[own.liars.ids] = 0.25
+        factor[own.adversaries.ids] = 0.25
     elif kind == "update" and signal in VECTORS:
-        factor[own.liars.ids] = -4.0
+        factor[own.adversaries.ids] = -4.0
     truth = told(world(), signal)
     np.testing.assert_allclose(told(own, signal).T, (truth.T * factor), rtol=1e-5, atol=1e-7)
     reported = own.train(own.initial, EVERYBODY, [signal], 0).reports[signal.name]
@@ -92,8 +92,8 @@ def test_each_kind_lies_about_its_own_signals_by_its_strength(kind, signal):
 
 
 def test_crafted_updates_are_what_the_server_adds():
-    own, honest = lying("update"), world()
-    factor = np.where(own.liars.lying, -4.0, 1.0)[:, None]
+    own, honest = mask("update"), world()
+    factor = np.where(own.adversaries.mask, -4.0, 1.0)[:, None]
     truth = honest.train(own.initial, EVERYBODY, [], 0).deltas
     np.testing.assert_allclose(own.train(own.initial, EVERYBODY, [], 0).deltas, truth * factor, rtol=1e-5, atol=1e-7)
     carry = run(Setup(own, Scripted(cohort=tuple(range(10))), 10, 1))
@@ -103,38 +103,38 @@ def test_crafted_updates_are_what_the_server_adds():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_facts_are_told_and_the_truth_stays(kind):
-    own, honest = lying(kind), world().population()
-    facts, liars = own.population(), own.liars.ids
-    others = np.setdiff1d(EVERYBODY, liars)
+    own, honest = mask(kind), world().population()
+    facts, adversaries = own.population(), own.adversaries.ids
+    others = np.setdiff1d(EVERYBODY, adversaries)
     np.testing.assert_array_equal(facts.sizes[others], honest.sizes[others])
     np.testing.assert_array_equal(facts.label_counts[others], honest.label_counts[others])
     if kind == "size":
-        np.testing.assert_array_equal(facts.sizes[liars], 4 * honest.sizes[liars])
-        np.testing.assert_array_equal(facts.label_counts[liars], 4 * honest.label_counts[liars])
+        np.testing.assert_array_equal(facts.sizes[adversaries], 4 * honest.sizes[adversaries])
+        np.testing.assert_array_equal(facts.label_counts[adversaries], 4 * honest.label_counts[adversaries])
         np.testing.assert_array_equal(own.holdings.sizes, honest.sizes)  # work and time are the true ones
     elif kind == "histogram":
         rarest = honest.label_counts.sum(axis=0).argmin()
-        np.testing.assert_array_equal(facts.label_counts[liars, rarest], honest.sizes[liars])
+        np.testing.assert_array_equal(facts.label_counts[adversaries, rarest], honest.sizes[adversaries])
         np.testing.assert_array_equal(facts.label_counts.sum(axis=1), honest.sizes)
         products = told(own, signals.PRODUCTS)
         np.testing.assert_array_equal(products, facts.label_counts @ facts.label_counts.T)
     elif kind == "sybil":
-        np.testing.assert_array_equal(facts.sizes[liars], honest.sizes[liars[0]])
-        assert np.unique(facts.groups[liars]).size == 1
-        assert np.unique(facts.groups).size == 10 - liars.size + 1
+        np.testing.assert_array_equal(facts.sizes[adversaries], honest.sizes[adversaries[0]])
+        assert np.unique(facts.groups[adversaries]).size == 1
+        assert np.unique(facts.groups).size == 10 - adversaries.size + 1
     else:
         np.testing.assert_array_equal(facts.sizes, honest.sizes)
 
 
 def captured(name, kind, guards=None, seeds=range(4), rounds=10, **parameters):
-    """Share of places that three of ten liars hold."""
+    """Share of places that three of ten adversaries hold."""
     places = []
     for seed in seeds:
         own = world(seed=seed, attacks=Attacks(kind=kind, share=0.3, strength=50.0))
         cohorts = []
         setup = Setup(own, load(name, **parameters), 3, rounds, seed=seed, guards=guards or Guards(), evaluate_every=0)
         run(setup, on_record=lambda _, record, kept=cohorts: kept.extend(record["cohort"]))
-        places += [client in own.liars.ids for client in cohorts]
+        places += [client in own.adversaries.ids for client in cohorts]
     return np.mean(places)
 
 

@@ -16,12 +16,12 @@ from sortition.core import signals
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
 from sortition.selectors import load
-from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, run
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run
 
 ROUNDS = 9
 
 
-class Killer(Mishaps):
+class Killer(FaultDraws):
     """Kills its own process, without any chance to tidy up, in the middle of round ``t``."""
 
     def __init__(self, t):

@@ -14,7 +14,7 @@ from sortition.core.rounds import Cohort, Population
 from sortition.learning import Learner, LocalRule, build
 from sortition.learning.batches import plans
 from sortition.selectors import load
-from sortition.simulation import Devices, Faults, Mishaps, Setup, World, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, play_round, run, start
 
 
 def played(setup, rounds=None):
@@ -130,7 +130,7 @@ def test_bad_availability_and_set_ups_are_refused():
         start(Setup(world(), load("uniform"), 1, 1, population=Population(np.ones(3))))
 
 
-class Faulty(Mishaps):
+class Faulty(FaultDraws):
     """Client 4 diverges, client 1 reports NaN and answers nothing."""
 
     def answers(self, t, question, reading):
@@ -176,9 +176,9 @@ def test_over_selection_closes_at_the_cohort_size():
         assert len(record["cohort"]) == 6
         assert len(record["answered"]) == 4
         lost = [i for i in record["cohort"] if i not in record["answered"]]
-        seconds = own.durations(np.arange(10), record["round"])
+        seconds = own.costs.seconds(np.arange(10), record["round"])
         assert seconds[lost].min() >= seconds[record["answered"]].max()
-        assert record["passes"]["wasted"] == own.work(np.array(lost)).sum()
+        assert record["passes"]["wasted"] == own.costs.examples(np.array(lost)).sum()
         assert record["bytes"]["wasted_up"] == 2 * 4 * own.initial.size
 
 

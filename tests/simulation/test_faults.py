@@ -12,7 +12,7 @@ from sortition.core import signals
 from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.selectors import load
-from sortition.simulation import Devices, Faults, Mishaps, Setup, checkpoint, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, play_round, run, start
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 from sortition.simulation.faults import FATES, POINTS
 
@@ -27,8 +27,8 @@ ALL = Faults(
 def setup(faults, name="power-of-choice", seed=1, rounds=ROUNDS, **options):
     own = world(seed=seed, devices=options.pop("devices", None))
     selector = load(name) if isinstance(name, str) else name
-    mishaps = Mishaps(faults, own.n_clients, seed)
-    return Setup(own, selector, 4, rounds, seed=seed, evaluate_every=rounds, faults=mishaps, **options)
+    draws = FaultDraws(faults, own.n_clients, seed)
+    return Setup(own, selector, 4, rounds, seed=seed, evaluate_every=rounds, faults=draws, **options)
 
 
 def played(faults, name="power-of-choice", **options):
@@ -97,9 +97,9 @@ def test_work_that_stops_on_the_way_is_charged_in_part_and_wasted():
         ids = np.array(record["cohort"])
         when, part = own.faults.fates(record["round"], ids)
         assert (when == FATES.index("during")).all()
-        done = int(np.floor(own.world.work(ids) * part).sum())
+        done = int(np.floor(own.world.costs.examples(ids) * part).sum())
         assert record["passes"] == {"training": done, "forward": 0, "wasted": done}
-        assert 0 < done < own.world.work(ids).sum()
+        assert 0 < done < own.world.costs.examples(ids).sum()
         assert "started" not in record  # all of them did
         assert record["answered"] == []
         assert record["bytes"]["model_up"] == record["bytes"]["wasted_up"] == 0
@@ -109,7 +109,7 @@ def test_a_lost_upload_is_wasted_whole():
     own = setup(Faults(), "uniform").world
     _, records = played(Faults(after=1.0), "uniform")
     for record in records:
-        whole = int(own.work(np.array(record["cohort"])).sum())
+        whole = int(own.costs.examples(np.array(record["cohort"])).sum())
         assert record["passes"]["training"] == record["passes"]["wasted"] == whole
         assert record["bytes"]["wasted_up"] == 4 * own.initial.size * len(record["cohort"])
 
@@ -192,7 +192,7 @@ def test_damaged_numbers_never_pass(kind):
     np.testing.assert_array_equal(updates[1], np.ones(4))
 
 
-class Silenced(Mishaps):
+class Silenced(FaultDraws):
     """Where numbers would be damaged, nothing arrives."""
 
     def damage(self, t, reading):
@@ -263,15 +263,15 @@ def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
     for t in range(10):
         carry, record = play_round(own, carry)
         taken += record.get("faults", {}).get("taken", [])
-        tenants = own.faults.tenants(t)
+        owners = own.faults.owners(t)
         now = own.at(t).world
-        np.testing.assert_array_equal(carry.registrar.population.sizes, np.array(SIZES)[tenants])
-        np.testing.assert_array_equal(now.holdings.sizes, np.array(SIZES)[tenants])
-        np.testing.assert_array_equal(carry.registrar.population.label_counts, own.world.label_counts[tenants])
+        np.testing.assert_array_equal(carry.registrar.population.sizes, np.array(SIZES)[owners])
+        np.testing.assert_array_equal(now.holdings.sizes, np.array(SIZES)[owners])
+        np.testing.assert_array_equal(carry.registrar.population.label_counts, own.world.label_counts[owners])
         for client in range(10):
-            np.testing.assert_array_equal(now.holdings.of(client), own.world.holdings.of(tenants[client]))
+            np.testing.assert_array_equal(now.holdings.of(client), own.world.holdings.of(owners[client]))
     assert taken
-    assert set(np.flatnonzero(tenants != np.arange(10))) <= set(taken)
+    assert set(np.flatnonzero(owners != np.arange(10))) <= set(taken)
     assert carry.registrar.population.n_clients == 10
 
 
@@ -279,11 +279,11 @@ def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
 @given(seed=st.integers(0, 1000), t=st.integers(0, 30), leaving=st.floats(0.01, 1), reused=st.floats(0, 0.5))
 def test_who_is_there_depends_on_seed_and_round_alone(seed, t, leaving, reused):
     faults = Faults(newcomers=0.3, leaving=leaving, returning=0.3, reused=reused)
-    asked, fresh = Mishaps(faults, 20, seed), Mishaps(faults, 20, seed)
+    asked, fresh = FaultDraws(faults, 20, seed), FaultDraws(faults, 20, seed)
     for other in (30, 3, t + 1, 0):
         asked.present(other)
     np.testing.assert_array_equal(asked.present(t), fresh.present(t))
-    for one, other in ((asked.tenants(t), fresh.tenants(t)), (asked.taken(t), fresh.taken(t))):
+    for one, other in ((asked.owners(t), fresh.owners(t)), (asked.taken(t), fresh.taken(t))):
         assert one is other is None or np.array_equal(one, other)
     assert not fresh.present(t)[fresh.size(t) :].any()
     if t == 0:
@@ -293,7 +293,7 @@ def test_who_is_there_depends_on_seed_and_round_alone(seed, t, leaving, reused):
 # -- the server falls over, or is stopped ---------------------------------------------------------------------------
 
 
-class Falling(Mishaps):
+class Falling(FaultDraws):
     """Falls over at one point of every round."""
 
     point = 0

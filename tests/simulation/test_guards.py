@@ -9,12 +9,12 @@ from tests.simulation.small import Scripted, world
 from sortition.core import Guards
 from sortition.core.signals import LOSS
 from sortition.selectors import load
-from sortition.simulation import Faults, Mishaps, Setup, play_round, run, start
+from sortition.simulation import FaultDraws, Faults, Setup, play_round, run, start
 
 EVERYBODY = tuple(range(10))
 
 
-class Crafted(Mishaps):
+class Crafted(FaultDraws):
     """Client 4 sends an update of a chosen length; client 7 a loss of NaN."""
 
     def __init__(self, inner, factor):

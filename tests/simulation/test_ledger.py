@@ -80,7 +80,7 @@ def test_computing_is_counted_once_per_training_and_waste_apart():
     asked = ((signals.UPDATE, (4, 5), None), (signals.LOSS, (6,), Cohort.uniform([4])))
     records = []
     run(Setup(own, Scripted(questions=asked), 3, 1), on_record=lambda _, r: records.append(r))
-    work, steps = own.work(np.arange(10)), own.steps(np.arange(10))
+    work, steps = own.costs.examples(np.arange(10)), own.costs.steps(np.arange(10))
     # 4 and 5 train for the question, 4 again in the rehearsal, then 1 and 7 of the cohort; the cohort's work is lost
     assert records[0]["passes"]["training"] == work[[4, 5, 4, 1, 7]].sum()
     assert records[0]["passes"]["wasted"] == work[[4, 1, 7]].sum()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NotRequired
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
@@ -15,7 +16,7 @@ from sortition.core.errors import StorageError
 Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
 Table = dict[str, Any]
-Tally = dict[str, float]
+Tally = Mapping[str, float]
 
 
 def _goal(target: dict[str, float]) -> dict[str, float]:
@@ -34,30 +35,44 @@ class Checked(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class Question(Checked):
-    """What a method asked."""
+FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
+
+
+@with_config(ConfigDict(strict=True, extra="ignore"))
+class QuestionRecord(TypedDict):
+    """What a method asked in a round."""
 
     signal: str
-    asked: Whole
+    of: NotRequired[str]  # model, training or pairs
+    asked: Whole  # clients
+    answered: NotRequired[Whole]
+    floats: NotRequired[Whole]  # numbers that were sent up
+    after: NotRequired[Whole]  # clients of the rehearsal, 0 without one
 
 
-class Record(Checked):
-    """A line of rounds.jsonl."""
+@with_config(ConfigDict(strict=True, extra="ignore"))
+class RoundRecord(TypedDict):
+    """A line of rounds.jsonl: what the engine writes and all readers read. Files of older versions lack some keys."""
 
-    round: Whole
-    available: Whole | None = None
-    cohort: list[Whole] | None = None
-    weights: list[float] | None = None
-    answered: list[Whole] | None = None
-    questions: list[Question] | None = None
-    bytes: Tally | None = None
-    passes: Tally | None = None
-    clock: Number = None
-    train_loss: Number = None
-    test: dict[str, Number] | None = None
-    clients: dict[str, Number] | None = None
-    rejected: Table | None = None
-    notes: Table | None = None
+    round: Whole  # 0-based
+    available: NotRequired[Whole | None]
+    cohort: NotRequired[list[Whole] | None]  # as selected
+    weights: NotRequired[list[float] | None]
+    answered: NotRequired[list[Whole] | None]  # ids; None: the whole cohort
+    skipped: NotRequired[bool]  # nobody was available
+    full: NotRequired[bool]  # more than the budget on purpose
+    questions: NotRequired[list[QuestionRecord] | None]
+    started: NotRequired[list[Whole] | None]  # ids, where not the whole cohort started training
+    bytes: NotRequired[Tally | None]
+    passes: NotRequired[Tally | None]  # examples that clients computed on, wasted ones included
+    steps: NotRequired[Whole]
+    clock: NotRequired[Number]  # simulated seconds so far
+    train_loss: NotRequired[Number]
+    rejected: NotRequired[Table | None]  # where clients sent unsound numbers
+    faults: NotRequired[FaultRecord | None]  # see simulation.faults
+    test: NotRequired[Mapping[str, Number] | None]  # where evaluated
+    clients: NotRequired[Mapping[str, Number] | None]
+    notes: NotRequired[Table | None]
 
 
 class Chosen(Checked):
@@ -107,7 +122,7 @@ class Index(Checked):
 
 Kind = Literal["record", "timing", "config", "manifest", "summary", "index"]
 KINDS: dict[Kind, TypeAdapter[Any]] = {
-    "record": TypeAdapter(Record),
+    "record": TypeAdapter(RoundRecord),
     "timing": TypeAdapter(dict[str, float]),
     "config": TypeAdapter(Config),
     "manifest": TypeAdapter(Manifest),

@@ -1,7 +1,7 @@
-"""Clients that lie for their own good, through the same paths by which honest ones are heard.
+"""Clients that attack, through the same paths by which honest ones send.
 
-:class:`Attacks` says how many and how, :class:`Liars` are those of one seed. They claim other facts, answer and report
-other numbers, or send other updates; what a round really costs and how long they really take is not theirs to say.
+:class:`Attacks` says how many and how, :class:`Adversaries` are those of one seed. They claim other facts, answer and
+report other numbers, or send other updates; they cannot change what a round really costs and how long they really take.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from sortition.learning.vector import Vector
 
 KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
-STRONGEST = 1e15  # as long as the longest report that guards let in; what is stronger proves nothing more
+STRONGEST = 1e15  # as long as the longest report that guards accept; a stronger attack proves nothing more
 
 
 @known_keys_only
 @dataclass(frozen=True)
 class Attacks:
-    """A share of the clients lies.
+    """A share of the clients attacks.
 
     Attributes:
-        kind: ``loss``: losses and spreads are told ``strength`` times as large. ``size``: so are the numbers of
-            examples. ``histogram``: all examples are said to be of the label that is rarest in the federation.
-            ``latency``: durations are told ``strength`` times as short. ``sybil``: the liars are one owner's: behind
-            each lie the data of the first. ``update``: updates, and what is told of them, are turned around and
+        kind: ``loss``: losses and spreads are reported ``strength`` times as large. ``size``: so are the numbers of
+            examples. ``histogram``: all examples are claimed to have the label that is rarest in the federation.
+            ``latency``: durations are reported ``strength`` times as short. ``sybil``: the adversaries belong to one
+            owner and all hold the data of the first. ``update``: updates, and reports of them, are reversed and
             ``strength`` times as long. ``none``: the same clients are watched, and honest.
         share: of all clients; who they are depends on the seed alone.
         strength: a factor, at most 1e15; of sizes, so that nobody claims more than 2**53 examples.
@@ -60,42 +60,40 @@ class Attacks:
             raise bad("Attacks.strength", f"> 0 and at most {STRONGEST:g}", self.strength)
 
 
-class Liars:
-    """The liars among N clients under one seed."""
+class Adversaries:
+    """The adversaries among N clients under one seed."""
 
     def __init__(self, attacks: Attacks, n_clients: int, seed: int) -> None:
         self.attacks, count = attacks, max(1, round(attacks.share * n_clients))
         self.ids: Ids = np.sort(stream(seed, "liars").choice(n_clients, count, replace=False)).astype(np.int64)
-        self.lying = np.zeros(n_clients, bool)
-        self.lying[self.ids] = True
+        self.mask = np.zeros(n_clients, bool)
+        self.mask[self.ids] = True
 
     @property
-    def tenants(self) -> Ids | None:
-        """(N,) whose data lie behind each id, where many clients are one owner's."""
+    def owners(self) -> Ids | None:
+        """(N,) whose data each client holds, where many clients belong to one owner."""
         if self.attacks.kind != "sybil":
             return None
-        return np.where(self.lying, self.ids[0], np.arange(self.lying.size))
+        return np.where(self.mask, self.ids[0], np.arange(self.mask.size))
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """What the server is told of its clients; who owns a client is beyond a lie."""
-        told, kind = dict(facts), self.attacks.kind
+        """The facts that clients claim; who owns a client cannot be forged."""
+        claimed, kind = dict(facts), self.attacks.kind
         if kind == "size":
             for name in ("sizes", "label_counts"):
-                told[name] = self._raised(np.asarray(facts[name]))
+                claimed[name] = self._raised(np.asarray(facts[name]))
         elif kind == "histogram":
-            told["label_counts"] = self._forged(np.asarray(facts["label_counts"]))
+            claimed["label_counts"] = self._forged(np.asarray(facts["label_counts"]))
         elif kind == "sybil":
-            told["groups"] = self.tenants
-        return told
+            claimed["groups"] = self.owners
+        return claimed
 
     def _raised(self, counts: Array) -> Array:
-        raised, told = counts.copy(), np.rint(counts[self.ids] * self.attacks.strength)
-        if (most := float(totals(told).max())) > LARGEST:
-            hint = (
-                f"The liars would claim up to {most:g} examples, and no population holds more than 2**53 of a client."
-            )
-            raise bad("Attacks.strength", "smaller where sizes are told", self.attacks.strength, hint)
-        raised[self.ids] = told
+        raised, claimed = counts.copy(), np.rint(counts[self.ids] * self.attacks.strength)
+        if (most := float(totals(claimed).max())) > LARGEST:
+            hint = f"They would claim up to {most:g} examples, and no population holds more than 2**53 of a client."
+            raise bad("Attacks.strength", "smaller where sizes are claimed", self.attacks.strength, hint)
+        raised[self.ids] = claimed
         return raised
 
     def _forged(self, counts: Array) -> Array:
@@ -105,11 +103,11 @@ class Liars:
         return forged
 
     def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
-        """What is answered and reported in place of the truth."""
+        """What clients answer and report, true or not."""
         kind = self.attacks.kind
         if signal.of == "pairs":
-            told = self.facts({"sizes": label_counts.sum(axis=1), "label_counts": label_counts})["label_counts"]
-            own = told[reading.ids].astype(np.float64)
+            claimed = self.facts({"sizes": label_counts.sum(axis=1), "label_counts": label_counts})["label_counts"]
+            own = claimed[reading.ids].astype(np.float64)
             return Reading(reading.ids, own @ own.T) if kind in ("size", "histogram") else reading
         duration, factor = signal.compute is DURATION.compute, 1.0
         if kind == "latency" and duration:
@@ -125,9 +123,9 @@ class Liars:
         return self._scaled(ids, deltas, -self.attacks.strength) if self.attacks.kind == "update" else deltas
 
     def _scaled(self, ids: Ids, rows: Array, factor: float) -> Array:
-        if not self.lying[ids].any():
+        if not self.mask[ids].any():
             return rows
         scaled = rows.copy()
         with np.errstate(over="ignore"):  # what overflows is sent as infinity
-            scaled[self.lying[ids]] *= factor
+            scaled[self.mask[ids]] *= factor
         return scaled

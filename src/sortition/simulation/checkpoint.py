@@ -26,11 +26,20 @@ def save(path: str | Path, carry: Carry) -> None:
 def load(path: str | Path, setup: Setup) -> Carry:
     """The carry that was saved, for the same set-up; another one is refused."""
     arrays, header = snapshot.load(path)
-    fresh = start(setup, min(_played(header), setup.horizon))
-    server = _part(arrays, "server.")
-    params: Vector | None = arrays.get("params")
-    if params is None or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
+    fresh = start(setup, min(_rounds_played(header), setup.horizon))
+    if "params" not in arrays or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
         raise StorageError(f"{path} is not a run's checkpoint.")
+    params, server = _model(path, arrays, fresh)
+    try:
+        registrar = fresh.registrar.restore(_under(arrays, "registrar."), header["registrar"])
+    except StorageError as error:
+        raise StorageError(f"{path}: {error}") from None
+    return Carry(params, server, registrar, fresh.memory, _clock(path, header), _totals(path, header, fresh))
+
+
+def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tuple[Vector, dict[str, Vector]]:
+    """The model and the step's state, if they are of this set-up."""
+    params, server = arrays["params"], _under(arrays, "server.")
     if params.shape != fresh.params.shape or server.keys() != fresh.server.keys():
         raise StorageError(
             f"{path} holds a model of {params.size} numbers and server state {sorted(server)}; "
@@ -39,34 +48,39 @@ def load(path: str | Path, setup: Setup) -> Carry:
     for name, array in {"params": params, **server}.items():
         _check_numbers(array, fresh.params, f"{path} is damaged: {name}")
     params.flags.writeable = False
-    try:
-        registrar = fresh.registrar.restore(_part(arrays, "registrar."), header["registrar"])
-    except StorageError as error:
-        raise StorageError(f"{path}: {error}") from None
+    return params, server
+
+
+def _clock(path: str | Path, header: Mapping[str, Any]) -> float:
     clock = header.get("clock")
     if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 <= clock <= 1e300:
         raise StorageError(f"{path} is damaged: clock must be a number ≥ 0; got {shown(clock)}.")
-    totals = {name: header["totals"].get(name, 0) for name in fresh.totals}  # in the order in which summaries show them
+    return float(clock)
+
+
+def _totals(path: str | Path, header: Mapping[str, Any], fresh: Carry) -> dict[str, int]:
+    """The totals, in the order in which summaries show them."""
+    totals = {name: header["totals"].get(name, 0) for name in fresh.totals}
     for name, total in totals.items():
         if isinstance(total, bool) or not isinstance(total, int) or total < 0:
             raise StorageError(f"{path} is damaged: totals.{name} must be a whole number ≥ 0; got {shown(total)}.")
-    return Carry(params, server, registrar, fresh.memory, float(clock), totals)
+    return totals
 
 
-def _check_numbers(array: Vector, like: Vector, told: str) -> None:
+def _check_numbers(array: Vector, like: Vector, what: str) -> None:
     """As many finite numbers as the model has, of its type."""
     if array.shape != like.shape or array.dtype != like.dtype:
-        raise StorageError(f"{told} has shape {array.shape} and type {array.dtype}.")
+        raise StorageError(f"{what} has shape {array.shape} and type {array.dtype}.")
     if not np.isfinite(array).all():
-        raise StorageError(f"{told} holds numbers that are not finite.")
+        raise StorageError(f"{what} holds numbers that are not finite.")
 
 
-def _played(header: Mapping[str, Any]) -> int:
-    """Rounds behind a checkpoint; what is wrong with its header is told when it is restored."""
+def _rounds_played(header: Mapping[str, Any]) -> int:
+    """Rounds behind a checkpoint; a damaged header is refused when the registrar is restored."""
     registrar = header.get("registrar")
     played = registrar.get("index") if isinstance(registrar, Mapping) else None
     return played if isinstance(played, int) else 0
 
 
-def _part(arrays: dict[str, Vector], prefix: str) -> dict[str, Vector]:
+def _under(arrays: Mapping[str, Vector], prefix: str) -> dict[str, Vector]:
     return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

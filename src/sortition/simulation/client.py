@@ -12,48 +12,48 @@ from sortition.core.streams import stream
 from sortition.learning import Trained
 
 if TYPE_CHECKING:
-    from sortition.simulation.round_cache import Moment
+    from sortition.simulation.round_cache import RoundCache
 
 
 class SimClient:
-    """Implements core's ``LocalClient`` for one client at one moment."""
+    """Implements core's ``LocalClient`` for one client in one round."""
 
-    def __init__(self, moment: Moment, client: int) -> None:
-        self._moment, self._client = moment, client
+    def __init__(self, cache: RoundCache, client: int) -> None:
+        self._cache, self._client = cache, client
 
     @property
     def label_counts(self) -> Array:
         """Examples per label (C,)."""
-        world = self._moment.world
+        world = self._cache.world
         return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
 
     def loss(self) -> float:
         """F_k(w) on all local data."""
-        return float(self._moment.losses(np.array([self._client]))[0])
+        return float(self._cache.losses(np.array([self._client]))[0])
 
     def batch_loss(self) -> float:
         """The same on one mini-batch, drawn by (seed, t, client)."""
-        moment, own = self._moment, self._moment.world.measured.of(self._client)
-        rng = stream(moment.world.seed, "loss-batch", moment.t, self._client)
-        batch = own[rng.choice(own.size, moment.world.rule.rows(own.size), replace=False)]
-        return float(moment.world.learner.passes.losses(moment.params, batch)[0].mean(dtype=np.float64))
+        cache, own = self._cache, self._cache.world.measured.of(self._client)
+        rng = stream(cache.world.seed, "loss-batch", cache.t, self._client)
+        batch = own[rng.choice(own.size, cache.world.rule.rows(own.size), replace=False)]
+        return float(cache.world.learner.passes.losses(cache.params, batch)[0].mean(dtype=np.float64))
 
     def gradient(self) -> Array:
         """∇F_k(w) on all local training data (P,)."""
-        return self._moment.world.learner.passes.gradient(
-            self._moment.params, self._moment.world.holdings.of(self._client)
+        return self._cache.world.learner.passes.gradient(
+            self._cache.params, self._cache.world.holdings.of(self._client)
         )
 
     def train(self) -> SimResult:
         """This round's local training; a cohort trains together, so this is mostly a look-up."""
-        return SimResult(self._moment, self._client, *self._moment.trained(self._client))
+        return SimResult(self._cache, self._client, *self._cache.trained(self._client))
 
 
 class SimResult:
     """Implements core's ``LocalResult``: row ``row`` of a cohort's training."""
 
-    def __init__(self, moment: Moment, client: int, block: Trained, row: int) -> None:
-        self._moment, self._client, self._block, self._row = moment, client, block, row
+    def __init__(self, cache: RoundCache, client: int, block: Trained, row: int) -> None:
+        self._cache, self._client, self._block, self._row = cache, client, block, row
 
     @property
     def update(self) -> Array:
@@ -63,14 +63,14 @@ class SimResult:
     @property
     def output_weight(self) -> Array:
         """The output layer's weight change (C, d)."""
-        world = self._moment.world
+        world = self._cache.world
         weight, _ = world.learner.layout.head(world.classes)
         return self.update[weight].reshape(world.classes, -1)
 
     @property
     def output_bias(self) -> Array:
         """The output layer's bias change (C,), or the row means of its weight change."""
-        world = self._moment.world
+        world = self._cache.world
         _, bias = world.learner.layout.head(world.classes)
         return self.output_weight.mean(axis=1) if bias is None else self.update[bias]
 
@@ -87,20 +87,20 @@ class SimResult:
     @property
     def learning_rate(self) -> float:
         """The rate of this round."""
-        return self._moment.world.rule.lr_at(self._moment.t)
+        return self._cache.world.rule.lr_at(self._cache.t)
 
     @cached_property
     def dispersion(self) -> float:
         """Spread of the stochastic gradients; training is repeated to measure it where nobody asked beforehand."""
         if self._block.dispersion is None:
-            self._block, self._row = self._moment.trained(self._client, dispersion=True)
+            self._block, self._row = self._cache.trained(self._client, dispersion=True)
         return float((self._block.dispersion if self._block.dispersion is not None else [0.0])[self._row])
 
     @property
     def duration(self) -> float:
         """Seconds from receiving the model to having answered."""
-        return float(self._moment.world.durations(np.array([self._client]), self._moment.t)[0])
+        return float(self._cache.world.costs.seconds(np.array([self._client]), self._cache.t)[0])
 
     def outputs(self, inputs: Array) -> Array:
         """Logits of the locally trained model."""
-        return self._moment.world.learner.passes.outputs(self._moment.params + self.update, inputs)
+        return self._cache.world.learner.passes.outputs(self._cache.params + self.update, inputs)

@@ -61,7 +61,7 @@ class Devices:
 
 
 @dataclass(frozen=True)
-class Closing:
+class RoundEnd:
     """How a round ended: masks over the selected, and the seconds it took."""
 
     answered: npt.NDArray[np.bool_]
@@ -91,7 +91,7 @@ class Fleet:
 
     def close(
         self, ids: Ids, seconds: Floats, target: int, t: int, silent: npt.NDArray[np.bool_] | None = None
-    ) -> Closing:
+    ) -> RoundEnd:
         """Who of the selected answers in time, when the server stops at ``target`` answers or at the deadline."""
         arrival = seconds.copy()
         if silent is not None:
@@ -106,6 +106,6 @@ class Fleet:
         answered[in_time] = True
         late = np.isfinite(arrival) & ~answered
         if in_time.size < min(target, ids.size) and limit < math.inf:
-            return Closing(answered, late, limit)
+            return RoundEnd(answered, late, limit)
         waited = arrival[answered] if in_time.size else seconds
-        return Closing(answered, late, float(waited.max()) if waited.size else 0.0)
+        return RoundEnd(answered, late, float(waited.max()) if waited.size else 0.0)

@@ -1,33 +1,33 @@
-"""Rounds: ask, choose, train, observe, aggregate, evaluate, record.
+"""Rounds in six steps: select (and ask), train, observe, aggregate, evaluate, record.
 
-``play_round(setup, carry) -> (carry, record)`` is one plain function on core's ask/tell, so exactly one place advances
-a selection. ``carry.timings`` holds the wall-clock seconds of the round just played (timings.jsonl); the record holds
-none. The carry's registrar is one object over all rounds; everything else of a carry is new in every round.
+``play_round(setup, carry) -> (carry, record)`` drives core's registrar, so exactly one place advances a selection.
+``carry.timings`` holds the wall-clock seconds of the round just played (timings.jsonl); the record holds none. The
+carry's registrar is one object over all rounds; everything else of a carry is new in every round.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from sortition.audit.encoding import json_value
 from sortition.core.arrays import Ids
-from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
+from sortition.results.schema import FaultRecord, RoundRecord
 from sortition.simulation import exchange
-from sortition.simulation import record as records
-from sortition.simulation.exchange import Arrived
+from sortition.simulation.exchange import Arrived, Asked
 from sortition.simulation.faults import POINTS
 from sortition.simulation.ledger import Ledger
-from sortition.simulation.record import RoundRecord
+from sortition.simulation.record import Evaluation, client_figures, round_record
 from sortition.simulation.setup import Carry, Setup, sealed, start
+from sortition.simulation.stopwatch import Stopwatch
+
+Alive = Callable[[str], None]  # called at each point where the server may crash
 
 
 def run(
@@ -46,7 +46,7 @@ def run(
 
 
 def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
-    """One round; where the server falls over in it, the round is played again from what was saved before."""
+    """One round; where the server crashes in it, the round is played once more from what was saved before."""
     registrar, t = carry.registrar, carry.registrar.index
     setup = setup.at(t)
     point = setup.faults.crash(t)
@@ -59,119 +59,113 @@ def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
     return _round(setup, carry)
 
 
-class Crash(Exception):  # noqa: N818  (nobody is told of it)
-    """The simulated server falls over; nothing of the round is left."""
+class Crash(Exception):  # noqa: N818  (it never reaches a user)
+    """The simulated server crashes; nothing of the round is left."""
 
 
 def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry, RoundRecord]:
-    begun = time.perf_counter()
-    world, registrar, t = setup.world, carry.registrar, carry.registrar.index
-
-    def standing(point: str) -> None:
+    def alive(point: str) -> None:
         if POINTS.index(point) >= crash:
             raise Crash(point)
 
-    ledger = Ledger(carry.params.size, world.n_clients)
-    happened = _enter(setup, carry, ledger, t)
-    available = np.flatnonzero(setup.reachable(t))
-    budget = world.fleet.devices.budget(setup.cohort)
-    standing("select")
-    given_up = registrar.begin(available, budget) if setup.faults.stale(t) else None
-    turn = registrar.begin(available, budget)
-    asked = exchange.ask(setup, carry, turn, ledger, lambda: standing("answer"))
-    cohort = turn.cohort or Cohort.uniform([])
-    record = records.of_selection(turn, available.size)
-    chosen = time.perf_counter()
-    arrived = exchange.train(setup, carry, cohort, ledger, t)
-    trained = time.perf_counter()
-    standing("finish")
-    turn.blame(arrived.unsound)
-    usable, again = _finish(setup, registrar, turn, given_up, arrived)
-    happened |= records.of_answers(asked.lost, asked.late) | arrived.dropped | again
-    notes = {**cohort.notes, **({"unsound_updates": list(arrived.unsound)} if arrived.unsound else {})}
-    notes |= {"guards": turn.guarded} if turn.guarded else {}
-    if usable.size or not arrived.ids.size:
-        carry = _aggregate(setup, carry, cohort, arrived, notes)
-    carry = replace(carry, clock=carry.clock + asked.waited + arrived.seconds)
-    if arrived.ids.size < cohort.ids.size:
-        record["answered"] = arrived.ids.tolist()
-    if arrived.started.size < cohort.ids.size:
-        record["started"] = arrived.started.tolist()
-    record |= records.cost(ledger, carry.clock)
-    record["train_loss"] = float(arrived.losses.mean(dtype=np.float64)) if arrived.losses.size else None
-    if turn.rejected:
-        record["rejected"] = dict(turn.rejected)
-    if happened:
-        record["faults"] = happened
-    aggregated = time.perf_counter()
-    carry = _evaluate(setup, carry, t, record)
-    record["notes"] = notes
-    standing("record")
-    done = time.perf_counter()
-    timings = {
-        "select": chosen - begun - asked.spent,
-        "measure": asked.spent,
-        "train": trained - chosen,
-        "aggregate": aggregated - trained,
-        "evaluate": done - aggregated,
-    }
-    return replace(carry, totals=_added(carry.totals, ledger), timings=timings), json_value(record)
+    watch, ledger = Stopwatch(), Ledger(carry.params.size, setup.world.n_clients)
+    joined = _join(setup, carry, ledger)
+    chosen = _select(setup, carry, ledger, alive)
+    watch.lap("select", less=chosen.asked.spent)
+    watch.seconds["measure"] = chosen.asked.spent
+    arrived = exchange.train(setup, carry, chosen.cohort, ledger)
+    watch.lap("train")
+    alive("finish")
+    usable, repeated = _observe(setup, carry, chosen, arrived)
+    carry, notes = _aggregate(setup, carry, chosen, arrived, usable)
+    watch.lap("aggregate")
+    carry, evaluation = _evaluate(setup, carry, chosen.turn.index)
+    faults: FaultRecord = {**joined, **chosen.asked.faults, **arrived.dropped, **repeated}
+    record = round_record(chosen.turn, chosen.available.size, arrived, ledger, carry.clock, faults, evaluation, notes)
+    alive("record")
+    watch.lap("evaluate")
+    return replace(carry, totals=ledger.added_to(carry.totals), timings=watch.seconds), record
 
 
-def _enter(setup: Setup, carry: Carry, ledger: Ledger, t: int) -> dict[str, Any]:
-    """Let newcomers and those who took an id over join; who they are. Everybody tells the facts that are read, once."""
-    registrar, taken = carry.registrar, setup.faults.taken(t)
-    before, size = setup.faults.size(max(0, t - 1)), setup.faults.size(t)
+@dataclass(frozen=True)
+class Chosen:
+    """What the selection of a round left."""
+
+    turn: Turn
+    given_up: Turn | None  # a selection that the server began before and gave up
+    available: Ids
+    asked: Asked
+
+    @property
+    def cohort(self) -> Cohort:
+        """Who trains."""
+        return self.turn.cohort or Cohort.uniform([])
+
+
+def _join(setup: Setup, carry: Carry, ledger: Ledger) -> FaultRecord:
+    """Let newcomers and those who took an id over join; who they are. Everybody sends the facts that are read once."""
+    registrar, t = carry.registrar, carry.registrar.index
+    taken, before, size = setup.faults.taken(t), setup.faults.size(max(0, t - 1)), setup.faults.size(t)
     if size > registrar.population.n_clients or taken.size:
         registrar.join(setup.known(t))
     facts = sum(getattr(registrar.population, name)[:1].size for name in registrar.needs.reads)
     ledger.facts(facts * (size if t == 0 else size - before + taken.size))
-    told = {"joined": list(range(before, size)), "taken": taken.tolist()}
-    return {name: ids for name, ids in told.items() if ids}
+    found = {"joined": list(range(before, size)), "taken": taken.tolist()}
+    return {name: ids for name, ids in found.items() if ids}
 
 
-def _finish(
-    setup: Setup, registrar: Registrar, turn: Turn, given_up: Turn | None, arrived: Arrived
-) -> tuple[Ids, dict[str, int]]:
-    """Close the round; whose updates count. What comes twice, or of a selection given up, is counted and ignored."""
-    told = {}
-    if given_up is not None:
-        registrar.finish(given_up, arrived.ids, arrived.reports)
-        told["stale"] = 1
+def _select(setup: Setup, carry: Carry, ledger: Ledger, alive: Alive) -> Chosen:
+    """Ask what the selector asks, until it has chosen a cohort."""
+    registrar, t = carry.registrar, carry.registrar.index
+    available = np.flatnonzero(setup.reachable(t))
+    budget = setup.world.fleet.devices.budget(setup.cohort)
+    alive("select")
+    given_up = registrar.begin(available, budget) if setup.faults.stale(t) else None
+    turn = registrar.begin(available, budget)
+    return Chosen(turn, given_up, available, exchange.ask(setup, carry, turn, ledger, lambda: alive("answer")))
+
+
+def _observe(setup: Setup, carry: Carry, chosen: Chosen, arrived: Arrived) -> tuple[Ids, FaultRecord]:
+    """Close the turn; whose updates count. Reports that come twice, or for a turn given up, are counted and ignored."""
+    registrar, turn, repeated = carry.registrar, chosen.turn, FaultRecord()
+    turn.blame(arrived.unsound)
+    if chosen.given_up is not None:
+        registrar.finish(chosen.given_up, arrived.ids, arrived.reports)
+        repeated["stale"] = 1
     usable = registrar.finish(turn, arrived.ids, arrived.reports)
     if setup.faults.duplicated(turn.index):
         registrar.finish(turn, arrived.ids, arrived.reports)
-        told["duplicated"] = 1
-    return usable, told
+        repeated["duplicated"] = 1
+    return usable, repeated
 
 
-def _aggregate(setup: Setup, carry: Carry, cohort: Cohort, arrived: Arrived, notes: dict[str, Any]) -> Carry:
+def _aggregate(
+    setup: Setup, carry: Carry, chosen: Chosen, arrived: Arrived, usable: Ids
+) -> tuple[Carry, dict[str, Any]]:
+    """The next model, where updates arrived and are used, and the notes of the round."""
+    cohort, notes = chosen.cohort, dict(chosen.cohort.notes)
+    if arrived.unsound:
+        notes["unsound_updates"] = list(arrived.unsound)
+    if chosen.turn.guarded:
+        notes["guards"] = chosen.turn.guarded
+    carry = replace(carry, clock=carry.clock + chosen.asked.waited + arrived.seconds)
     if arrived.ids.size == 0:
-        if cohort.ids.size:
-            notes["nothing_came_back"] = True
-        return carry
-    weights, told = cohort.weights_of(arrived.ids)
-    notes |= told
+        return carry, notes | ({"nothing_came_back": True} if cohort.ids.size else {})
+    if usable.size == 0:
+        return carry, notes
+    weights, remarks = cohort.weights_of(arrived.ids)
     update, memory = setup.combine.apply(arrived.ids, weights, arrived.deltas, carry.memory)
     params, server = setup.step.apply(carry.params, update, carry.server)
-    return replace(carry, params=sealed(params), server=server, memory=memory, test=None)
+    return replace(carry, params=sealed(params), server=server, memory=memory, test=None), notes | remarks
 
 
-def _evaluate(setup: Setup, carry: Carry, t: int, record: RoundRecord) -> Carry:
+def _evaluate(setup: Setup, carry: Carry, t: int) -> tuple[Carry, Evaluation]:
+    """Test figures and clients' figures, in the rounds in which they are due."""
+    evaluator, test, clients = setup.world.evaluator, None, None
     if setup.due(t, setup.evaluate_every):
-        carry = carry if carry.test is not None else replace(carry, test=setup.world.score(carry.params))
-        record["test"] = carry.test
+        carry = carry if carry.test is not None else replace(carry, test=evaluator.score(carry.params))
+        test = carry.test
     if setup.due(t, setup.clients_every):
-        accuracies = setup.world.client_accuracies(carry.params)
-        carry = replace(carry, accuracies=accuracies)
-        record["clients"] = records.of_clients(accuracies)
-    return carry
-
-
-def _added(totals: dict[str, int], ledger: Ledger) -> dict[str, int]:
-    round_totals = {
-        **ledger.bytes,
-        "passes": sum(ledger.passes[k] for k in ("training", "forward")),
-        "steps": ledger.steps,
-    }
-    return {key: totals[key] + value for key, value in round_totals.items()}
+        carry = replace(carry, accuracies=(accuracies := evaluator.client_accuracies(carry.params)))
+        clients = client_figures(accuracies)
+    return carry, Evaluation(test, clients)

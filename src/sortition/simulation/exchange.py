@@ -1,4 +1,4 @@
-"""What crosses the wire in a round: questions and their answers, models and their updates; faults are met here.
+"""What client and server exchange in a round: questions and answers, models and updates; faults happen here.
 
 Whoever is asked or trains is charged in the round's ledger, whether or not the result arrives.
 """
@@ -18,7 +18,7 @@ from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
 from sortition.learning.vector import Vector
-from sortition.simulation.devices import FORWARD
+from sortition.results.schema import FaultRecord
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger
 from sortition.simulation.setup import Carry, Setup
@@ -26,35 +26,40 @@ from sortition.simulation.world import World
 
 
 @dataclass
-class Asking:
-    """What the questions of a round cost, and what of the answers came to nothing."""
+class Asked:
+    """What the questions of a round cost, and how many answers were lost or late."""
 
     spent: float = 0.0  # wall-clock seconds
     waited: float = 0.0  # simulated ones
     lost: int = 0
     late: int = 0
 
+    @property
+    def faults(self) -> FaultRecord:
+        """Answers that never came, or came when the question was closed."""
+        return {name: count for name, count in (("lost", self.lost), ("late", self.late)) if count}
 
-def ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger, standing: Callable[[], None]) -> Asking:
+
+def ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger, alive: Callable[[], None]) -> Asked:
     """Answer the selector's questions; answers that come too late are delivered when all questions are closed."""
-    world, told, late = setup.world, Asking(), list[Reading]()
+    world, asked, late = setup.world, Asked(), list[Reading]()
     while turn.question is not None:
         question, begun = turn.question, time.perf_counter()
         whole = world.measure(carry.params, question, turn.index)
-        standing()
+        alive()
         reading, behind = setup.faults.answers(turn.index, question, whole)
-        told.lost += len(whole) - len(reading) - len(behind)
+        asked.lost += len(whole) - len(reading) - len(behind)
         late.append(behind)
         ledger.question(question, reading)
         ledger.bytes["wasted_up"] += NUMBER * int(behind.values.size)
-        told.waited += _work(world, question, ledger, turn.index)
-        told.spent += time.perf_counter() - begun
+        asked.waited += _work(world, question, ledger, turn.index)
+        asked.spent += time.perf_counter() - begun
         turn.answer(setup.faults.damage(turn.index, reading))
     for behind in late:
         for client, row in zip(behind.ids.tolist(), behind.values, strict=True):
             turn.answer({client: row})
-            told.late += 1
-    return told
+            asked.late += 1
+    return asked
 
 
 def _work(world: World, question: Measure, ledger: Ledger, t: int) -> float:
@@ -62,17 +67,15 @@ def _work(world: World, question: Measure, ledger: Ledger, t: int) -> float:
     ids, signal, seconds = question.ids, question.signal, 0.0
     if question.after is not None:
         members = question.after.ids
-        ledger.rehearse(world.work(members), world.steps(members))
-        seconds += float(world.durations(members, t).max(initial=0.0))
+        ledger.rehearse(world.costs.examples(members), world.costs.steps(members))
+        seconds += float(world.costs.seconds(members, t).max(initial=0.0))
     if signal.of == "pairs":
         return seconds
     if signal.of == "training":
-        ledger.compute(ids, world.work(ids), world.steps(ids))
-        return seconds + float(world.durations(ids, t).max(initial=0.0))
-    examples = world.reading_work(signal, ids)
-    ledger.passes["forward"] += int(examples.sum())
-    sent = NUMBER * (ledger.size + signal.floats_down)
-    return seconds + float(world.fleet.seconds(ids, t, FORWARD * examples, sent).max(initial=0.0))
+        ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))
+        return seconds + float(world.costs.seconds(ids, t).max(initial=0.0))
+    ledger.passes["forward"] += int(world.costs.examples_read(signal, ids).sum())
+    return seconds + float(world.costs.seconds_read(signal, ids, t).max(initial=0.0))
 
 
 @dataclass
@@ -85,28 +88,28 @@ class Arrived:
     losses: Vector  # (k,) mean batch loss while training
     seconds: float  # simulated
     started: Ids
-    dropped: dict[str, list[int]]  # by fate, see faults.FATES
+    dropped: FaultRecord  # ids by fate, see faults.FATES
     unsound: dict[int, str]  # ids whose updates were of no use, and why
 
 
-def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) -> Arrived:
+def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Arrived:
     """Train those whose answer will be used.
 
     Who falls silent or comes too late is known beforehand here, so that work is charged but not done.
     """
-    world, ids = setup.world, cohort.ids
+    world, ids, t = setup.world, cohort.ids, carry.registrar.index
     when, part = setup.faults.fates(t, ids)
     overselected = world.fleet.devices.overselect > 1 and not cohort.full
     target = setup.cohort if overselected else ids.size
-    closing = world.fleet.close(ids, world.durations(ids, t), target, t, silent=when >= 0)
+    end = world.fleet.close(ids, world.costs.seconds(ids, t), target, t, silent=when >= 0)
     started = when != FATES.index("before")
-    examples, steps = (_part(whole, part) for whole in (world.work(ids), world.steps(ids)))
+    examples, steps = (_part(whole, part) for whole in (world.costs.examples(ids), world.costs.steps(ids)))
     ledger.compute(ids[started], examples[started], steps[started])
-    ledger.passes["wasted"] += int(examples[~closing.answered].sum())
+    ledger.passes["wasted"] += int(examples[~end.answered].sum())
     signals = carry.registrar.needs.reports
-    outcome = world.train(carry.params, ids[closing.answered], signals, t)
-    unused = int(closing.late.sum()) + int((when == FATES.index("after")).sum())
-    ledger.training(ids[started], int(closing.answered.sum()), unused)
+    outcome = world.train(carry.params, ids[end.answered], signals, t)
+    unused = int(end.late.sum()) + int((when == FATES.index("after")).sum())
+    ledger.training(ids[started], int(end.answered.sum()), unused)
     ledger.reports(signals, outcome.reports)
     reports = setup.faults.reports(t, outcome)
     reasons, sound, deltas = _usable(setup, carry, setup.faults.updates(t, outcome))
@@ -114,10 +117,10 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger, t: int) ->
     kept, unsound = outcome.ids, {int(outcome.ids[at]): reason for at, reason in sorted(reasons.items())}
     if unsound:
         kept = outcome.ids[sound]
-        if setup.faults.faults.damaged:  # else it is the method that diverged, and its work counts as done
-            ledger.passes["wasted"] += int(world.work(outcome.ids[~sound]).sum())
+        if setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
+            ledger.passes["wasted"] += int(world.costs.examples(outcome.ids[~sound]).sum())
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
-    return Arrived(kept, deltas, reports, outcome.losses[sound], closing.seconds, ids[started], dropped, unsound)
+    return Arrived(kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound)
 
 
 def _part(whole: Ids, part: Any) -> Ids:

@@ -1,8 +1,8 @@
 """What goes wrong on the way between clients and server, from a dropout to a server that falls over.
 
 All of it is drawn by (seed, purpose, round) for every client at once, so that methods compared under one seed meet the
-same faults, and resuming needs nothing saved. :class:`Faults` says how often, :class:`Mishaps` what then happens to N
-clients; :mod:`.exchange` and :mod:`.engine` deliver it as a real server would meet it. Slow clients, deadlines and
+same faults, and resuming needs nothing saved. :class:`Faults` says how often, :class:`FaultDraws` what then happens to
+N clients; :mod:`.exchange` and :mod:`.engine` deliver it as a real server would meet it. Slow clients, deadlines and
 over-selection are in :mod:`.devices`.
 """
 
@@ -25,7 +25,7 @@ from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
-    from sortition.simulation.world import Outcome
+    from sortition.simulation.world import TrainedCohort
 
 Mask = npt.NDArray[np.bool_]
 FATES = ("before", "during", "after")  # of a selected client that falls silent: when, seen from its training
@@ -43,7 +43,7 @@ class Faults:
         after: it trains, and its upload is lost.
         lost: its answers to questions are lost.
         late: its answers arrive when the question is closed.
-        damaged: what it sends holds NaN, infinity, a wrong shape or an absurd norm, by lot.
+        damaged: what it sends holds NaN, infinity, a wrong shape or an absurd norm, at random.
         duplicated: per round, the cohort's reports arrive twice.
         stale: per round, reports arrive of a selection that the server gave up and began anew.
         newcomers: share of all clients (the highest ids) that are not there at first.
@@ -83,14 +83,14 @@ class Faults:
             raise bad("Faults.joining", "> 0 where there are newcomers", self.joining)
 
 
-class Mishaps:
+class FaultDraws:
     """What goes wrong for N clients under one seed."""
 
     def __init__(self, faults: Faults, n_clients: int, seed: int) -> None:
         self.faults, self.n_clients, self.seed = faults, n_clients, seed
         self._churned = (-1, np.zeros(n_clients, bool), np.arange(n_clients), np.empty(0, np.int64))
 
-    def _lots(self, purpose: str, t: int) -> Floats:
+    def _draws(self, purpose: str, t: int) -> Floats:
         """One number in [0, 1) per client."""
         return stream(self.seed, f"faults: {purpose}", t).random(self.n_clients)
 
@@ -115,8 +115,8 @@ class Mishaps:
             return None
         return np.logical_not(self._churn(t)[1]) & (np.arange(self.n_clients) < self.size(t))
 
-    def tenants(self, t: int) -> Ids | None:
-        """(N,) whose data lie behind each id; None where everybody's own do."""
+    def owners(self, t: int) -> Ids | None:
+        """(N,) whose data each client holds; None where everybody holds their own."""
         return self._churn(t)[2] if self.faults.leaving and self.faults.reused else None
 
     def taken(self, t: int) -> Ids:
@@ -128,22 +128,22 @@ class Mishaps:
         faults = self.faults
         if not faults.leaving:
             return t, np.zeros(self.n_clients, bool), np.arange(self.n_clients), _NOBODY
-        at, away, tenants, taken = self._churned
+        at, away, owners, taken = self._churned
         if at > t:
-            at, away, tenants, taken = -1, np.zeros(self.n_clients, bool), np.arange(self.n_clients), _NOBODY
+            at, away, owners, taken = -1, np.zeros(self.n_clients, bool), np.arange(self.n_clients), _NOBODY
         for now in range(at + 1, t + 1):
             if now == 0:
                 continue  # everybody who is known is there in the first round
-            lots = self._lots("coming and going", now)
+            draws = self._draws("coming and going", now)
             member = np.arange(self.n_clients) < self.size(now - 1)
-            leaves = ~away & member & (lots < faults.leaving)
-            taken = np.flatnonzero(away & (lots >= faults.returning) & (lots < faults.returning + faults.reused))
+            leaves = ~away & member & (draws < faults.leaving)
+            taken = np.flatnonzero(away & (draws >= faults.returning) & (draws < faults.returning + faults.reused))
             if taken.size and self.n_clients > 1:
                 shift = stream(self.seed, "faults: tenants", now).integers(1, self.n_clients, self.n_clients)
-                tenants = tenants.copy()
-                tenants[taken] = (taken + shift[taken]) % self.n_clients
-            away = (away & (lots >= faults.returning + faults.reused)) | leaves
-        self._churned = (t, away, tenants, taken)
+                owners = owners.copy()
+                owners[taken] = (taken + shift[taken]) % self.n_clients
+            away = (away & (draws >= faults.returning + faults.reused)) | leaves
+        self._churned = (t, away, owners, taken)
         return self._churned
 
     # -- what arrives ---------------------------------------------------------------------------------------------
@@ -152,9 +152,9 @@ class Mishaps:
         """What arrives of an answer in time, and what arrives when the question is closed."""
         if not (self.faults.lost or self.faults.late):
             return reading, Reading.empty()
-        lots = self._lots("answers", t)[reading.ids]
-        late = (lots >= self.faults.lost) & (lots < self.faults.lost + self.faults.late)
-        kept = lots >= self.faults.lost + self.faults.late
+        draws = self._draws("answers", t)[reading.ids]
+        late = (draws >= self.faults.lost) & (draws < self.faults.lost + self.faults.late)
+        kept = draws >= self.faults.lost + self.faults.late
         return _rows(reading, kept), _rows(reading, late)
 
     def damage(self, t: int, reading: Reading) -> Answers:
@@ -166,16 +166,16 @@ class Mishaps:
         rates = [getattr(self.faults, name) for name in FATES]
         if not any(rates):
             return np.full(ids.size, -1), np.ones(ids.size)
-        when = np.searchsorted(np.cumsum(rates), self._lots("dropouts", t)[ids], side="right")
+        when = np.searchsorted(np.cumsum(rates), self._draws("dropouts", t)[ids], side="right")
         when = np.where(when < len(FATES), when, -1)
-        part = np.select([when == 0, when == 1], [0.0, self._lots("progress", t)[ids]], 1.0)
+        part = np.select([when == 0, when == 1], [0.0, self._draws("progress", t)[ids]], 1.0)
         return when, part
 
-    def updates(self, t: int, outcome: Outcome) -> Vector | list[Vector]:
+    def updates(self, t: int, outcome: TrainedCohort) -> Vector | list[Vector]:
         """The updates of a cohort as they arrive; a list of rows where shapes differ."""
         return damaged_updates(outcome.deltas, self._damages(t, "updates", outcome.ids))
 
-    def reports(self, t: int, outcome: Outcome) -> dict[str, Answers]:
+    def reports(self, t: int, outcome: TrainedCohort) -> dict[str, Answers]:
         """The reports of a cohort as they arrive."""
         kinds = self._damages(t, "reports", outcome.ids)
         return {name: damaged(reading, kinds) for name, reading in outcome.reports.items()}
@@ -184,11 +184,9 @@ class Mishaps:
         """(k,) −1 for sound, else an index of DAMAGES."""
         kinds = np.full(ids.size, -1)
         if self.faults.damaged:
-            lots = self._lots(f"damaged {what}", t)[ids]
-            hit = (
-                lots < self.faults.damaged
-            )  # lots of these are even below the rate, so their share of it tells the kind
-            kinds[hit] = np.minimum(lots[hit] / self.faults.damaged * len(DAMAGES), len(DAMAGES) - 1).astype(np.int64)
+            draws = self._draws(f"damaged {what}", t)[ids]
+            hit = draws < self.faults.damaged  # below the rate draws are uniform, so their share of it decides the kind
+            kinds[hit] = np.minimum(draws[hit] / self.faults.damaged * len(DAMAGES), len(DAMAGES) - 1).astype(np.int64)
         return kinds
 
     # -- the server -----------------------------------------------------------------------------------------------

@@ -32,10 +32,10 @@ class Holdings:
         """The examples of one client."""
         return self.order[self.starts[client] : self.starts[client] + self.sizes[client]]
 
-    def let(self, tenants: Ids) -> Holdings:
-        """Client k holds what client ``tenants[k]`` held; nothing is copied."""
+    def reassigned(self, owners: Ids) -> Holdings:
+        """Client k holds what client ``owners[k]`` held; nothing is copied."""
         twin = copy.copy(self)
-        twin.sizes, twin.starts = self.sizes[tenants], self.starts[tenants]
+        twin.sizes, twin.starts = self.sizes[owners], self.starts[owners]
         return twin
 
     def gather(self, ids: Ids) -> tuple[Ids, Ids]:

@@ -1,6 +1,6 @@
 """What a round cost: bytes across the seam and the clients' computing, wasted work included.
 
-A number is 4 bytes. A client that already holds this round's model is not sent it again: power-of-choice's d candidates
+A number is 4 bytes. A client that already holds this round's model is not sent it twice: power-of-choice's d candidates
 receive it with the question, and those selected train on it. A signal that is a part of the update (an ``exact`` one
 of training) is free in a report, since the update is uploaded anyway.
 """
@@ -86,3 +86,9 @@ class Ledger:
     def facts(self, numbers: int) -> None:
         """Static facts that clients give once."""
         self.bytes["metadata"] += NUMBER * numbers
+
+    def added_to(self, totals: Mapping[str, int]) -> dict[str, int]:
+        """The totals of a run with this round's."""
+        passes = self.passes["training"] + self.passes["forward"]
+        own = {**self.bytes, "passes": passes, "steps": self.steps}
+        return {name: totals[name] + value for name, value in own.items()}

@@ -1,32 +1,72 @@
-"""One line of rounds.jsonl: a plain dict without any clock, the same bytes for the same seed.
-
-``round``, ``available``, ``cohort`` and ``weights`` (as selected), ``answered`` (ids, or None if all), ``skipped``
-(nobody was available), ``full`` (more than the budget on purpose), ``questions``, ``bytes``, ``passes`` and ``steps``
-(clients' computing, wasted included), ``clock`` (simulated seconds so far), ``train_loss``, ``test`` and ``clients``
-where evaluated, ``rejected`` where clients sent unsound numbers, ``notes``. Where not all of the cohort started
-training, ``started`` says who did; where something went wrong on the way, ``faults`` says what: ids by ``before``,
-``during`` and ``after``, how many answers were ``lost`` and ``late``, who ``joined`` or whose id was ``taken``.
-"""
+"""One line of rounds.jsonl, as :mod:`sortition.results.schema` types it: no wall-clock, the same bytes for one seed."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from sortition.audit.encoding import json_value
 from sortition.core.arrays import Floats
+from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
+from sortition.results.schema import FaultRecord, QuestionRecord, RoundRecord
+from sortition.simulation.exchange import Arrived
 from sortition.simulation.ledger import Ledger
 
-RoundRecord = dict[str, Any]
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good the model is after a round, where it was evaluated."""
+
+    test: dict[str, float] | None = None
+    clients: dict[str, float] | None = None
 
 
-def of_selection(turn: Turn, available: int) -> RoundRecord:
-    """What is known when the cohort is chosen."""
-    cohort = turn.cohort
-    if cohort is None:
-        raise RuntimeError("a turn without cohort cannot be recorded")
-    questions = [
+def round_record(
+    turn: Turn,
+    available: int,
+    arrived: Arrived,
+    ledger: Ledger,
+    clock: float,
+    faults: FaultRecord,
+    evaluation: Evaluation,
+    notes: dict[str, Any],
+) -> RoundRecord:
+    """The record of a round; ``clock`` is the simulated time after it."""
+    cohort = turn.cohort or Cohort.uniform([])
+    everybody = arrived.ids.size == cohort.ids.size
+    record: RoundRecord = {
+        "round": turn.index,
+        "available": available,
+        "cohort": cohort.ids.tolist(),
+        "weights": cohort.weights.tolist(),
+        "answered": None if everybody else arrived.ids.tolist(),
+        "skipped": turn.skipped,
+        "full": cohort.full,
+        "questions": _questions(turn),
+    }
+    if arrived.started.size < cohort.ids.size:
+        record["started"] = arrived.started.tolist()
+    record["bytes"], record["passes"] = dict(ledger.bytes), dict(ledger.passes)
+    record["steps"], record["clock"] = ledger.steps, clock
+    record["train_loss"] = float(arrived.losses.mean(dtype=np.float64)) if arrived.losses.size else None
+    if turn.rejected:
+        record["rejected"] = {str(client): reason for client, reason in turn.rejected.items()}
+    if faults:
+        record["faults"] = faults
+    if evaluation.test is not None:
+        record["test"] = evaluation.test
+    if evaluation.clients is not None:
+        record["clients"] = evaluation.clients
+    record["notes"] = notes
+    json_ready: RoundRecord = json_value(record)
+    return json_ready
+
+
+def _questions(turn: Turn) -> list[QuestionRecord]:
+    return [
         {
             "signal": q.signal,
             "of": q.of,
@@ -37,29 +77,9 @@ def of_selection(turn: Turn, available: int) -> RoundRecord:
         }
         for q in turn.asked
     ]
-    return {
-        "round": turn.index,
-        "available": available,
-        "cohort": cohort.ids.tolist(),
-        "weights": cohort.weights.tolist(),
-        "answered": None,
-        "skipped": turn.skipped,
-        "full": cohort.full,
-        "questions": questions,
-    }
 
 
-def of_answers(lost: int, late: int) -> dict[str, int]:
-    """How many answers never came, or came when the question was closed."""
-    return {name: count for name, count in (("lost", lost), ("late", late)) if count}
-
-
-def cost(ledger: Ledger, clock: float) -> RoundRecord:
-    """What the round cost, and the simulated time after it."""
-    return {"bytes": dict(ledger.bytes), "passes": dict(ledger.passes), "steps": ledger.steps, "clock": clock}
-
-
-def of_clients(accuracies: Floats) -> dict[str, float]:
+def client_figures(accuracies: Floats) -> dict[str, float]:
     """Fairness of the model over clients: mean, spread, and the mean of the worst tenth."""
     worst = np.sort(accuracies)[: max(1, accuracies.size // 10)]
     return {

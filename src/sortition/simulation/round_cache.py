@@ -1,4 +1,4 @@
-"""One model at one round: all that clients compute there, done for many at once and remembered.
+"""One model in one round: what clients compute with it, for many at once, kept for the rest of the round.
 
 Any signal works through :class:`SimClient`, one client at a time, on results that were trained together. Loss and
 update, which are asked of everybody, have a batched path of their own; tests hold it equal to the open one.
@@ -26,7 +26,7 @@ BLOCK_BYTES = 64 << 20  # updates that are trained and answered together
 KEPT_BYTES = 512 << 20  # updates that are remembered for the rest of the round
 
 
-class Moment:
+class RoundCache:
     """The model ``params`` in round t; ``purpose`` separates the randomness of a rehearsal from the round's own."""
 
     def __init__(self, world: World, params: Vector, t: int, purpose: str = "train") -> None:
@@ -70,7 +70,7 @@ class Moment:
         return np.stack([block.deltas[row] for block, row in blocks])
 
     def train(self, ids: Ids, dispersion: bool = False) -> None:
-        """Train those of ``ids`` who have not trained at this moment, together."""
+        """Train those of ``ids`` who have not trained with this model in this round, together."""
         missing = np.array([i for i in ids if not self._has(int(i), dispersion)], np.int64)
         if missing.size == 0:
             return

@@ -1,4 +1,4 @@
-"""What is played, and what one round hands to the next."""
+"""What is played, and what one round passes on to the next."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.learning.vector import Vector
-from sortition.simulation.faults import Faults, Mishaps
+from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.ledger import LANES
 from sortition.simulation.world import World
 
 
-class Availability(Protocol):
-    """Who is reachable when."""
+class Reachability(Protocol):
+    """Who is reachable when; the modes of :mod:`sortition.availability` are such."""
 
     def at(self, t: int) -> Array:
         """Mask (N,) of the clients that can be reached in round t."""
@@ -55,13 +55,13 @@ class Setup:
     cohort: int
     horizon: int
     population: Population | None = None
-    availability: Availability | None = None
+    availability: Reachability | None = None
     combine: CombineRule = field(default_factory=CombineRule)
     step: StepRule = field(default_factory=StepRule)
     evaluate_every: int = 1
     clients_every: int = 0
     seed: int = 0
-    faults: Mishaps = None  # type: ignore[assignment]  # filled below
+    faults: FaultDraws = None  # type: ignore[assignment]  # filled below
     guards: Guards = field(default_factory=Guards)
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class Setup:
             object.__setattr__(self, "population", self.world.population())
         object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
         if self.faults is None:
-            object.__setattr__(self, "faults", Mishaps(Faults(), self.world.n_clients, self.world.seed))
+            object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
 
     def due(self, t: int, every: int) -> bool:
         """Whether round t is evaluated."""
@@ -83,8 +83,8 @@ class Setup:
 
     def at(self, t: int) -> Setup:
         """The same in round t, where ids may have been taken by clients with other data."""
-        tenants = self.faults.tenants(t)
-        return self if tenants is None else replace(self, world=self.world.variant(tenants=tenants))
+        owners = self.faults.owners(t)
+        return self if owners is None else replace(self, world=self.world.variant(owners=owners))
 
     def reachable(self, t: int) -> Array:
         """Mask (N,) of the clients that can be reached in round t."""
@@ -95,18 +95,18 @@ class Setup:
         return mask if present is None else mask & present
 
     def known(self, t: int) -> Population:
-        """What the server knows in round t: the facts of those who have joined, told anew by who took an id over."""
-        whole, n, tenants = self.population or self.world.population(), self.faults.size(t), self.faults.tenants(t)
-        if tenants is None and n == whole.n_clients:
+        """What the server knows in round t: the facts of those who have joined, also of those who took an id over."""
+        whole, n, owners = self.population or self.world.population(), self.faults.size(t), self.faults.owners(t)
+        if owners is None and n == whole.n_clients:
             return whole
-        rows = np.arange(n) if tenants is None else tenants[:n]
+        rows = np.arange(n) if owners is None else owners[:n]
         facts = {name: getattr(whole, name)[rows] for name in whole.facts}
         return Population(**facts, known=np.flatnonzero(np.isin(rows, whole.known)), n_clients=n)
 
 
 @dataclass(frozen=True)
 class Carry:
-    """What one round hands to the next."""
+    """What one round passes on to the next."""
 
     params: Vector
     server: StepState  # what the step remembers

@@ -17,7 +17,7 @@ from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
 from sortition.data.partitions import Partition
 from sortition.learning import build
-from sortition.simulation import Faults, Mishaps, Setup, World
+from sortition.simulation import FaultDraws, Faults, Setup, World
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
@@ -174,7 +174,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         clients_every=config.clients_every,
         seed=config.seed,
         guards=config.guards,
-        faults=Mishaps(config.faults or Faults(), clients, config.seed),
+        faults=FaultDraws(config.faults or Faults(), clients, config.seed),
     )
 
 

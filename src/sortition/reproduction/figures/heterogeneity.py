@@ -41,7 +41,7 @@ def _along_a_run(
         at = carry.registrar.index
         if at in moments:
             now = measure_heterogeneity(ready.world, carry.params, at, temperature)
-            score = ready.world.score(carry.params)["accuracy"]
+            score = ready.world.evaluator.score(carry.params)["accuracy"]
             seen.append((at, score, now, envelope(now.truth - uniform, now.dissimilarity)))
             context.say(f"round {at}: accuracy {score:.3f}")
         if at >= max(moments):

@@ -19,7 +19,7 @@ from sortition.core.questions import Measure
 from sortition.core.rounds import Population
 from sortition.core.turn import Turn, with_ids
 from sortition.simulation import Setup, play_round, start
-from sortition.simulation.record import of_clients
+from sortition.simulation.record import client_figures
 
 
 class Configured:
@@ -62,13 +62,13 @@ class Replay(Configured):
             _same(self._records[t], self._measured(t, record, self._records[t]))
         return self._evidence
 
-    def _measured(self, t: int, record: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
+    def _measured(self, t: int, record: Mapping[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
         """The record, evaluated also where a run once ended that was then given more rounds."""
         world, params = self.setup.at(t).world, self._carry.params
         if "test" in logged and "test" not in record:
-            record = {**record, "test": world.score(params)}
+            record = {**record, "test": world.evaluator.score(params)}
         if "clients" in logged and "clients" not in record:
-            record = {**record, "clients": of_clients(world.client_accuracies(params))}
+            record = {**record, "clients": client_figures(world.evaluator.client_accuracies(params))}
         if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs must have it
             record = {**record, "notes": {name: note for name, note in record["notes"].items() if name != "shortfall"}}
         return dict(json.loads(json.dumps(json_value(record))))

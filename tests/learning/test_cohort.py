@@ -9,7 +9,7 @@ from torch import nn
 
 from sortition.core.errors import InputError
 from sortition.learning import Learner, LocalRule, build
-from sortition.learning.batches import plans
+from sortition.learning.batches import batch_plans
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 12)).astype(np.float32)
@@ -57,7 +57,7 @@ def test_every_client_trains_as_torchs_sgd_would(name, engine):
     rule = RULES[name]
     own = learner(rule, engine)
     trained = own.train(own.initial, MEMBERS, IDS, seed=3, t=0, dispersion=name == "plain")
-    for i, plan in enumerate(plans(MEMBERS, IDS, rule, 3, 0)):
+    for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, 0)):
         delta, loss = by_hand(build("mlp", (12,), 4, hidden=(9, 6)), rule, plan.index, plan.counts, own.initial)
         np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
         assert trained.losses[i] == pytest.approx(loss, rel=1e-5)
@@ -113,7 +113,7 @@ def test_dispersion_is_the_standard_deviation_of_the_step_gradients(engine):
     rule = LocalRule(lr=1e-12, steps=5, batch=8, weight_decay=0.3, proximal=0.2)
     own = learner(rule, engine)
     got = own.train(own.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0, dispersion=True).dispersion[0]
-    (plan,) = plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
+    (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
     g = np.stack([own.passes.gradient(own.initial, row[:c]) for row, c in zip(plan.index, plan.counts, strict=True)])
     assert got == pytest.approx(np.sqrt(((g - g.mean(0)) ** 2).sum() / 4), rel=1e-4)
 
@@ -128,7 +128,7 @@ def test_images_train_as_in_torch(preset):
     own = Learner(model, x, y, rule)
     assert not own.stacks
     got = own.train(own.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas[0]
-    (plan,) = plans([np.arange(30)], np.array([0]), rule, 0, 0)
+    (plan,) = batch_plans([np.arange(30)], np.array([0]), rule, 0, 0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     for row in plan.index:
         optimiser.zero_grad()

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sortition.learning import Learner, LocalRule, build, dropout, stacked
-from sortition.learning.batches import plans
-from sortition.learning.sequential import Examples, Worker
+from sortition.learning.batches import batch_plans
+from sortition.learning.sequential import Examples, SequentialTrainer
 from sortition.learning.vector import Layout
 
 META = torch.device("meta")
@@ -25,23 +25,23 @@ def words():
 
 
 def test_a_stacked_round_stays_on_its_device():
-    work = plans(MEMBERS, IDS, RULE, 0, 0)
+    work = batch_plans(MEMBERS, IDS, RULE, 0, 0)
     model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
     rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
     layers, start = stacked.layers_of(model), [p.detach() for p in model.parameters()]
-    found = stacked.train(layers, start, rows, labels, work, RULE, 0.1, words(), True)
+    found = stacked.train_stack(layers, start, rows, labels, work, RULE, 0.1, words(), True)
     assert [tuple(t.shape) for t in found] == [(2, Layout.of(model).size), (2,), (2,)]
     assert {t.device for t in found} == {META}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sequential_round_stays_on_its_device(name):
-    work = plans(MEMBERS, IDS, RULE, 0, 0)
+    work = batch_plans(MEMBERS, IDS, RULE, 0, 0)
     model = build(name, (1, 12, 12), 4, **MODELS[name]).to(META)
     labels = torch.zeros(60, dtype=torch.int64, device=META)
-    worker = Worker(model, Examples(torch.empty(60, 1, 12, 12, device=META)), labels)
-    start = torch.empty(worker.layout.size, device=META)
-    final, loss, _ = worker.train(start, work[0], RULE, 0.1, words()[0], False)
+    trainer = SequentialTrainer(model, Examples(torch.empty(60, 1, 12, 12, device=META)), labels)
+    start = torch.empty(trainer.layout.size, device=META)
+    final, loss, _ = trainer.train(start, work[0], RULE, 0.1, words()[0], False)
     assert final.shape == start.shape
     assert {final.device, loss.device} == {META}
 

@@ -6,7 +6,7 @@ from torch import nn
 from sortition.core.errors import InputError
 from sortition.learning import build
 from sortition.learning.cnns import PRESETS
-from sortition.learning.vector import Layout, flatten, load
+from sortition.learning.vector import Layout, flatten, load_into
 
 
 def size(model):
@@ -88,7 +88,7 @@ def test_vectors_round_trip_and_find_the_head():
     model = build("mlp", (4,), 3, hidden=(5,))
     layout, flat = Layout.of(model), flatten(model)
     other = build("mlp", (4,), 3, hidden=(5,), seed=9)
-    load(other, layout, torch.from_numpy(flat))
+    load_into(other, layout, torch.from_numpy(flat))
     np.testing.assert_array_equal(flatten(other), flat)
     weight, bias = layout.head(3)
     np.testing.assert_array_equal(flat[weight].reshape(3, 5), model[-1].weight.detach().numpy())

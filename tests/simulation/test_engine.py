@@ -12,7 +12,7 @@ from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.learning import Learner, LocalRule, build
-from sortition.learning.batches import plans
+from sortition.learning.batches import batch_plans
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, play_round, run, start
 
@@ -30,7 +30,7 @@ def test_fedavg_with_one_client_is_centralised_sgd():
     own = World(examples, [everything], model, rule, seed=4)
     carry, records = played(Setup(own, load("uniform"), 1, 3))
     for t in range(3):
-        (plan,) = plans([everything], np.array([0]), rule, 4, t)
+        (plan,) = batch_plans([everything], np.array([0]), rule, 4, t)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2 * 0.9**t)
         for row, count in zip(plan.index, plan.counts, strict=True):
             x, y = torch.tensor(examples.x_train[row[:count]]), torch.tensor(examples.y_train[row[:count]])

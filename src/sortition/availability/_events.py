@@ -21,7 +21,7 @@ class Events:
         ids: (M,) clients.
         states: (M,) bool, the state from that moment on.
         initial: (N,) bool.
-        span: first and last moment that the trace tells about.
+        span: first and last moment that the trace covers.
     """
 
     times: Floats

@@ -1,4 +1,4 @@
-"""What an availability mode is: typed parameters that, given the federation's facts, tell who is reachable when."""
+"""What an availability mode is: typed parameters that, given the federation's facts, say who is reachable when."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def _table(path: Path) -> pl.DataFrame:
         if path.suffix == ".parquet":
             rows = (
                 pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            )  # from the file's foot: nothing is unpacked
+            )  # from the file's foot: nothing is decompressed
             if rows > MOST_ROWS:
                 raise ValueError(f"it announces {rows:,} rows, more than {MOST_ROWS:,}")
             return pl.read_parquet(path, glob=False)
@@ -103,9 +103,9 @@ def _known(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series:
     whole = ids.cast(int, strict=False)
     keep = (whole >= 0) & (whole < clients)
     keep = keep.fill_null(False) & (whole.cast(float) == ids.cast(float, strict=False)).fill_null(False)
-    if strangers := ids.filter(~keep).n_unique():
+    if unknown := ids.filter(~keep).n_unique():
         shown = ", ".join(map(str, ids.filter(~keep).unique(maintain_order=True).to_list()[:3]))
-        notes.append(f"{strangers} unknown clients ({shown}{', …' if strangers > 3 else ''}) were left out.")
+        notes.append(f"{unknown} unknown clients ({shown}{', …' if unknown > 3 else ''}) were left out.")
     if not keep.any():
         raise bad(f"{WHO} client_id", f"in 0 … {clients - 1}", "no known client")
     return keep

@@ -56,9 +56,9 @@ def get(
             continue
         if console.is_terminal:
             with console.status(name) as status:
-                path = fetch.get(name, tell=status.update, again=again)
+                path = fetch.get(name, report=status.update, refresh=again)
         else:
-            path = fetch.get(name, tell=_lines(console), again=again)
+            path = fetch.get(name, report=_lines(console), refresh=again)
         typer.echo(f"{name}: {path}")
 
 

@@ -52,7 +52,7 @@ class Dataset:
         for part in ("clients", "validation"):
             self._check_indices(part)
         if not self.digest:
-            object.__setattr__(self, "digest", digest(self._arrays()))
+            object.__setattr__(self, "digest", arrays_digest(self._arrays()))
 
     def scaled(self, *, standardise: bool = False) -> Dataset:
         """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) as they are.
@@ -86,7 +86,7 @@ class Dataset:
         return arrays | ({} if self.features is None else {"features": self.features})
 
 
-def digest(arrays: dict[str, Array]) -> str:
+def arrays_digest(arrays: dict[str, Array]) -> str:
     """SHA-256 of named arrays; shapes and types count, byte order and memory layout do not."""
     total = hashlib.sha256()
     for key, array in arrays.items():

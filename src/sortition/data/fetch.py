@@ -18,7 +18,7 @@ from sortition.core.storage.snapshot import FOREIGN
 from sortition.data.catalogue import ENTRIES, Entry
 from sortition.data.dataset import Dataset
 from sortition.data.image_files import Splits, decode
-from sortition.data.sources import Tell, sources
+from sortition.data.sources import Report, sources
 
 NAMES = ("x_train", "y_train", "x_test", "y_test")
 
@@ -41,21 +41,21 @@ def kept(name: str) -> Path | None:
     return next((place for place in (directory() / f"{name}.npz", directory() / name, *system) if place.exists()), None)
 
 
-def get(name: str, *, tell: Tell = lambda line: None, again: bool = False) -> Path:
-    """Have a real data set, verified; returns its file or folder. Fetched if it is not there, damaged, or ``again``."""
+def get(name: str, *, report: Report = lambda line: None, refresh: bool = False) -> Path:
+    """Have a real data set, verified; returns its file or folder. Fetched where missing, damaged, or on demand."""
     entry = _entry(name)
     place = kept(entry.name)
-    if place is not None and not again:
+    if place is not None and not refresh:
         try:
             read(entry.name)
             return place
         except DataError as error:
-            tell(str(error))
+            report(str(error))
     target = directory() / f"{entry.name}.npz"
     _make(target.parent)
     tried = []
-    for title, fill in sources(entry, tell):
-        tell(f"{entry.name}: trying {title}")
+    for title, fill in sources(entry, report):
+        report(f"{entry.name}: trying {title}")
         try:
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{entry.name}-") as scratch:
                 splits = decode(fill(Path(scratch)), entry)

@@ -22,7 +22,7 @@ from sortition.core.errors import DataError
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.data.catalogue import Entry
 
-MOST = 1 << 28  # bytes of one file, unpacked: five times the largest there is
+MOST = 1 << 28  # bytes of one file when decompressed: five times the largest there is
 UNREADABLE: tuple[type[Exception], ...] = (*FOREIGN, pickle.UnpicklingError, tarfile.TarError, struct.error)
 Splits = dict[str, tuple[Array, Array]]  # "train" and "test" → images, labels, both uint8
 
@@ -87,28 +87,37 @@ def _bytes(path: Path) -> bytes:
 
 def _batches(files: dict[str, Path], entry: Entry) -> Splits | None:
     """CIFAR's Python form, from its folder or from the published archive."""
-    if entry.name == "cifar10":
-        names, key = {"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}, b"labels"
-    elif entry.name == "cifar100":
-        names, key = {"train": ["train"], "test": ["test"]}, b"fine_labels"
-    else:
+    if entry.name not in _CIFAR:
         return None
-    wanted = {name for group in names.values() for name in group}
-    found = {name: _bytes(files[name]) for name in wanted if name in files}
+    names, key = _CIFAR[entry.name]
+    found = _found(files, {name for group in names.values() for name in group})
+    if found is None:
+        return None
+    for name in found if entry.md5 else ():
+        if hashlib.md5(found[name], usedforsecurity=False).hexdigest() != entry.md5[name]:
+            raise ValueError(f"{name} has not the published MD5")
+    return {split: _joined([_batch(found[name], name, key) for name in group]) for split, group in names.items()}
+
+
+_CIFAR = {  # files of each split, and the key of the labels
+    "cifar10": ({"train": [f"data_batch_{i}" for i in range(1, 6)], "test": ["test_batch"]}, b"labels"),
+    "cifar100": ({"train": ["train"], "test": ["test"]}, b"fine_labels"),
+}
+
+
+def _found(files: dict[str, Path], wanted: set[str]) -> dict[str, bytes] | None:
+    """The wanted files, those that are missing from the archive; None if any is not there."""
+    found = {name: _bytes(files[name]) for name in sorted(wanted) if name in files}
     if archive := next((path for name, path in files.items() if name.endswith("-python.tar.gz")), None):
         found |= _members(archive, wanted - found.keys())
-    if found.keys() != wanted:
-        return None
-    splits = {}
-    for split, group in names.items():
-        for name in group:
-            if entry.md5 and hashlib.md5(found[name], usedforsecurity=False).hexdigest() != entry.md5[name]:
-                raise ValueError(f"{name} has not the published MD5")
-        batches = [_batch(found[name], name, key) for name in group]
-        images = np.concatenate([images for images, _ in batches])
-        labels = np.concatenate([labels for _, labels in batches])
-        splits[split] = (np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels)
-    return splits
+    return found if found.keys() == wanted else None
+
+
+def _joined(batches: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Images (n, 32, 32, 3) and labels of several batches."""
+    images = np.concatenate([images for images, _ in batches])
+    labels = np.concatenate([labels for _, labels in batches])
+    return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
 def _members(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:

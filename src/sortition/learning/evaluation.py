@@ -24,7 +24,7 @@ class Passes:
 
     def _load(self, params: Vector) -> torch.device:
         device = self.labels.device
-        vector.load(self.model, self.layout, torch.tensor(params, device=device))
+        vector.load_into(self.model, self.layout, torch.tensor(params, device=device))
         self.model.eval()
         return device
 

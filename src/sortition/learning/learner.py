@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import sequence
 from sortition.learning import dropout, stacked, vector
-from sortition.learning.batches import Plan, plans
+from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.evaluation import Passes
 from sortition.learning.rule import LocalRule
-from sortition.learning.sequential import Examples, Worker
+from sortition.learning.sequential import Examples, SequentialTrainer
 from sortition.learning.vector import Layout, Vector
 
 ENGINES = ("auto", "stacked", "sequential")
@@ -81,7 +81,7 @@ class Learner:
         self.stacks = engine != "sequential" and self.layers is not None
         self.y = vector.tensor(y, np.int64, self.device)
         self.examples = self._held(x)
-        self._worker = Worker(self.model, self.examples, self.y)
+        self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y)
         self.passes = Passes(self.model, self.examples, self.y)
 
     def _held(self, x: npt.ArrayLike) -> Examples:
@@ -96,7 +96,7 @@ class Learner:
     @property
     def drops(self) -> bool:
         """Whether the model has dropout."""
-        return bool(self._worker.drops)
+        return bool(self._sequential_trainer.drops)
 
     def train(
         self,
@@ -115,7 +115,7 @@ class Learner:
         A client's result depends on (seed, purpose, t, client) and its data, not on who trains beside it.
         """
         rule, k = rule or self.rule, len(ids)
-        work = plans(members, ids, rule, seed, t, purpose)
+        work = batch_plans(members, ids, rule, seed, t, purpose)
         sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
         seeds = [] if self.stacks else [_seed(seed, purpose, t, int(i)) for i in ids]
         out = Trained(
@@ -129,12 +129,12 @@ class Learner:
         run(torch.tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources, seeds), out)
         return out
 
-    def _stacked(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
+    def _stacked(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
         size = max(1, STACK_BYTES // (4 * self.layout.size))
         order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
         for at in range(0, len(work), size):
             part = order[at : at + size]
-            final, losses, spread = stacked.train(
+            final, losses, spread = stacked.train_stack(
                 self.layers or [],
                 self.layout.split(start),
                 self.examples.rows,
@@ -149,12 +149,12 @@ class Learner:
             if out.dispersion is not None:
                 out.dispersion[part] = spread.cpu().numpy()
 
-    def _sequential(self, start: Tensor, work: Sequence[Plan], how: How, out: Trained) -> None:
+    def _sequential(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
         for i, plan in enumerate(work):
             bits = how.sources[i] if how.sources else None
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(how.seeds[i])  # random layers other than nn.Dropout know only torch's own generator
-                final, loss, spread = self._worker.train(
+                final, loss, spread = self._sequential_trainer.train(
                     start, plan, how.rule, how.lr, bits, out.dispersion is not None
                 )
             out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), float(loss) / max(plan.steps, 1)

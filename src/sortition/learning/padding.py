@@ -9,10 +9,10 @@ from torch import nn
 
 from sortition.core.arrays import Array
 from sortition.learning import dropout
-from sortition.learning.batches import Plan
+from sortition.learning.batches import BatchPlan
 
 
-def grid(ranked: Sequence[Plan]) -> tuple[Array, Array, list[int]]:
+def grid(ranked: Sequence[BatchPlan]) -> tuple[Array, Array, list[int]]:
     """Indices (S, k, B), row weights (S, k, B, 1), and how many clients still train in each step."""
     shape = (ranked[0].steps, len(ranked), max(p.index.shape[1] for p in ranked))
     index, counts = np.zeros(shape, np.int64), np.ones(shape[:2], np.int64)
@@ -27,7 +27,7 @@ def grid(ranked: Sequence[Plan]) -> tuple[Array, Array, list[int]]:
 
 def words_of(
     layers: Sequence[nn.Module],
-    ranked: Sequence[Plan],
+    ranked: Sequence[BatchPlan],
     sources: Sequence[np.random.BitGenerator],
     shape: tuple[int, ...],
 ) -> list[Array]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from sortition.core.errors import bad
 from sortition.core.validation import known_keys_only
@@ -34,20 +36,17 @@ class LocalRule:
         object.__setattr__(self, "milestones", tuple(self.milestones))
         if (self.steps is None) == (self.epochs is None):
             raise bad("LocalRule", "given either steps or epochs", f"steps={self.steps} and epochs={self.epochs}")
-        for name in ("steps", "epochs", "batch", "decay_every"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise bad(f"LocalRule.{name}", "a whole number ≥ 1", value)
-        for name in ("lr", "decay", "drop"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise bad(f"LocalRule.{name}", "finite and > 0", getattr(self, name))
-        for name in ("weight_decay", "proximal"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
-                raise bad(f"LocalRule.{name}", "finite and ≥ 0", getattr(self, name))
-        if not 0 <= self.momentum < 1:
-            raise bad("LocalRule.momentum", "in [0, 1)", self.momentum)
-        if any(isinstance(m, bool) or not isinstance(m, int) or m < 0 for m in self.milestones):
-            raise bad("LocalRule.milestones", "rounds ≥ 0", self.milestones)
+        counts = ("steps", "epochs", "batch", "decay_every")
+        self._check(counts, "a whole number ≥ 1", lambda value: value is None or _whole(value, 1))
+        self._check(("lr", "decay", "drop"), "finite and > 0", lambda value: math.isfinite(value) and value > 0)
+        self._check(("weight_decay", "proximal"), "finite and ≥ 0", lambda value: math.isfinite(value) and value >= 0)
+        self._check(("momentum",), "in [0, 1)", lambda value: 0 <= value < 1)
+        self._check(("milestones",), "rounds ≥ 0", lambda value: all(_whole(m, 0) for m in value))
+
+    def _check(self, names: tuple[str, ...], rule: str, holds: Callable[[Any], bool]) -> None:
+        for name in names:
+            if not holds(value := getattr(self, name)):
+                raise bad(f"LocalRule.{name}", rule, value)
 
     def lr_at(self, t: int) -> float:
         """Learning rate of round t."""
@@ -70,3 +69,7 @@ class LocalRule:
     def rows(self, n: int) -> int:
         """Rows of a full batch of a client with n examples."""
         return n if self.batch is None else min(self.batch, n)
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least

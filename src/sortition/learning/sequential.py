@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.learning import dropout, vector
-from sortition.learning.batches import Plan
+from sortition.learning.batches import BatchPlan
 from sortition.learning.rule import LocalRule
 
 
@@ -37,7 +37,7 @@ class Examples:
         return rows.permute(0, 3, 1, 2) if self.image else rows
 
 
-class Worker:
+class SequentialTrainer:
     """The one model through which all clients train, with its keyed dropout layers."""
 
     def __init__(self, model: nn.Module, examples: Examples, labels: Tensor) -> None:
@@ -50,19 +50,19 @@ class Worker:
     def train(
         self,
         flat: Tensor,
-        plan: Plan,
+        plan: BatchPlan,
         rule: LocalRule,
         lr: float,
         bits: np.random.BitGenerator | None,
         dispersion: bool,
     ) -> tuple[Tensor, Tensor, float]:
         """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion."""
-        vector.load(self.model, self.layout, flat)
+        vector.load_into(self.model, self.layout, flat)
         self.model.train()
         for drop in self.drops:
             drop.bits, drop.rows = bits, plan.index.shape[1]
         parameters = list(self.model.parameters())
-        descent = Descent(parameters, rule, lr, dispersion)
+        descent = SequentialDescent(parameters, rule, lr, dispersion)
         index, counts = torch.from_numpy(plan.index).to(flat.device), plan.counts.tolist()
         losses = torch.zeros((), device=flat.device)
         for s, count in enumerate(counts):
@@ -74,7 +74,7 @@ class Worker:
         return final, losses, descent.spread(plan.steps)
 
 
-class Descent:
+class SequentialDescent:
     """The local rule over the parameters of one client."""
 
     def __init__(self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, track: bool) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.learning import dropout
-from sortition.learning.batches import Plan
+from sortition.learning.batches import BatchPlan
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
 
@@ -65,7 +65,7 @@ class Slot:
 
 
 @dataclass
-class Descent:
+class StackedDescent:
     """The local rule of one round, applied to slots."""
 
     rule: LocalRule
@@ -107,7 +107,7 @@ def _accumulate(into: Tensor, keep: float, left: Tensor, right: Tensor | None, s
 class Stack:
     """A cohort's copies of one model, ready to train."""
 
-    def __init__(self, layers: Sequence[nn.Module], initial: Sequence[Tensor], k: int, descent: Descent) -> None:
+    def __init__(self, layers: Sequence[nn.Module], initial: Sequence[Tensor], k: int, descent: StackedDescent) -> None:
         self.layers, self.descent = layers, descent
         track, moving = descent.squares is not None, descent.rule.momentum > 0
         self.slots = [
@@ -135,7 +135,7 @@ class Stack:
                 turned = w.value[:k].transpose(1, 2)
                 h = torch.bmm(h, turned) if b is None else torch.baddbmm(b.value[:k].unsqueeze(1), h, turned)
             elif isinstance(layer, nn.Dropout):
-                kept = dropout.mask(next(drops), layer.p)
+                kept = dropout.keep_mask(next(drops), layer.p)
                 saved.append((layer, kept, None, None))
                 h = h * kept
             else:
@@ -161,12 +161,12 @@ class Stack:
 
 
 @torch.no_grad()
-def train(
+def train_stack(
     layers: Sequence[nn.Module],
     initial: Sequence[Tensor],
     rows: Tensor,
     labels: Tensor,
-    plans: Sequence[Plan],
+    plans: Sequence[BatchPlan],
     rule: LocalRule,
     lr: float,
     sources: Sequence[np.random.BitGenerator] | None,
@@ -191,22 +191,33 @@ def train(
     device, k = rows.device, len(plans)
     order = sorted(range(k), key=lambda i: -plans[i].steps)
     ranked = [plans[i] for i in order]
-    index, weight, active = grid(ranked)
-    words = words_of(layers, ranked, [sources[i] for i in order], index.shape) if sources else []
-    at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
-    targets = labels[at].unsqueeze(3)
-    descent = Descent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
-    stack = Stack(layers, initial, k, descent)
-    losses = torch.zeros(k, device=device)
-    for s, now in enumerate(active):
-        x = rows.index_select(0, at[s, :now].reshape(-1)).view(now, index.shape[2], -1)
-        drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
-        losses[:now] += stack.step(x, targets[s, :now], weights[s, :now], drops)
+    stack = Stack(layers, initial, k, StackedDescent(rule, lr, torch.zeros(k, device=device) if dispersion else None))
+    losses = _descend(stack, rows, labels, ranked, [sources[i] for i in order] if sources else None)
     steps = torch.tensor([max(p.steps, 1) for p in ranked], dtype=torch.float32, device=device)
     final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
     spread = _spread(stack, steps) if dispersion else None
     back = torch.as_tensor(np.argsort(order), device=device)
     return final[back], (losses / steps)[back], None if spread is None else spread[back]
+
+
+def _descend(
+    stack: Stack,
+    rows: Tensor,
+    labels: Tensor,
+    ranked: Sequence[BatchPlan],
+    sources: Sequence[np.random.BitGenerator] | None,
+) -> Tensor:
+    """All steps of clients that are ordered by their number of steps; the sums of their batch losses (k,)."""
+    device = rows.device
+    index, weight, active = grid(ranked)
+    words = words_of(stack.layers, ranked, sources, index.shape) if sources else []
+    at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
+    targets, losses = labels[at].unsqueeze(3), torch.zeros(len(ranked), device=device)
+    for s, now in enumerate(active):
+        x = rows.index_select(0, at[s, :now].reshape(-1)).view(now, index.shape[2], -1)
+        drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
+        losses[:now] += stack.step(x, targets[s, :now], weights[s, :now], drops)
+    return losses
 
 
 def _spread(stack: Stack, steps: Tensor) -> Tensor:

@@ -86,7 +86,7 @@ def flatten(model: nn.Module) -> Vector:
 
 
 @torch.no_grad()
-def load(model: nn.Module, layout: Layout, flat: torch.Tensor) -> None:
+def load_into(model: nn.Module, layout: Layout, flat: torch.Tensor) -> None:
     """Copy a vector (P,) into the model."""
     for own, part in zip(tensors(model), layout.split(flat), strict=True):
         own.copy_(part)

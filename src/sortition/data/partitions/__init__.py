@@ -31,7 +31,7 @@ def rule(name: str, **params: Any) -> PartitionRule:
 def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, **params: Any) -> Partition:
     """Split examples with these ``labels`` (n,) over ``clients``; loses none and gives none twice.
 
-    A client that a rule leaves empty gets one example from the largest, which ``Partition.notes`` tells.
+    A client that a rule leaves empty gets one example from the largest, which ``Partition.notes`` records.
     """
     chosen = rule(name, **params)
     given = np.asarray(labels)

@@ -130,6 +130,14 @@ class TestWeightsOfThoseWhoAnswered:
         assert weights == pytest.approx([0.6, 0.4])
         assert notes == {"silent_groups": [0]}
 
+    def test_mass_that_is_one_in_expectation_is_never_rescaled(self):
+        cohort = Cohort(np.array([1, 2, 3]), np.array([2.5, 0.3, 0.2]), groups=np.array([0, 1, 1]), mass="expected")
+        weights, notes = cohort.weights_of(np.array([3, 2]))
+        assert weights.tolist() == [0.2, 0.3]
+        assert notes == {}
+        with pytest.raises(InputError, match=r"Cohort.mass must be 'one' or 'expected'; got 'two'"):
+            Cohort(np.array([1]), np.array([1.0]), mass="two")
+
     def test_nobody(self):
         assert Cohort.uniform([1]).weights_of(np.array([], dtype=np.int64))[0].size == 0
 

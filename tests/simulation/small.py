@@ -45,6 +45,7 @@ class Scripted(Selector[State]):
     full: bool = False
     weights: tuple[float, ...] | None = None
     groups: tuple[int, ...] | None = None
+    mass: str = "one"
     seen: ClassVar[list[Any]] = []
 
     @property
@@ -58,7 +59,7 @@ class Scripted(Selector[State]):
         chosen = np.array([i for i in self.cohort if i in round.available], np.int64)
         weights = np.full(chosen.size, 1 / max(chosen.size, 1)) if self.weights is None else np.array(self.weights)
         groups = None if self.groups is None else np.array(self.groups)
-        return Cohort(chosen, weights, groups, full=self.full)
+        return Cohort(chosen, weights, groups, full=self.full, mass=self.mass)
 
     def observe(self, state, feedback):
         self.seen.append(feedback)

@@ -9,6 +9,7 @@ from torch import nn
 from sortition.aggregation import StepRule
 from sortition.core import signals
 from sortition.core.errors import InputError
+from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.learning import Learner, LocalRule, build
@@ -187,6 +188,33 @@ def test_the_server_rule_takes_the_step():
     plain, _ = played(Setup(world(), Scripted(), 3, 1))
     start_at = world().initial
     np.testing.assert_allclose(carry.params - start_at, 0.5 * (plain.params - start_at), atol=1e-6)
+
+
+def test_mass_in_expectation_is_kept_by_engine_records_and_explorers():
+    devices = Devices(dropout=0.5)
+    selector = Scripted(cohort=(4, 1, 7), weights=(2.0, 0.5, 0.25), mass="expected")
+    own = world(devices=devices)
+    setup = Setup(own, selector, 3, 6)
+    carry = start(setup)
+    lost = 0
+    for t in range(6):
+        before = carry.params
+        carry, record = play_round(setup, carry)
+        assert record["mass"] == "expected"
+        ids = np.array(record["cohort"] if record["answered"] is None else record["answered"], np.int64)
+        lost += 3 - ids.size
+        weights = np.array([{4: 2.0, 1: 0.5, 7: 0.25}[int(k)] for k in ids], np.float32)
+        np.testing.assert_allclose(carry.params, before + weights @ own.train(before, ids, [], t).deltas, atol=1e-6)
+    assert lost > 0
+    guarded = Setup(world(), selector, 3, 40, guards=Guards(explore=0.4))
+    totals = []
+    for record in played(guarded)[1]:
+        explored = record["notes"].get("guards", {}).get("explored", [])
+        for client, weight in zip(record["cohort"], record["weights"], strict=True):
+            kept = {4: 2.0, 1: 0.5, 7: 0.25}.get(client)
+            assert weight == pytest.approx(2.75 / 3 if client in explored else kept)
+        totals.append(sum(record["weights"]))
+    assert np.mean(totals) == pytest.approx(2.75, rel=0.1)  # 40 rounds; leaving out takes what explorers add
 
 
 def test_run_stops_when_told():

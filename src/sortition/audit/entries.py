@@ -89,6 +89,7 @@ def encode_cohort(cohort: Cohort) -> CohortEntry:
         "weights": encode_numbers(cohort.weights),
         "groups": None if cohort.groups is None else json_value(cohort.groups),
         "full": cohort.full or None,
+        "mass": None if cohort.mass == "one" else cohort.mass,
     }
     return compact(entry)
 

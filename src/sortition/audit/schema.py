@@ -41,6 +41,7 @@ class CohortEntry(TypedDict):
     weights: Encoded
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
+    mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
 
 
 class AnswersEntry(TypedDict):
@@ -83,6 +84,7 @@ class RoundEntry(TypedDict):
     weights: Encoded
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
+    mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
     notes: dict[str, Any]
     done: NotRequired[Encoded]  # absent: the whole cohort
     reports: NotRequired[dict[str, AnswersEntry] | None]

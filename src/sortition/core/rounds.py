@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -160,7 +160,8 @@ class Cohort:
     """Who trains, and with what weight: the next model is w + Σ weights_k · Δ_k.
 
     Ids are distinct (sampling with replacement is weight); ``groups`` names each member's stratum; ``full`` allows
-    more than the budget and is metered as such; ``notes`` hold diagnostics that only a reader needs.
+    more than the budget and is metered as such; ``notes`` hold diagnostics that only a reader needs. With
+    ``mass="expected"`` weights sum to 1 in expectation only (inverse probabilities, rates): nothing rescales them.
     """
 
     ids: Ids
@@ -168,8 +169,11 @@ class Cohort:
     groups: Ids | None = None
     full: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
+    mass: Literal["one", "expected"] = "one"
 
     def __post_init__(self) -> None:
+        if self.mass not in ("one", "expected"):
+            raise bad("Cohort.mass", "'one' or 'expected'", self.mass)
         ids = as_ids("Cohort.ids", self.ids)
         weights = np.asarray(self.weights, dtype=np.float64)
         if weights.shape != ids.shape:
@@ -208,13 +212,15 @@ class Cohort:
         """The aggregation weights of those who answered, in their order, and notes.
 
         The total mass is kept: inside a stratum its members' share it; a stratum that fell silent gives its mass to
-        the others in proportion.
+        the others in proportion. Weights of ``mass="expected"`` stay as they are, whoever falls silent.
         """
         if answered.size == 0:
             return np.empty(0), {}
         order = np.argsort(self.ids)
         at = order[np.searchsorted(self.ids, answered, sorter=order)]
         weights = self.weights[at].copy()
+        if self.mass == "expected":
+            return weights, {}
         total, notes = float(self.weights.sum()), {}
         if answered.size < self.ids.size and self.groups is not None:
             groups = self.groups[at]

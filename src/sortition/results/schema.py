@@ -58,6 +58,7 @@ class RoundRecord(TypedDict):
     available: NotRequired[Whole | None]
     cohort: NotRequired[list[Whole] | None]  # as selected
     weights: NotRequired[list[float] | None]
+    mass: NotRequired[Literal["expected"]]  # where weights sum to 1 in expectation only
     answered: NotRequired[list[Whole] | None]  # ids; None: the whole cohort
     skipped: NotRequired[bool]  # nobody was available
     full: NotRequired[bool]  # more than the budget on purpose

@@ -47,6 +47,8 @@ def round_record(
         "full": cohort.full,
         "questions": _questions(turn),
     }
+    if cohort.mass == "expected":
+        record["mass"] = cohort.mass
     if arrived.started.size < cohort.ids.size:
         record["started"] = arrived.started.tolist()
     record["bytes"], record["passes"] = dict(ledger.bytes), dict(ledger.passes)

@@ -19,7 +19,8 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
 
     Explorers come last, weigh one K-th of the total mass each (a size may be false) and are a group of their own. They
     take the places of members removed at random; the others share the remaining mass as if those had not answered.
-    Full participation, and a cohort of everybody, stay as they are: nobody is left to explore.
+    Where the mass is one in expectation only, the others keep their weights: on average the explorers add what the
+    removed members took away. Full participation, and a cohort of everybody, stay as they are.
     """
     places = round.places
     count = int(share * places + rng.random())  # ⌊εK + U⌋ has the expectation εK
@@ -31,8 +32,10 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
         kept = kept[np.sort(rng.choice(kept.size, places - count, replace=False))]
     total = float(cohort.weights.sum()) if cohort.ids.size else 1.0
     part = drawn.size / (kept.size + drawn.size)
-    weights = np.concatenate([cohort.weights_of(kept)[0] * (1 - part), np.full(drawn.size, total * part / drawn.size)])
-    if weights.sum() > 0:
+    expected = cohort.mass == "expected"
+    left = cohort.weights_of(kept)[0] * (1.0 if expected else 1 - part)
+    weights = np.concatenate([left, np.full(drawn.size, total * part / drawn.size)])
+    if weights.sum() > 0 and not expected:
         weights *= total / weights.sum()  # where those kept had no weight at all
     groups = None
     if cohort.groups is not None:
@@ -40,4 +43,4 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
         own = 1 + int(cohort.groups.max(initial=-1))
         groups = np.concatenate([mine, np.full(drawn.size, own)])
     ids = np.concatenate([kept, drawn])
-    return Cohort(ids, weights, groups=groups, notes=cohort.notes), drawn
+    return Cohort(ids, weights, groups=groups, notes=cohort.notes, mass=cohort.mass), drawn

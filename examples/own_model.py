@@ -37,7 +37,7 @@ def main() -> None:
         }
     )
     print(result)
-    last = result.frame.filter(pl.col("round") == 20)  # the records are polars
+    last = result.curves.filter(pl.col("round") == 20)  # the records are polars
     print(last.group_by("method", maintain_order=True).agg(pl.col("accuracy", "loss", "bytes").mean()))
 
 

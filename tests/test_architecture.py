@@ -54,7 +54,7 @@ INSIDE_FUNCTIONS = {
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
     "flower": ({"selectors"}, set()),
-    "studies": ({"flower"}, {"ray", "typer"}),
+    "studies": ({"flower", "report"}, {"ray", "typer", "altair"}),
     "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),
 }

@@ -36,10 +36,13 @@ if TYPE_CHECKING:
         shared,
     )
     from sortition.selectors import discover, load
+    from sortition.studies import Callback, Comparison, compare, partition, run, simulate, study, track
     from sortition.testing import check_selector
 
 __all__ = [
+    "Callback",
     "Cohort",
+    "Comparison",
     "DataError",
     "Feedback",
     "Guards",
@@ -59,18 +62,32 @@ __all__ = [
     "UndeclaredError",
     "__version__",
     "check_selector",
+    "compare",
     "discover",
     "load",
     "method",
+    "partition",
     "per_client",
     "per_pair",
+    "run",
     "shared",
+    "simulate",
+    "study",
+    "track",
 ]
 
 _ELSEWHERE = {
     "check_selector": "sortition.testing",
     "discover": "sortition.selectors",
     "load": "sortition.selectors",
+    "Callback": "sortition.studies",
+    "Comparison": "sortition.studies",
+    "compare": "sortition.studies",
+    "partition": "sortition.studies",
+    "run": "sortition.studies",
+    "simulate": "sortition.studies",
+    "study": "sortition.studies",
+    "track": "sortition.studies",
 }  # every other public name is core's
 
 

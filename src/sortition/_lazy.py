@@ -8,11 +8,15 @@ from typing import Any
 
 
 def exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package whose public names are defined in the modules ``homes`` (name → module)."""
+    """The ``__getattr__`` of a package whose public names are defined in the modules ``homes`` (name → module).
+
+    A home that ends with the name is meant itself.
+    """
 
     def attribute(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name]), name)
+        module = import_module(homes[name])
+        return module if homes[name].endswith(f".{name}") else getattr(module, name)
 
     return attribute

@@ -28,7 +28,7 @@ MOVED = {
     "sortition.experiments.summary": "sortition.results.summary",
     "sortition.experiments.sheet": "sortition.results.table",
     # studies
-    "sortition.experiments.notebook": "sortition.studies.compare",
+    "sortition.experiments.notebook": "sortition.studies.from_python",
     "sortition.experiments.config": "sortition.studies.config",
     "sortition.experiments.estimate": "sortition.studies.estimate",
     "sortition.experiments.federation": "sortition.studies.federation",

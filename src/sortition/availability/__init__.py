@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from sortition.availability._given import given
 from sortition.availability._mode import Facts, Mask, Mode
 from sortition.core.arrays import Floats
 from sortition.core.errors import bad
@@ -58,7 +59,7 @@ def discover() -> list[str]:
 
 def mode(name: str, **params: Any) -> Mode:
     """The validated parameters of a mode, before a federation is at hand."""
-    return FAMILY.make(name, params)
+    return given(name, params) if ":" in name else FAMILY.make(name, params)
 
 
 def make(
@@ -75,8 +76,8 @@ def make(
     if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
         raise bad("availability.clients", "a whole number ≥ 1", clients)
     sequence(seed, "availability")  # refuses a bad seed now, not in the first round
-    given = {"sizes": (sizes, 1), "label_counts": (label_counts, 2)}
-    return Availability(chosen, Facts(int(clients), int(seed), **_facts(given, int(clients))))
+    known = {"sizes": (sizes, 1), "label_counts": (label_counts, 2)}
+    return Availability(chosen, Facts(int(clients), int(seed), **_facts(known, int(clients))))
 
 
 def _facts(given: Mapping[str, tuple[npt.ArrayLike | None, int]], clients: int) -> dict[str, Any]:

@@ -35,10 +35,15 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
         raise
     except FOREIGN as error:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
-    columns = set(table.columns)
-    if not {"client_id", "start", "end"} <= columns and not {"client_id", "time", "state"} <= columns:
-        if (matrix := _plain(path)) is not None:
-            return as_matrix(matrix, clients)
+    matrix = None if _named(table) else _plain(path)
+    if matrix is not None:
+        return as_matrix(matrix, clients)
+    return from_table(table, clients, notes)
+
+
+def from_table(table: pl.DataFrame, clients: int, notes: list[str]) -> Events:
+    """Events of a table ``client_id, start, end`` or ``client_id, time, state``."""
+    if not _named(table):
         raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns))
     keep = _known(table["client_id"], clients, notes)
     table = table.filter(keep)
@@ -46,9 +51,15 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
     missing = clients - len(np.unique(ids))
     if missing:
         notes.append(f"{missing} of {clients} clients are not in the trace and are never reachable.")
-    if "start" in columns:
+    if {"start", "end"} <= set(table.columns):
         return from_intervals(ids, _moments(table["start"], notes), _moments(table["end"], notes), clients, notes)
     return from_transitions(ids, _moments(table["time"], notes), _states(table["state"]), clients, notes)
+
+
+def _named(table: pl.DataFrame) -> bool:
+    """Whether a table has the columns of a trace."""
+    columns = set(table.columns)
+    return {"client_id", "start", "end"} <= columns or {"client_id", "time", "state"} <= columns
 
 
 def as_matrix(given: Any, clients: int) -> Mask:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
 from sortition.availability._events import Events
 from sortition.availability._mode import Facts, Mask, Masks, Mode
-from sortition.availability._tables import as_matrix, read
+from sortition.availability._tables import as_matrix, from_table, read
 from sortition.core.errors import InputError, bad
 
 
@@ -20,6 +20,7 @@ class Trace(Mode):
     Attributes:
         path: the file; client ids are 0 … N − 1.
         matrix: rounds × clients of 0 and 1, instead of a file.
+        frame: a polars frame with the columns of a file, instead of one; from Python only.
         step: time between rounds, in the trace's unit (seconds where it has dates).
         start: moment of round 0; the trace's first moment unless given.
         after: "loop" begins again, "hold" keeps the last state, "end" leaves nobody.
@@ -27,16 +28,19 @@ class Trace(Mode):
 
     path: str | None = None
     matrix: list[list[int]] | None = None
+    frame: Any = None
     step: float = Field(1.0, gt=0)
     start: float | None = None
     after: Literal["loop", "hold", "end"] = "loop"
 
     def masks(self, facts: Facts) -> Masks:
         """A look-up in the matrix or among the events."""
-        if (self.path is None) == (self.matrix is None):
-            raise InputError(
-                f"availability trace must be given either path or matrix; got {'both' if self.path else 'none'}."
-            )
+        given = [name for name in ("path", "matrix", "frame") if getattr(self, name) is not None]
+        if len(given) != 1:
+            got = "both" if len(given) == 2 else ", ".join(given) or "none"
+            raise InputError(f"availability trace must be given either path or matrix; got {got}.")
+        if self.frame is not None:
+            return self._timed(from_table(self.frame, facts.clients, facts.notes), facts)
         if self.matrix is not None:
             return self._looped(as_matrix(self.matrix, facts.clients))
         found = read(Path(str(self.path)).expanduser(), facts.clients, facts.notes)

@@ -3,5 +3,16 @@
 from sortition.data.dataset import Dataset
 from sortition.data.fetch import directory, get
 from sortition.data.load import load, names
+from sortition.data.natural import by_client, from_clients, from_frame, from_leaf
 
-__all__ = ["Dataset", "directory", "get", "load", "names"]
+__all__ = [
+    "Dataset",
+    "by_client",
+    "directory",
+    "from_clients",
+    "from_frame",
+    "from_leaf",
+    "get",
+    "load",
+    "names",
+]

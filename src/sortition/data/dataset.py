@@ -25,7 +25,7 @@ class Dataset:
         clients: index arrays into ``x_train``, one per client, where the data come already split.
         features: (N, d) one vector per client, where the data's makers know one (synthetic: the local optimum).
         validation: index arrays into ``x_train``, one per client, where the released split holds some back.
-        white: the pixel value that :meth:`scaled` maps to 1.
+        white: the pixel value that :meth:`scaled` maps to 1; 0 where ``x`` are tokens, whole numbers that stay so.
         digest: SHA-256 over all arrays above, with names, shapes and types; computed when not given.
     """
 
@@ -60,6 +60,8 @@ class Dataset:
         ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel
         (images) or per feature (vectors). The digest stays that of the stored data.
         """
+        if not self.white:
+            return self._tokens(standardise)
         train, test = (_floats(x, self.white) for x in (self.x_train, self.x_test))
         if standardise:
             axes = (0, 2, 3) if train.ndim == 4 else (0,)
@@ -68,6 +70,12 @@ class Dataset:
             spread[spread == 0] = 1  # a constant pixel or feature carries nothing; leave it at 0
             train, test = (train - mean) / spread, (test - mean) / spread
         return replace(self, x_train=train, x_test=test)
+
+    def _tokens(self, standardise: bool) -> Dataset:
+        """Tokens as int64; they have no mean."""
+        if standardise:
+            raise bad(f"{self.name}.standardise", "false where examples are tokens", standardise)
+        return replace(self, x_train=self.x_train.astype(np.int64), x_test=self.x_test.astype(np.int64))
 
     def _check_indices(self, part: str) -> None:
         given = getattr(self, part)

@@ -6,9 +6,11 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from re import compile as pattern
 from typing import Any
 
 from sortition.core.errors import bad, unknown
+from sortition.core.import_policy import imported
 from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
@@ -16,6 +18,7 @@ from sortition.data.fetch import read
 from sortition.data.synthetic import synthetic
 from sortition.data.user_data import from_file, from_pairs
 
+IMPORT_PATH = pattern(r"[A-Za-z_][\w.]+:[A-Za-z_]\w*")
 MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthetic}
 
 
@@ -25,7 +28,7 @@ def names() -> list[str]:
 
 
 def load(source: Any, **options: Any) -> Dataset:
-    """A data set by name (see :func:`names`), from an npz file or a folder of npy files, or from (x, y) arrays."""
+    """A data set by name (see :func:`names`), from a file or folder, from (x, y) arrays, or by import path."""
     if isinstance(source, tuple | list):
         return from_pairs(source, **options)
     if not isinstance(source, str | Path):
@@ -36,11 +39,22 @@ def load(source: Any, **options: Any) -> Dataset:
     if name in ENTRIES:
         return _called(partial(read, name), name, options)
     path = Path(source).expanduser()
+    if IMPORT_PATH.fullmatch(str(source)) and not path.exists():
+        return _imported(str(source), options)
     if path.exists():
         return _called(partial(from_file, path), str(source), options)
     if path.suffix or len(path.parts) > 1:
         raise bad("data", "a name or an existing path", str(source))
     raise unknown("data set", str(source), names())
+
+
+def _imported(path: str, options: dict[str, Any]) -> Dataset:
+    """A data set, or what a function makes of the options, by import path."""
+    found = imported(path, "data.name")
+    made = found if isinstance(found, Dataset) or not callable(found) else _called(found, path, options)
+    if not isinstance(made, Dataset):
+        raise bad("data.name", "a Dataset, or a function that returns one", type(made).__name__)
+    return made
 
 
 def _called(make: Callable[..., Dataset], name: str, options: dict[str, Any]) -> Dataset:

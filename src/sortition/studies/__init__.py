@@ -1,16 +1,29 @@
-"""Studies: one TOML file, many runs, published tables."""
+"""Studies: one TOML file or one call from Python, many runs, tables."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
-__all__ = ["study"]
+from sortition._lazy import exports
 
+if TYPE_CHECKING:
+    from sortition.studies import track
+    from sortition.studies.arguments import partition
+    from sortition.studies.comparison import Comparison
+    from sortition.studies.from_python import compare, run, simulate, study
+    from sortition.studies.runs.callback import Callback
 
-def __getattr__(name: str) -> Any:
-    """``study``, imported when first used: reading records needs no training engine."""
-    if name == "study":
-        from sortition.studies.compare import study
-
-        return study
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__all__ = ["Callback", "Comparison", "compare", "partition", "run", "simulate", "study", "track"]
+__getattr__ = exports(
+    __name__,
+    {
+        "Callback": "sortition.studies.runs.callback",
+        "Comparison": "sortition.studies.comparison",
+        "compare": "sortition.studies.from_python",
+        "partition": "sortition.studies.arguments",
+        "run": "sortition.studies.from_python",
+        "simulate": "sortition.studies.from_python",
+        "study": "sortition.studies.from_python",
+        "track": "sortition.studies.track",
+    },
+)

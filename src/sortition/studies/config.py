@@ -61,6 +61,12 @@ class Data(Named):
     standardise: bool = False
 
 
+class Natural(StrictTable):
+    """Options of ``partition = "natural"``: only clients of at least ``least`` examples."""
+
+    least: Count = 1
+
+
 class Target(StrictTable):
     """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds."""
 
@@ -145,8 +151,11 @@ class Federation(StrictTable):
 def _chosen(federation: Federation) -> None:
     """Names and parameters of partition and availability are checked before any data are at hand."""
     availability.mode(federation.availability.name, **federation.availability.options)
-    if federation.data.partition is not None:
-        partitions.rule(federation.data.partition.name, **federation.data.partition.options)
+    partition = federation.data.partition
+    if partition is not None and partition.name == partitions.NATURAL:
+        validated(Natural, partition.options, "partition natural")
+    elif partition is not None:
+        partitions.check(partition.name, **partition.options)
 
 
 class RunConfig(Federation):
@@ -174,6 +183,12 @@ class Study(Federation):
     methods: list[str] | None = None
     setting: list[dict[str, Any]] = []
     sweep: dict[str, Any] = {}
+    track: list[Named] = []
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
 
     @field_validator("seeds", mode="before")
     @classmethod

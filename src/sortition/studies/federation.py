@@ -50,26 +50,40 @@ class BuiltFederation:
 
 
 def split(config: Data, seed: int) -> Split:
-    """The data set, split over clients; a set that comes split keeps its own split unless a partition is given."""
+    """The data set, split over clients; one with clients of its own keeps them unless another partition is given."""
     dataset = _dataset(config)
-    if config.partition is None and dataset.clients is None:
+    if config.partition is not None and config.partition.name != partitions.NATURAL:
+        parts, released = _partitioned(config, dataset, seed), None
+    elif dataset.clients is None:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
-    if config.partition is not None:
-        if config.clients is None:
-            raise InputError("data.clients must be given where there is a partition; got nothing.")
-        rule = config.partition
-        parts = partitions.split(rule.name, dataset.y_train, config.clients, stream(seed, "partition"), **rule.options)
-        released = None
     else:
-        parts = Partition(dataset.clients or ())
-        released = None if dataset.validation is None else Partition(dataset.validation)
-    if config.clients is not None and len(parts) != config.clients:
-        raise bad(
-            "data.clients", f"{len(parts)}, as {config.name} comes split, or given with a partition", config.clients
-        )
+        parts, released = _natural(config, dataset, seed)
     if config.holdout:
         return Split(dataset, *parts.holdout(config.holdout, stream(seed, "holdout")))
     return Split(dataset, parts, released)
+
+
+def _partitioned(config: Data, dataset: Dataset, seed: int) -> Partition:
+    if config.partition is None or config.clients is None:
+        raise InputError("data.clients must be given where there is a partition; got nothing.")
+    rule, draws = config.partition, stream(seed, "partition")
+    return partitions.split(rule.name, dataset.y_train, config.clients, draws, **rule.options)
+
+
+def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Partition | None]:
+    """The data set's own clients with enough examples, or ``data.clients`` of them, drawn by the seed."""
+    own = dataset.clients or ()
+    least = int(config.partition.options.get("least", 1)) if config.partition else 0
+    known = np.flatnonzero([len(one) >= least for one in own])
+    wanted = known.size if config.clients is None else config.clients
+    if config.partition is None and wanted != len(own):
+        raise bad("data.clients", f"{len(own)}, as {config.name} comes split, or given with a partition", wanted)
+    if wanted > known.size:
+        raise bad("data.clients", f"at most {known.size}, the clients of {config.name} with {least} examples", wanted)
+    if wanted < known.size:
+        known = np.sort(stream(seed, "natural clients").choice(known, wanted, replace=False))
+    chosen = [Partition(tuple(part[k] for k in known)) if part else None for part in (own, dataset.validation)]
+    return chosen[0] or Partition(()), chosen[1]
 
 
 def _key(value: Any) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sortition import selectors
-from sortition.core.errors import InputError
+from sortition.core.errors import InputError, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 
@@ -17,13 +17,22 @@ def selector_class(name: str) -> type[Selector[Any]]:
     if ":" not in name:
         return selectors.find(name)
     found = imported(name, "method.name")
+    found = type(found) if isinstance(found, Selector) else found
     if not (inspect.isclass(found) and issubclass(found, Selector)):
         raise InputError(f"method.name must be a Selector class; got {name!r}, a {type(found).__name__}.")
     return found
 
 
 def selector(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
-    """The method with its hyper-parameters; lists become tuples, which TOML does not have."""
+    """The method with its hyper-parameters; lists become tuples, which TOML does not have.
+
+    An import path may also lead to an instance, which has its parameters already.
+    """
+    made = imported(name, "method.name") if ":" in name else None
+    if isinstance(made, Selector):
+        if parameters:
+            raise unknown("key", next(iter(parameters)), (), f"method {name}")
+        return made
     return selector_class(name).load(**{key: _frozen(value) for key, value in parameters.items()})
 
 

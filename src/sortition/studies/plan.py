@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
-from sortition.studies.config import Federation, Method, RunConfig, Study, names_folder, validated
+from sortition.studies.config import Federation, Method, Named, RunConfig, Study, names_folder, validated
 from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
 
 SHARED = tuple(Federation.model_fields)
@@ -32,6 +32,7 @@ class StudyPlan:
 
     title: str
     runs: tuple[RunConfig, ...]
+    track: tuple[Named, ...] = ()  # the trackers that follow the runs
 
     @property
     def settings(self) -> list[str]:
@@ -45,7 +46,7 @@ class StudyPlan:
 
     def only(self, keep: Iterable[RunConfig]) -> StudyPlan:
         """The same plan with fewer runs."""
-        return StudyPlan(self.title, tuple(keep))
+        return replace(self, runs=tuple(keep))
 
 
 def read(path: str | Path) -> Table:
@@ -75,7 +76,8 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
-    return StudyPlan(str(raw.get("title", "")), tuple(sorted(runs, key=lambda run: run.seed)))
+    ordered = tuple(sorted(runs, key=lambda run: run.seed))
+    return StudyPlan(str(raw.get("title", "")), ordered, tuple(studies[0][1].track))
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

@@ -19,10 +19,10 @@ from sortition.studies.runs import runner, write_folder
 
 def test_a_study_from_python(tmp_path):
     result = study(small(), out=tmp_path / "runs")
-    assert result.frame.height == 2 * 2 * 6
-    assert result.frame["method"].unique(maintain_order=True).to_list() == ["uniform", "power-of-choice"]
+    assert result.curves.height == 2 * 2 * 6
+    assert result.curves["method"].unique(maintain_order=True).to_list() == ["uniform", "power-of-choice"]
     assert "<td>power-of-choice</td>" in result._repr_html_()
-    assert result.figures.height == 4
+    assert result.table.height == 4
     assert "| uniform" in str(result)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("rounds.jsonl")}
     study(small(), out=tmp_path / "runs")

@@ -10,11 +10,13 @@ import numpy.typing as npt
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.registry import Family
+from sortition.data.partitions import _given
 from sortition.data.partitions._partition import Partition
 from sortition.data.partitions._rule import PartitionRule
 
-__all__ = ["FAMILY", "Partition", "PartitionRule", "discover", "rule", "split"]
+__all__ = ["FAMILY", "NATURAL", "Partition", "PartitionRule", "check", "discover", "rule", "split"]
 
+NATURAL = "natural"  # the clients that a data set comes with
 FAMILY = Family(__name__, "partition", PartitionRule)  # type: ignore[type-abstract]
 
 
@@ -28,12 +30,20 @@ def rule(name: str, **params: Any) -> PartitionRule:
     return FAMILY.make(name, params)
 
 
+def check(name: str, **params: Any) -> None:
+    """Refuse a wrong name or parameter of a partition before any data are at hand."""
+    if _given.is_given(name):
+        _given.check(name, params)
+    else:
+        rule(name, **params)
+
+
 def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, **params: Any) -> Partition:
     """Split examples with these ``labels`` (n,) over ``clients``; loses none and gives none twice.
 
-    A client that a rule leaves empty gets one example from the largest, which ``Partition.notes`` records.
+    ``name`` is a rule, the file of a saved partition, or the import path of a function ``(labels, clients, rng)`` that
+    gives index arrays. A client that a rule leaves empty gets one example from the largest, as the notes then say.
     """
-    chosen = rule(name, **params)
     given = np.asarray(labels)
     if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
         raise bad("partition.labels", "a non-empty list of whole numbers", given)
@@ -41,6 +51,9 @@ def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generat
         raise bad("partition.clients", "a whole number ≥ 1", clients)
     if clients > given.size:
         raise bad("partition.clients", f"at most {given.size}, one example each", clients)
+    if _given.is_given(name):
+        return _given.split(name, given, int(clients), rng, params)
+    chosen = rule(name, **params)
     dense = np.unique(given, return_inverse=True)[1].astype(np.int64)  # labels without examples play no part
     notes: list[str] = []
     owners = chosen.owners(dense, int(clients), rng, notes)

@@ -20,10 +20,11 @@ from sortition.core.errors import SortitionError, StorageError
 from sortition.core.storage.snapshot import difference, write_atomically
 from sortition.results import attrition, formats, metrics, run_folder
 from sortition.simulation import Carry, Setup, checkpoint, play_round, start
-from sortition.studies import federation, methods
+from sortition.studies import federation, given, methods
 from sortition.studies.config import RunConfig, Target
 from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
+from sortition.studies.runs.callback import Callback, Callbacks
 from sortition.studies.runs.journals import Journals, audited
 
 CHECKPOINT_SECONDS = 10.0
@@ -37,12 +38,13 @@ class OneRun:
 
     config: RunConfig
     path: Path
+    callbacks: tuple[Callback, ...] = ()
 
     def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
         try:
             with one_torch_thread(), write_folder.locked(self.path):
-                finished = _play(self.config, self.path, on_round, stopping)
+                finished = _play(self.config, self.path, Callbacks(self.callbacks), on_round, stopping)
                 (self.path / run_folder.FAILURE).unlink(missing_ok=True)
                 return finished
         except BrokenPipeError:
@@ -69,13 +71,18 @@ def one_torch_thread() -> Iterator[None]:
 
 
 def _play(
-    config: RunConfig, path: Path, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]
+    config: RunConfig,
+    path: Path,
+    callbacks: Callbacks,
+    on_round: Callable[[int, float | None], None],
+    stopping: Callable[[], bool],
 ) -> bool:
     shared, setup = federation.setup(config)
     carry = _begin(config, path, shared, setup)
     journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
     stop = StopRule(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
-    saved = time.monotonic()
+    saved, summary = time.monotonic(), dict[str, Any]()
+    callbacks.on_start(config, path, carry.registrar.index)
     try:
         while carry.registrar.index < config.rounds and not stop.reached:
             if stopping():
@@ -84,14 +91,16 @@ def _play(
             carry, record = play_round(setup, carry)
             journals.append(record, _timed(carry))
             value = stop.see(record)
+            callbacks.on_round(config, record)
             on_round(carry.registrar.index, value)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 _save(path, carry, journals)
                 saved = time.monotonic()
         _save(path, carry, journals)
+        summary = _sum_up(path, shared, setup, carry, journals.ending())
     finally:
         journals.close()
-    _sum_up(path, shared, setup, carry, journals.ending())
+        callbacks.on_end(config, summary)
     return True
 
 
@@ -155,6 +164,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
         "needs": methods.needs_of(selector),
         "cite": selector.cite,
+        **({"python": found} if (found := given.digests(config.table())) else {}),
         "notes": [*parts.train.notes, *shared.availability.notes],
     }
 
@@ -177,7 +187,7 @@ def _save(path: Path, carry: Carry, journals: Journals) -> None:
     checkpoint.save(path / run_folder.CHECKPOINT, carry)
 
 
-def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, ending: dict[str, Any]) -> None:
+def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, ending: dict[str, Any]) -> dict[str, Any]:
     run = run_folder.Run(path)
     n = shared.split.clients
     counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
@@ -186,6 +196,6 @@ def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, end
     accuracy = setup.at(carry.registrar.index - 1).world.evaluator.client_accuracies(carry.params)
     write_folder.write_arrays(path / run_folder.CLIENTS, {**counts, "accuracy": accuracy})
     summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
-    write_folder.write_document(
-        path / run_folder.SUMMARY, {**summary, "totals": carry.totals, "clock": carry.clock, **ending}
-    )
+    summary |= {"totals": carry.totals, "clock": carry.clock, **ending}
+    write_folder.write_document(path / run_folder.SUMMARY, summary)
+    return summary

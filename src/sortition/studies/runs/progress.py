@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from importlib.util import find_spec
 from typing import Protocol
 
 from rich.console import Console
@@ -135,6 +136,14 @@ class Bars:
 
 def _figure(run: RunConfig) -> str:
     return run.target.of if run.target and run.stop_at_target else "accuracy"
+
+
+def automatic(wanted: bool) -> Progress:
+    """For Python code: bars on a terminal and in a notebook with ipywidgets, plain lines in other notebooks."""
+    console = Console(stderr=True)
+    if wanted and console.is_jupyter:
+        return Bars(console) if find_spec("ipywidgets") else Lines(console)
+    return Bars(console) if wanted and console.is_terminal else Quiet()
 
 
 def showing(console: Console, *, quiet: bool = False) -> Progress:

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sortition.core.errors import InputError, StorageError
+from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import run_folder
 from sortition.simulation import start
-from sortition.studies import federation, methods
+from sortition.studies import federation, given, methods
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
 from sortition.studies.runs import write_folder
+from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.progress import Progress, Quiet
+from sortition.studies.track import trackers
 from sortition.studies.workers import local, ray_cluster
 from sortition.studies.workers.scheduler import Event
 
@@ -44,19 +46,25 @@ def execute(
     resume: bool = False,
     progress: Progress | None = None,
     on: str | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Execution:
     """Play the runs of a plan that are not yet done in ``out``; everything that can be wrong is reported before.
 
     ``on``: the Ray cluster where they are played (``ray``, ``ray://host:port``); default: this machine.
+    ``callbacks`` follow the runs, beside the trackers that the study names.
     """
+    following = (*callbacks, *trackers(plan.track))
+    if following and on is not None:
+        raise bad("callbacks", "left out where runs are played on a cluster", f"{len(following)} of them")
     with write_folder.locked(out), _machines(on, plan.runs) as machines:
         left = _unfinished(plan, out, resume=resume)
         if left:
-            machines.call(check, left)
+            machines.call(check, left, given.objects())
         if jobs != 1:
             federation.forget()  # the workers hold their own
         _index(out, plan)
-        return _played(left, len(plan.runs) - len(left), out, machines, jobs, progress or Quiet())
+        tasks = [OneRun(run, place(out, run), following) for run in left]
+        return _played(tasks, len(plan.runs) - len(left), out, machines, jobs, progress or Quiet())
 
 
 def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
@@ -74,17 +82,16 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
 
 
 def _played(
-    left: Sequence[RunConfig], done: int, out: Path, machines: Machines, jobs: int | None, progress: Progress
+    tasks: Sequence[OneRun], done: int, out: Path, machines: Machines, jobs: int | None, progress: Progress
 ) -> Execution:
     execution = Execution(out)
 
     def on_event(event: Event) -> None:
         if event.kind == "failed":
-            execution.failed[str(place(out, left[event.index]))] = event.text
+            execution.failed[str(tasks[event.index].path)] = event.text
         progress.update(event)
 
-    with progress.watching(left, done):
-        tasks = [OneRun(run, place(out, run)) for run in left]
+    with progress.watching([task.config for task in tasks], done):
         execution.interrupted = not machines.run(tasks, jobs, on_event)
     return execution
 
@@ -101,8 +108,12 @@ def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[Machines]:
         yield cluster
 
 
-def check(runs: Iterable[RunConfig]) -> None:
-    """Build each setting's federation once, and every method on it, so that what is missing is reported now."""
+def check(runs: Iterable[RunConfig], objects: Mapping[str, Any] | None = None) -> None:
+    """Build each setting's federation once, and every method on it, so that what is missing is reported now.
+
+    ``objects`` are those that Python code gave to the study, where this is called on another machine.
+    """
+    given.hold(objects or {})
     seen = set()
     for run in runs:
         if (key := (run.setting, run.method.label)) not in seen:

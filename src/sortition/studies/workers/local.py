@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from sortition.studies import given
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle, attempt
 
@@ -51,11 +52,12 @@ def _inline(tasks: Sequence[Job], on_event: OnEvent) -> bool:
         return not stopping()
 
 
-def _serve(pipe: Connection) -> None:
+def _serve(pipe: Connection, objects: dict[str, Any]) -> None:
     """A worker's main loop: play what comes through the pipe until None does.
 
     Whatever arrives while a task is played means stop: None, or the end of the pipe when the parent has died.
     """
+    given.hold(objects)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (submitted := pipe.recv()) is not None:
             index, task = submitted
@@ -87,7 +89,7 @@ class ProcessScheduler(Scheduler[_Process]):
         context = multiprocessing.get_context("spawn")
         while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs,), daemon=True)
+            process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
             with one_thread(), ignoring_interrupts():
                 process.start()
             theirs.close()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder
+from sortition.studies import given
 from sortition.studies.workers import folder_sync
 from sortition.studies.workers.ray_worker import RayWorker
 from sortition.studies.workers.scheduler import ENDS, Event, OnEvent, Scheduler, WorkerHandle
@@ -47,7 +48,7 @@ class RayScheduler(Scheduler[_Actor]):
         if time.monotonic() - self.counted > RECOUNT:
             self.room, self.counted = self.most or self.cluster.places(), time.monotonic()
         while len(self.workers) < min(self.room, len(self.jobs)):
-            actor = self.actors.remote()
+            actor = self.actors.remote(given.objects())
             self.workers.append(_Actor(ready=False, actor=actor, reply=actor.updates.remote()))
 
     def submit(self, worker: _Actor, index: int) -> None:

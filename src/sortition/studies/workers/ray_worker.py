@@ -6,12 +6,13 @@ import platform
 import queue
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sortition.core.errors import SortitionError
+from sortition.studies import given
 from sortition.studies.workers import folder_sync
 from sortition.studies.workers.folder_sync import Piece
 from sortition.studies.workers.scheduler import ENDS, Event, attempt
@@ -25,7 +26,8 @@ PATIENCE = 0.5  # seconds that a call waits for something new
 class RayWorker:
     """Plain Python: on a cluster it is an actor, in a test it is called directly."""
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Mapping[str, Any] | None = None) -> None:
+        given.hold(objects or {})
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._home: tempfile.TemporaryDirectory[str] | None = None

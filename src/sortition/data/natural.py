@@ -1,0 +1,132 @@
+"""Natural federations of the user's own: client ids, per-client arrays, a data frame, or LEAF's JSON files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import DataError, bad
+from sortition.core.storage.safe_files import read_regular
+from sortition.core.streams import stream
+from sortition.data.dataset import Dataset
+from sortition.data.user_data import as_labels, as_numpy
+
+LARGEST = 4 << 30  # bytes of one LEAF file
+TEST = 0.2
+
+
+def by_client(
+    x: Any, y: Any, clients: Any, *, name: str = "own", test: float = TEST, seed: int = 0, white: int = 255
+) -> Dataset:
+    """Examples with the client of each (n,): numbers or texts. A share ``test`` of every client's is held for testing.
+
+    A client with one example keeps it for training.
+    """
+    x, y, owners = as_numpy(x), as_labels(as_numpy(y), f"{name}.y"), as_numpy(clients)
+    if len(x) != len(y) or owners.shape != y.shape:
+        raise bad(f"{name}.clients", f"{len(x)} ids beside {len(x)} labels", f"{owners.shape} and {y.shape}")
+    if not 0 < test < 1:
+        raise bad(f"{name}.test", "a share between 0 and 1", test)
+    held = _held_out(owners, test, seed)
+    return pooled(x, y, owners, held, name=name, white=white)
+
+
+def _held_out(owners: Array, share: float, seed: int) -> Array:
+    """(n,) whether an example is for testing: ⌊share · n_k⌋ of each client's, drawn by the seed."""
+    ids, sizes = np.unique(owners, return_inverse=True, return_counts=True)[1:]
+    order = np.lexsort((stream(seed, "own data").random(owners.size), ids))
+    place = np.arange(owners.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    held = np.zeros(owners.size, bool)
+    held[order] = place < np.repeat(np.floor(share * sizes), sizes)
+    return held
+
+
+def pooled(x: Array, y: Ids, owners: Array, held: Array, *, name: str, white: int = 255) -> Dataset:
+    """Training examples with their clients in the order of their ids, and the test examples of all of them together."""
+    train = np.flatnonzero(~held)
+    ids = np.unique(owners[train], return_inverse=True)[1]
+    order = np.argsort(ids, kind="stable")
+    clients = np.split(order, np.cumsum(np.bincount(ids))[:-1])
+    if not held.any():
+        raise bad(f"{name}", "such that some client has examples for testing", "none")
+    return Dataset(
+        name, x[train], y[train], x[held], y[held], int(y.max(initial=0)) + 1, clients=tuple(clients), white=white
+    )
+
+
+def from_clients(examples: Mapping[Any, Sequence[Any]], *, name: str = "own", test: float = TEST) -> Dataset:
+    """``{client: (x, y)}``: the arrays of every client."""
+    pairs = {client: (as_numpy(pair[0]), as_numpy(pair[1])) for client, pair in examples.items()}
+    if not pairs or any(len(x) != len(y) for x, y in pairs.values()):
+        raise bad(f"{name}", "a table client → (x, y), as many labels as examples", f"{len(pairs)} clients")
+    owners = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs.values()])
+    x, y = (np.concatenate([pair[at] for pair in pairs.values()]) for at in (0, 1))
+    return by_client(x, y, owners, name=name, test=test)
+
+
+def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: float = TEST) -> Dataset:
+    """A polars or pandas frame: a column of clients, a column of labels, numeric features in all other columns.
+
+    Labels that are texts are numbered in alphabetical order.
+    """
+    columns = [str(column) for column in frame.columns]
+    for wanted in (client, label):
+        if wanted not in columns:
+            raise bad(f"{name}: column", f"one of {', '.join(columns)}", wanted)
+    features = [column for column in columns if column not in (client, label)]
+    try:
+        x = np.stack([np.asarray(frame[column], np.float32) for column in features], 1)
+    except (TypeError, ValueError) as error:
+        raise bad(f"{name}: features", "numbers", f"{error}", "Encode texts first.") from None
+    y = np.asarray(frame[label])
+    y = y if y.dtype.kind in "iuf" else np.unique(y.astype(str), return_inverse=True)[1]
+    owners = np.asarray(frame[client])
+    return by_client(x, y, owners if owners.dtype.kind in "iu" else owners.astype(str), name=name, test=test)
+
+
+def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
+    """A folder of LEAF's JSON files: ``train/*.json`` and ``test/*.json`` with users and user_data.
+
+    Each file is ``{"users": […], "user_data": {user: {"x": […], "y": […]}}}``. Texts become character codes, with the
+    next character as the label; ``tokens`` keeps whole numbers as they are.
+    """
+    train, test = (_leaf(path / part) for part in ("train", "test"))
+    if not train:
+        raise DataError(f"{path / 'train'} must hold LEAF's JSON files with users; got none.")
+    rows = [(user, *pair, False) for user, pairs in train.items() for pair in pairs]
+    rows += [(user, *pair, True) for user, pairs in test.items() if user in train for pair in pairs]
+    users, inputs, labels, held = zip(*rows, strict=True)
+    whole = tokens or isinstance(inputs[0], str)
+    x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
+    y = np.array([_codes(label)[-1] if isinstance(label, str) else label for label in labels])
+    return pooled(
+        x if whole else x.astype(np.float32),
+        as_labels(y, f"{path.name}.y"),
+        np.array(users),
+        np.array(held),
+        name=path.name,
+        white=0 if whole else 255,
+    )
+
+
+def _leaf(folder: Path) -> dict[str, list[tuple[Any, Any]]]:
+    """The (x, y) pairs of every user in the JSON files of a folder."""
+    found: dict[str, list[tuple[Any, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        try:
+            held = json.loads(read_regular(file, LARGEST))["user_data"]
+            for user, pairs in held.items():
+                found.setdefault(str(user), []).extend(zip(pairs["x"], pairs["y"], strict=True))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise DataError(f"{file} must be LEAF's JSON (users, user_data with x and y); got {error}.") from None
+    return found
+
+
+def _codes(text: str) -> list[int]:
+    """Characters as numbers below 128; others are 0."""
+    return [code if (code := ord(character)) < 128 else 0 for character in text]

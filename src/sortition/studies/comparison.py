@@ -1,0 +1,136 @@
+"""What a comparison found: curves and tables as polars, exports, a plot, a report, and what a notebook shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from sortition.core.errors import bad
+from sortition.results import run_folder
+
+if TYPE_CHECKING:
+    from sortition.results.table import Table
+
+CURVES = ("accuracy", "loss", "train_loss")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The run folders of a study, read when they are first needed.
+
+    Attributes:
+        out: the folder; the same call with ``out=`` this goes on with what is there.
+        notes: what the caller should know, such as runs that were stopped.
+    """
+
+    out: Path
+    notes: tuple[str, ...] = field(default=())
+
+    @cached_property
+    def runs(self) -> list[run_folder.Run]:
+        """One for each setting, method and seed."""
+        return run_folder.find(self.out)
+
+    @cached_property
+    def curves(self) -> pl.DataFrame:
+        """One row a round: setting, method, seed, round, accuracy, loss, bytes, clock, …"""
+        return run_folder.curves(self.runs)
+
+    @cached_property
+    def table(self) -> pl.DataFrame:
+        """One row a run: setting, method, seed and the standard figures of a finished run."""
+        rows = [
+            {"setting": run.setting, "method": run.method, "seed": run.seed, **(run.summary.get("figures") or {})}
+            for run in self.runs
+        ]
+        return pl.DataFrame(rows, infer_schema_length=None)
+
+    @cached_property
+    def tables(self) -> list[Table]:
+        """The summary: per setting how well methods learn, and how they compare with uniform."""
+        from sortition.results import summary
+
+        return summary.tables(self.runs)
+
+    def to_pandas(self, what: str = "table") -> Any:
+        """``table`` or ``curves`` as a pandas frame; needs pandas."""
+        frame = self._frame(what)
+        if find_spec("pandas") is None:
+            raise bad("to_pandas", "called where pandas is installed", "none", "Try: pip install pandas.")
+        return import_module("pandas").DataFrame(frame.to_dict(as_series=False))
+
+    def to_csv(self, path: str | Path, what: str = "table") -> Path:
+        """Write ``table`` or ``curves`` as CSV."""
+        self._frame(what).write_csv(made := _parent(path))
+        return made
+
+    def to_latex(self, path: str | Path | None = None) -> str:
+        """The summary as LaTeX (booktabs); written to ``path`` where one is given."""
+        text = "\n".join(_latex(table) for table in self.tables)
+        if path is not None:
+            _parent(path).write_text(text)
+        return text
+
+    def plot(self, of: str = "accuracy") -> Any:
+        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds, mean and range over seeds."""
+        import altair as alt
+
+        if of not in CURVES:
+            raise bad("plot", f"one of {', '.join(CURVES)}", of)
+        known = self.curves.filter(pl.col(of).is_not_null())
+        spread = known.group_by("setting", "method", "round", maintain_order=True).agg(
+            pl.col(of).mean().alias("mean"), pl.col(of).min().alias("least"), pl.col(of).max().alias("most")
+        )
+        base = alt.Chart(alt.Data(values=spread.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
+        band = base.mark_area(opacity=0.15).encode(y=alt.Y("least:Q", title=of), y2="most:Q")
+        lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
+        chart = (band + lines).properties(width=420, height=260)
+        settings = known["setting"].unique(maintain_order=True)
+        return chart if len(settings) < 2 else chart.facet("setting:N", columns=2)
+
+    def report(self, path: str | Path = "report.html", *, figures: str | Path | None = None) -> Path:
+        """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder."""
+        from sortition.report import write
+
+        return write([self.out], _parent(path), figures=figures)
+
+    def _frame(self, what: str) -> pl.DataFrame:
+        if what not in ("table", "curves"):
+            raise bad("what", "'table' or 'curves'", what)
+        return self.table if what == "table" else self.curves
+
+    def __str__(self) -> str:
+        return "\n\n".join([table.markdown() for table in self.tables] + [f"*{note}*" for note in self.notes])
+
+    def _repr_html_(self) -> str:
+        notes = "".join(f"<p><i>{note}</i></p>" for note in self.notes)
+        return "".join(table.html() for table in self.tables) + notes
+
+
+def _parent(path: str | Path) -> Path:
+    made = Path(path)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def _latex(table: Table) -> str:
+    """One table with booktabs."""
+    lines = [" & ".join(map(_escaped, row)) + r" \\" for row in (table.columns, *table.rows)]
+    head, body = lines[0], "\n".join(lines[1:])
+    columns = "l" + "r" * (len(table.columns) - 1)
+    return (
+        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
+        f"% {table.title}"
+    )
+
+
+def _escaped(cell: str) -> str:
+    for character in "&%$#_{}":
+        cell = cell.replace(character, f"\\{character}")
+    return cell.replace("±", r"$\pm$").replace("−", "$-$").replace("–", "--")

@@ -1,0 +1,209 @@
+"""Studies from Python: compare methods on data, models and rules that are names or Python objects."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sortition.core.errors import SortitionError
+from sortition.results.schema import RoundRecord
+from sortition.studies import arguments, given
+from sortition.studies.comparison import Comparison
+from sortition.studies.plan import StudyPlan, plan, read
+from sortition.studies.runs.callback import Callback
+from sortition.studies.runs.progress import Progress, automatic
+
+LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
+
+
+def compare(
+    methods: Iterable[arguments.MethodGiven] | arguments.MethodGiven,
+    *,
+    data: Any,
+    clients: Any = None,
+    partition: Any = None,
+    model: Any = "mlp",
+    availability: Any = "always",
+    local: Any = None,
+    rounds: int = 100,
+    cohort: int = 10,
+    seeds: int | Sequence[int] = 10,
+    sweep: Mapping[str, Any] | None = None,
+    callbacks: Sequence[Callback] = (),
+    out: str | Path | None = None,
+    jobs: int | None = 1,
+    on: str | None = None,
+    progress: bool | Progress = True,
+    **more: Any,
+) -> Comparison:
+    """Play every method on every seed, and compare them in pairs.
+
+    Args:
+        methods: names, instances (``load("fedgs", alpha=0.5)``), Selector classes, or tables as in a file.
+        data: a name or file, ``(x, y)`` or ``(x, y, x_test, y_test)`` as arrays or tensors, a torch Dataset, a
+            ``Dataset`` of sortition.data, per-client arrays ``{client: (x, y)}``, or a table as in a file.
+        clients: how many; or, beside ``(x, y)``, the client of each example: a natural federation.
+        partition: a name, ``partition("dirichlet", alpha=0.3)``, a saved partition's file, a Partition, or a function
+            ``(labels, clients, rng)`` that gives index arrays. Default: ``iid``, or the data's own clients.
+        model: a name, a table, a torch module (all runs start from its weights) or a function that makes one.
+        availability: a name, a table, a 0/1 matrix (rounds, clients), a trace frame, or a function
+            ``(t, clients, rng)`` that gives a mask.
+        local: the clients' training, a table or a LocalRule. Default: one epoch, batches of 32, learning rate 0.1.
+        rounds: of every run.
+        cohort: clients a round.
+        seeds: how many, or which.
+        sweep: as in a file: ``{"local.lr": [0.05, 0.1]}``.
+        callbacks: what follows the runs, such as ``track.TensorBoard("logs")``.
+        out: the folder of runs; one that holds some of them is resumed. Default: a new temporary folder.
+        jobs: processes at a time, None for all cores. What cannot be sent to another process runs in this one.
+        on: a Ray cluster, ``ray`` or ``ray://host:port``.
+        progress: whether to show how far the runs are; or what shows it.
+        **more: any other key of a study's file: server, devices, guards, faults, target, evaluate_every, …
+    """
+    with given.lent():
+        table = _table(
+            methods,
+            data=data,
+            clients=clients,
+            partition=partition,
+            model=model,
+            availability=availability,
+            local=local,
+            rounds=rounds,
+            cohort=cohort,
+            seeds=seeds,
+            **({"sweep": dict(sweep)} if sweep else {}),
+            **more,
+        )
+        return _executed(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
+
+
+def _table(
+    methods: Iterable[arguments.MethodGiven] | arguments.MethodGiven,
+    *,
+    data: Any,
+    clients: Any = None,
+    partition: Any = None,
+    model: Any = "mlp",
+    availability: Any = "always",
+    local: Any = None,
+    rounds: int = 100,
+    cohort: int = 10,
+    seeds: int | Sequence[int] = 10,
+    **more: Any,
+) -> dict[str, Any]:
+    """The arguments of :func:`compare` as the table of a study's file."""
+    return {
+        "rounds": rounds,
+        "cohort": cohort,
+        "seeds": seeds if isinstance(seeds, int) else list(seeds),
+        "data": _data(data, clients, partition),
+        "model": arguments.model_table(model),
+        "availability": arguments.availability_table(availability),
+        "local": arguments.rule_table(LOCAL if local is None else local),
+        "method": arguments.methods_table(methods),
+        **{key: arguments.rule_table(value) for key, value in more.items()},
+    }
+
+
+def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
+    table = arguments.data_table(data, clients)
+    rule = arguments.partition_table(partition)
+    if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
+        rule = {"name": "iid"}
+    return table if rule is None else {**table, "partition": rule}
+
+
+def run(method: arguments.MethodGiven, **options: Any) -> Comparison:
+    """One method alone; the options are those of :func:`compare`, with one seed unless ``seeds`` says otherwise."""
+    return compare([method], **{"seeds": 1, **options})
+
+
+@dataclass(frozen=True)
+class Step:
+    """One round of :func:`simulate`.
+
+    Attributes:
+        record: as in rounds.jsonl.
+        state: the selector's memory after the round.
+        params: the global model's numbers (P,) after the round.
+        setup: what is played: world, selector, population, availability.
+    """
+
+    record: RoundRecord
+    state: Any
+    params: Any
+    setup: Any
+
+    @property
+    def round(self) -> int:
+        """Rounds played, from 1."""
+        return int(self.record["round"]) + 1
+
+
+def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) -> Iterator[Step]:
+    """Play one run in this process, round by round, without a folder; the options are those of :func:`compare`."""
+    from sortition.simulation import play_round, start
+    from sortition.studies import federation
+
+    with given.lent():
+        config = plan(_table(method, seeds=[seed], **options)).runs[0]
+        setup = federation.setup(config)[1]
+        carry = start(setup)
+        while carry.registrar.index < config.rounds:
+            carry, record = play_round(setup, carry)
+            yield Step(record, carry.registrar.state, carry.params, setup)
+
+
+def study(
+    source: str | Path | Mapping[str, Any],
+    *,
+    out: str | Path | None = None,
+    sets: Iterable[str] = (),
+    jobs: int | None = 1,
+    on: str | None = None,
+    progress: bool | Progress = False,
+    callbacks: Sequence[Callback] = (),
+) -> Comparison:
+    """Run what is missing of a study, given as a TOML file or as a table with the same keys.
+
+    Args:
+        source: a TOML file, or its table as a dictionary.
+        out: the folder of runs; one that holds some of them is resumed. Default: a new temporary folder.
+        sets: ``a.b=c`` overrides.
+        jobs: processes at a time, None for all cores; more than one needs methods that another process can import.
+        on: the Ray cluster where runs are played, ``ray`` or ``ray://host:port``; default: this machine.
+        progress: whether to show how far the runs are; or what shows it.
+        callbacks: what follows the runs.
+    """
+    table = read(source) if isinstance(source, str | Path) else dict(source)
+    return _executed(plan(table, tuple(sets)), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
+
+
+def _executed(
+    chosen: StudyPlan,
+    out: str | Path | None,
+    *,
+    jobs: int | None,
+    on: str | None,
+    progress: bool | Progress,
+    callbacks: Sequence[Callback],
+) -> Comparison:
+    from sortition.studies.runs import runner
+
+    folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
+    notes = []
+    if jobs != 1 and (why := given.cannot_be_sent()):
+        jobs = 1
+        notes.append(f"All runs were played in this process, since an object cannot be sent to another: {why}.")
+    shown = automatic(progress) if isinstance(progress, bool) else progress
+    done = runner.execute(chosen, folder, jobs=jobs, resume=True, progress=shown, on=on, callbacks=callbacks)
+    if done.failed:
+        where, why = next(iter(done.failed.items()))
+        raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
+    if done.interrupted:
+        notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
+    return Comparison(folder, tuple(notes))

@@ -1,0 +1,99 @@
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sortition.core.errors import DataError, InputError
+from sortition.data import by_client, from_clients, from_frame, from_leaf
+from sortition.studies.config import Data, validated
+from sortition.studies.federation import split
+
+X = np.arange(60, dtype=np.float32).reshape(30, 2)
+Y = np.arange(30) % 3
+
+
+def test_client_ids_make_the_split_and_every_client_gives_to_the_test_set():
+    owners = np.repeat(["b", "a", "c"], [10, 15, 5])
+    made = by_client(X, Y, owners, test=0.2)
+    assert [len(one) for one in made.clients] == [12, 8, 4]  # a, b, c
+    assert len(made.y_test) == 3 + 2 + 1
+    for client, name in enumerate("abc"):
+        rows = made.x_train[made.clients[client]][:, 0] / 2
+        assert set(owners[rows.astype(int)]) == {name}
+
+
+def test_a_client_with_one_example_keeps_it():
+    made = by_client(X, Y, np.r_[0, np.ones(29, int)])
+    assert [len(one) for one in made.clients] == [1, 24]
+
+
+def test_arrays_of_every_client():
+    made = from_clients({"one": (X[:10], Y[:10]), "two": (X[10:], Y[10:])})
+    assert [len(one) for one in made.clients] == [8, 16]
+    with pytest.raises(InputError, match="client → "):
+        from_clients({"one": (X[:10], Y[:9])})
+
+
+def test_a_frame_with_a_client_column():
+    frame = pl.DataFrame({"who": ["u", "v"] * 15, "a": X[:, 0], "b": X[:, 1], "label": ["no", "yes", "maybe"] * 10})
+    made = from_frame(frame, client="who", label="label")
+    assert made.x_train.shape == (24, 2)
+    assert made.classes == 3
+    assert len(made.clients) == 2
+    with pytest.raises(InputError, match="column must be one of who, a, b, label"):
+        from_frame(frame, client="user", label="label")
+    with pytest.raises(InputError, match="features must be numbers"):
+        from_frame(frame, client="a", label="label")
+
+
+def leaf(folder, part, users):
+    (folder / part).mkdir(parents=True)
+    document = {"users": list(users), "num_samples": [len(pairs["y"]) for pairs in users.values()], "user_data": users}
+    (folder / part / "data.json").write_text(json.dumps(document))
+
+
+def test_leaf_files_of_pictures_and_of_texts(tmp_path):
+    pictures = tmp_path / "femnist"
+    leaf(pictures, "train", {"w1": {"x": [[0.0, 1.0]] * 3, "y": [0, 1, 2]}, "w2": {"x": [[0.5, 0.5]], "y": [1]}})
+    leaf(pictures, "test", {"w1": {"x": [[1.0, 1.0]], "y": [2]}, "w9": {"x": [[0.0, 0.0]], "y": [0]}})
+    made = from_leaf(pictures)
+    assert [len(one) for one in made.clients] == [3, 1]
+    assert made.y_test.tolist() == [2]  # w9 is nobody who trains
+    assert made.x_train.dtype == np.float32
+    texts = tmp_path / "shakespeare"
+    leaf(texts, "train", {"ROMEO": {"x": ["abc", "bcd"], "y": ["d", "e"]}})
+    leaf(texts, "test", {"ROMEO": {"x": ["cde"], "y": ["f"]}})
+    made = from_leaf(texts).scaled()
+    assert made.x_train.tolist() == [[97, 98, 99], [98, 99, 100]]
+    assert made.x_train.dtype == np.int64  # tokens are not divided by 255
+    assert made.y_test.tolist() == [102]
+
+
+def test_a_file_that_is_not_leaf_is_refused(tmp_path):
+    (tmp_path / "train").mkdir()
+    with pytest.raises(DataError, match="got none"):
+        from_leaf(tmp_path)
+    (tmp_path / "train" / "x.json").write_text('{"users": []}')
+    with pytest.raises(DataError, match=r"must be LEAF's JSON"):
+        from_leaf(tmp_path)
+
+
+def test_natural_clients_in_a_study(monkeypatch):
+    from sortition.studies import given
+
+    made = by_client(X, Y, np.repeat(np.arange(4), [3, 7, 10, 10]), test=0.2)
+    with given.lent():
+        name = given.keep("data", made, made.digest)
+
+        def clients(**options):
+            return split(validated(Data, {"name": name, **options}, "data"), 0).train.sizes.tolist()
+
+        assert clients() == clients(partition="natural") == [3, 6, 8, 8]
+        assert clients(partition={"name": "natural", "least": 5}) == [6, 8, 8]
+        drawn = clients(partition="natural", clients=2)
+        assert len(drawn) == 2
+        with pytest.raises(InputError, match="at most 3, the clients of"):
+            clients(partition={"name": "natural", "least": 5}, clients=4)
+    with pytest.raises(InputError, match="given from Python"):
+        split(validated(Data, {"name": name + "0"}, "data"), 0)

@@ -1,0 +1,52 @@
+import polars as pl
+import pytest
+from tests.studies.tables import small
+
+from sortition.core.errors import InputError
+from sortition.studies import study
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory):
+    return study(small(rounds=3), out=tmp_path_factory.mktemp("runs"))
+
+
+def test_curves_and_table_are_polars(result):
+    assert result.curves.columns[:5] == ["setting", "method", "seed", "round", "accuracy"]
+    assert result.table.height == 4
+    last = result.curves.filter(pl.col("round") == 3).sort("method", "seed")["accuracy"]
+    assert last.to_list() == result.table.sort("method", "seed")["final-accuracy"].to_list()
+
+
+def test_exports(result, tmp_path):
+    read = pl.read_csv(result.to_csv(tmp_path / "new" / "table.csv"))
+    assert read.height == result.table.height
+    assert pl.read_csv(result.to_csv(tmp_path / "curves.csv", "curves")).height == result.curves.height
+    text = result.to_latex(tmp_path / "table.tex")
+    assert (tmp_path / "table.tex").read_text() == text
+    assert text.count(r"\toprule") == len(result.tables)
+    assert r"$\pm$" in text
+    with pytest.raises(InputError, match="what must be"):
+        result.to_csv(tmp_path / "x.csv", "columns")
+
+
+def test_pandas_where_it_is_installed(result):
+    pytest.importorskip("pandas", reason="pandas is not installed; pip install pandas")
+    assert result.to_pandas().shape == (result.table.height, result.table.width)
+    assert list(result.to_pandas("curves").columns) == result.curves.columns
+
+
+def test_plot_is_a_chart_of_means_over_seeds(result):
+    chart = result.plot("loss").to_dict()
+    rows = chart["data"]["values"]
+    assert len(rows) == 2 * 3
+    by_hand = result.curves.filter((pl.col("method") == "uniform") & (pl.col("round") == 1))["loss"].mean()
+    assert next(row["mean"] for row in rows if row["method"] == "uniform" and row["round"] == 1) == by_hand
+    with pytest.raises(InputError, match="plot must be one of"):
+        result.plot("accurracy")
+
+
+def test_report_and_notebook(result, tmp_path):
+    page = result.report(tmp_path / "deep" / "page.html")
+    assert "power-of-choice" in page.read_text()
+    assert "<table>" in result._repr_html_()

@@ -1,0 +1,205 @@
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from torch import nn
+
+import sortition as so
+from sortition.core import Cohort, Selector, State, method
+from sortition.core.errors import InputError, StorageError
+from sortition.data import Dataset, partitions
+
+X = np.random.default_rng(0).normal(size=(240, 6)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0)
+SMALL = {"rounds": 3, "cohort": 3, "seeds": 1, "model": "softmax"}
+
+
+@method
+class First(Selector[State]):
+    """The first that are available."""
+
+    share: float = 1.0
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
+
+
+def halves(labels, clients, rng):
+    return np.array_split(rng.permutation(len(labels)), clients)
+
+
+def odd_rounds(t, clients, rng):
+    return np.arange(clients) % 2 == t % 2
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, at):
+        return torch.from_numpy(X[at]), int(Y[at])
+
+
+def factory(inputs, classes):
+    return nn.Linear(inputs[0], classes)
+
+
+def test_names_instances_and_classes_are_compared_in_five_lines():
+    result = so.compare(
+        ["uniform", so.load("power-of-choice", d=5), First], data=(X, Y), clients=8,
+        partition=so.partition("dirichlet", alpha=0.5), availability="lognormal", **{**SMALL, "seeds": 2},
+    )  # fmt: skip
+    assert result.curves.height == 3 * 2 * 3
+    assert result.table["method"].unique(maintain_order=True).to_list() == ["uniform", "power-of-choice", "First"]
+    assert result.runs[2].config["method"]["d"] == 5
+    assert "power-of-choice" in str(result)
+
+
+def test_methods_of_one_name_get_labels_that_distinguish_them():
+    result = so.compare(
+        [so.load("power-of-choice", d=4), so.load("power-of-choice", d=6)], data=(X, Y), clients=8, **SMALL
+    )
+    assert result.table["method"].to_list() == ["power-of-choice,d=4", "power-of-choice,d=6"]
+
+
+@pytest.mark.parametrize(
+    ("data", "clients", "expected"),
+    [
+        (lambda: (X, Y), 8, 8),
+        (lambda: (torch.from_numpy(X), torch.from_numpy(Y)), 8, 8),
+        (lambda: (X[:200], Y[:200], X[200:], Y[200:]), 8, 8),
+        (Pairs, 8, 8),
+        (lambda: (X, Y), np.arange(240) % 7, 7),
+        (lambda: {name: (X[at::5], Y[at::5]) for at, name in enumerate("abcde")}, None, 5),
+        (lambda: Dataset("own", X[:200], Y[:200], X[200:], Y[200:], 4), 8, 8),
+        (lambda: "digits", 8, 8),
+    ],
+    ids=["arrays", "tensors", "with test", "torch Dataset", "client ids", "per client", "Dataset", "name"],
+)
+def test_data_in_every_form(data, clients, expected):
+    result = so.run("uniform", data=data(), clients=clients, **SMALL)
+    assert result.runs[0].manifest["clients"] == expected
+    assert result.runs[0].done
+
+
+@pytest.mark.parametrize("rule", ["iid", halves, "file", "object"])
+def test_partitions_in_every_form(rule, tmp_path):
+    parts = partitions.Partition(tuple(np.array_split(np.arange(192), 6)))
+    parts.save(tmp_path / "parts.npz")
+    given = {"file": tmp_path / "parts.npz", "object": parts}.get(rule, rule) if isinstance(rule, str) else rule
+    result = so.run("uniform", data=(X, Y), clients=6, partition=given, **SMALL)
+    assert result.runs[0].federation()["sizes"].tolist() == [32] * 6
+
+
+@pytest.mark.parametrize("form", ["function", "matrix", "frame"])
+def test_availability_in_every_form(form):
+    frame = pl.DataFrame({"client_id": [0, 1, 2, 3, 4, 5], "start": [0, 1] * 3, "end": [1, 2] * 3})
+    matrix = np.array([[1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
+    given = {"function": odd_rounds, "matrix": matrix, "frame": frame}[form]
+    result = so.run("uniform", data=(X, Y), clients=6, availability=given, **SMALL)
+    expected = np.array([np.arange(6) % 2 == t % 2 for t in range(3)])
+    assert (result.runs[0].federation()["availability"] == expected).all()
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["softmax", {"name": "mlp", "hidden": [5]}, factory, nn.Linear(6, 4)],
+    ids=["name", "table", "factory", "module"],
+)
+def test_models_in_every_form(model):
+    result = so.run("uniform", data=(X, Y), clients=6, **{**SMALL, "model": model})
+    assert result.runs[0].manifest["model"]["parameters"] == (59 if isinstance(model, dict) else 28)
+
+
+def test_what_came_from_python_is_hashed_so_that_another_object_is_not_resumed(tmp_path):
+    options = {"clients": 6, "out": tmp_path, "model": nn.Linear(6, 4), "rounds": 2, "cohort": 2, "seeds": 1}
+    first = so.compare([First], data=(X, Y), **options)
+    manifest = first.runs[0].manifest["python"]
+    assert set(manifest) == {"data.name", "model.name", "method.name"}
+    assert all(len(digest) == 64 for digest in manifest.values())
+    written = first.runs[0].path / "rounds.jsonl"
+    before = written.stat().st_mtime_ns
+    so.compare([First], data=(X, Y), **options)  # the same objects: nothing to do
+    assert written.stat().st_mtime_ns == before
+    with pytest.raises(StorageError, match=r"data\.name was"):
+        so.compare([First], data=(X + 1, Y), **options)
+    with pytest.raises(StorageError, match=r"model\.name was"):
+        so.compare([First], data=(X, Y), **{**options, "model": nn.Linear(6, 4)})
+
+
+def test_what_cannot_be_sent_to_other_processes_runs_in_this_one_with_a_note():
+    def local_split(labels, clients, rng):
+        return np.array_split(np.arange(len(labels)), clients)
+
+    result = so.compare(["uniform"], data=(X, Y), clients=6, partition=local_split, jobs=2, **{**SMALL, "seeds": 2})
+    assert "played in this process" in result.notes[0]
+    assert all(run.done for run in result.runs)
+
+
+def test_objects_travel_to_other_processes(tmp_path):
+    options = {"clients": 6, "availability": np.eye(6, dtype=int), **SMALL, "seeds": 2, "cohort": 1}
+    here = so.compare(["uniform"], data=(X, Y), out=tmp_path / "here", **options)
+    there = so.compare(["uniform"], data=(X, Y), out=tmp_path / "there", jobs=2, **options)
+    assert not there.notes
+    for one, other in zip(here.runs, there.runs, strict=True):
+        assert (one.path / "rounds.jsonl").read_bytes() == (other.path / "rounds.jsonl").read_bytes()
+
+
+def test_simulate_shows_every_round_and_equals_a_run():
+    steps = list(so.simulate("power-of-choice", data=(X, Y), clients=6, seed=3, rounds=3, cohort=2, model="softmax"))
+    assert [step.round for step in steps] == [1, 2, 3]
+    assert steps[0].params.shape == (28,)
+    assert not np.array_equal(steps[0].params, steps[2].params)
+    result = so.run("power-of-choice", data=(X, Y), clients=6, seeds=[3], rounds=3, cohort=2, model="softmax")
+    assert [r["cohort"] for r in result.runs[0].records] == [step.record["cohort"] for step in steps]
+
+
+def test_sweeps_and_other_keys_of_a_study():
+    result = so.compare(
+        ["uniform"], data=(X, Y), clients=6, sweep={"local.lr": [0.1, 0.2]}, devices={"dropout": 0.5}, **SMALL
+    )
+    assert result.table["setting"].to_list() == ["lr=0.1", "lr=0.2"]
+    assert result.runs[0].config["devices"]["dropout"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"data": 7}, "data must be a name, arrays"),
+        ({"data": pl.DataFrame({"a": [1]})}, "from_frame"),
+        ({"data": (X, Y), "partition": 7}, "partition must be a name"),
+        ({"data": (X, Y), "availability": [1, 0]}, "availability must be a name, a matrix"),
+        ({"data": (X, Y), "model": 7}, "model must be a name"),
+        ({"data": "digits", "clients": np.zeros(5)}, "clients must be a number"),
+        ({"data": (X, Y), "epochz": 3}, "Unknown key 'epochz'"),
+        ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
+    ],
+)
+def test_mistakes_are_refused_before_anything_runs(change, match):
+    with pytest.raises(InputError, match=match):
+        so.compare(["uniform"], **{"clients": 6, **SMALL, **change})
+
+
+def test_a_method_that_is_none_is_refused():
+    with pytest.raises(InputError, match="methods must be names"):
+        so.compare([7], data=(X, Y), clients=6, **SMALL)
+
+
+class Recorder(so.Callback):
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, run, folder, played):
+        self.seen.append((run.method.label, run.seed, played))
+
+    def on_round(self, run, record):
+        self.seen.append(record["round"])
+
+    def on_end(self, run, summary):
+        self.seen.append(summary["status"])
+
+
+def test_callbacks_follow_every_run():
+    recorder = Recorder()
+    so.run("uniform", data=(X, Y), clients=6, callbacks=[recorder], **{**SMALL, "seeds": 2})
+    assert recorder.seen == [("uniform", 0, 0), 0, 1, 2, "done", ("uniform", 1, 0), 0, 1, 2, "done"]

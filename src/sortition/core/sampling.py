@@ -6,6 +6,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad
+from sortition.core.ties import rounded
 
 
 def uniformly(ids: Ids, k: int, rng: np.random.Generator) -> Ids:
@@ -51,6 +52,7 @@ def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None)
     """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
     if values.ndim != 1 or values.shape != ids.shape:
         raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
+    values = rounded(values)
     at = _leading(ids, values, k, rng)
     tie = ids[at] if rng is None else rng.permutation(at.size)
     return ids[at[np.lexsort((tie, -values[at]))]]
@@ -58,7 +60,7 @@ def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None)
 
 def leading(ids: Ids, values: Array, k: int) -> Ids:
     """The ids of the k largest values in no order, ties to the lowest id: :func:`top` without the sorting."""
-    return ids[_leading(ids, values, k, None)]
+    return ids[_leading(ids, rounded(values), k, None)]
 
 
 def _leading(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:

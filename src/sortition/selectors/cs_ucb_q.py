@@ -31,6 +31,7 @@ from pydantic import Field
 from sortition.core import DURATION, Cohort, Feedback, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import top
+from sortition.core.ties import rounded
 
 
 @dataclass
@@ -81,8 +82,7 @@ class CSUCBQ(Selector[Memory]):
         state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + skipped * required
         ids = round.available
         score = (1 - self.beta) * self._optimistic(state, ids, round.index + 1) + self.beta * state.queue[ids]
-        # the sums that make D_k of equal clients equal differ in the last bits: ties must not depend on them
-        cohort = top(ids, np.round(score, 9), round.budget)
+        cohort = top(ids, rounded(score, 1.0), round.budget)  # D_k is a sum of small steps: near 0 its bits are noise
         state.chosen[:] = 0
         state.chosen[cohort] = 1
         state.last = round.index

@@ -55,7 +55,7 @@ from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.distances import between, grown, pairwise
-from sortition.selectors._parts.facility import greedy_cover, represented_mass
+from sortition.selectors._parts.facility import greedy_cover, nearest_of, represented_mass
 from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
 from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
 
@@ -182,7 +182,7 @@ class LongFed(Selector[Memory]):
         candidates = np.searchsorted(known, pool)
         table = distance[candidates]
         picks = greedy_cover(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
-        by = pool[picks][table[picks].argmin(axis=0)] if picture_notes.due(round) else known
+        by = pool[picks][nearest_of(table[picks])] if picture_notes.due(round) else known
         seen = picture_notes.coverage_note(round, known, distance, pool[picks], by)
         return pool[picks], represented_mass(table[picks], mass), seen
 

@@ -57,9 +57,8 @@ def test_noisy_observation_is_the_first_released_code(seed: int) -> None:
     X, p, alpha, candidates = choice(seed)
     Sigma, left, picks = X @ X.T, list(candidates), []
     while len(picks) < 3:
-        others = [i for i in range(len(X)) if i not in picks]
         v = np.diag(Sigma)
-        score = alpha * (p[others] @ Sigma[others]) * np.sqrt(np.maximum(v, 0)) / (v + SIGMA**2)
+        score = alpha * (p @ Sigma) * np.sqrt(np.maximum(v, 0)) / (v + SIGMA**2)  # the sum runs over all, picked or not
         k = max(left, key=lambda k: score[k])
         left.remove(k)
         picks.append(k)

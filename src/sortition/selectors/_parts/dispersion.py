@@ -18,11 +18,11 @@ from itertools import chain, combinations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import grid
 
 ENUMERATED = 3_000  # sets that are tried one by one
 CELLS = 1_000_000  # (start, member, kind) triples looked at in one step; fewer starts where there are more
-GRID = 2.0**40  # on a grid of this step sums are exact, so that a tie is a tie on every machine
-MARGIN = 1e-11  # a swap must gain more
+FINEST = 2.0**-51  # of the largest sum: on a coarser grid sums are exact, so that a tie is a tie on every machine
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,14 @@ def disperse(
     starts: int = 32,
     time_limit: float = 5.0,
 ) -> Solution:
-    """The best set found; ties go by lot. ``kind`` (n,) indexes the rows of ``distance`` (C, C); ``gain`` is (n,)."""
+    """The best set found, ties at random. ``kind`` (n,) indexes the rows of ``distance`` (C, C); ``gain`` is (n,)."""
     present = np.flatnonzero(np.bincount(kind + 1)) - 1  # −1, the last row of distances, is a kind as well
     kind = np.searchsorted(present, kind)
-    shuffled = rng.permutation(present.size)  # so that equal kinds, and below equal members, are drawn by lot
+    shuffled = rng.permutation(present.size)  # so that among equal kinds, and below among equal members, chance decides
     kind = np.argsort(shuffled)[kind]
-    pair = on_grid(weight * distance[np.ix_(present[shuffled], present[shuffled])])
-    gain = on_grid(gain)
+    pair = weight * distance[np.ix_(present[shuffled], present[shuffled])]
+    step = step_of(pair, gain, min(places, kind.size))
+    pair, gain = on_grid(pair, step), on_grid(gain, step)
     if places >= kind.size:
         everyone = np.arange(kind.size)
         return Solution(everyone, _objective(everyone, kind, gain, pair), "all")
@@ -61,16 +62,23 @@ def disperse(
     narrow = kind.astype(np.int16) if present.size < 2**15 else kind  # which numpy sorts in one pass
     order = np.lexsort((rng.random(kind.size), -gain, narrow))  # by kind, best first
     first = np.searchsorted(kind[order], np.arange(present.size))
-    search = Search(_best(gain[order], kind[order], first, places), pair, places, time.monotonic() + time_limit)
+    best = _best(gain[order], kind[order], first, places)
+    search = Search(best, pair, places, step, time.monotonic() + time_limit)
     taken = search.run(_starts(starts, places, present.size), rng)
     within = np.arange(kind.size) - first[kind[order]]
     members = np.sort(order[within < taken[kind[order]]])
     return Solution(members, _objective(members, kind, gain, pair), "time limit" if search.late else "search")
 
 
-def on_grid(values: Floats) -> Floats:
-    """Values rounded to multiples of 2⁻⁴⁰."""
-    return np.rint(values * GRID) / GRID
+def step_of(pair: Floats, gain: Floats, places: int) -> float:
+    """The grid's step: about 2⁻³² of the largest distance's weight, or the finest one on which all sums are exact."""
+    far, near = float(np.abs(pair).max(initial=0.0)), float(np.abs(gain).max(initial=0.0))
+    return max(grid(far), grid(FINEST * places * (near + places * far), 0)) if far > 0 else grid(near)
+
+
+def on_grid(values: Floats, step: float) -> Floats:
+    """Values rounded to multiples of the step."""
+    return np.asarray(np.rint(values / step) * step)
 
 
 def _objective(members: Ids, kind: Ids, gain: Floats, pair: Floats) -> float:
@@ -116,8 +124,8 @@ class Search:
     of the members.
     """
 
-    def __init__(self, best: Floats, pair: Floats, places: int, deadline: float) -> None:
-        self.best, self.pair, self.places, self.deadline = best, pair, places, deadline
+    def __init__(self, best: Floats, pair: Floats, places: int, step: float, deadline: float) -> None:
+        self.best, self.pair, self.places, self.step, self.deadline = best, pair, places, step, deadline
         self.late = False
 
     def run(self, starts: int, rng: np.random.Generator) -> Ids:
@@ -167,7 +175,7 @@ class Search:
             delta -= leaving[:, :, None]
             flat = delta.reshape(active.size, -1)
             at = np.argmax(flat, axis=1)
-            gains = flat[row[:, 0], at] > MARGIN
+            gains = flat[row[:, 0], at] > self.step / 2
             active, at = active[gains], at[gains]
             self._exchange(taken, reach, slots, active, *np.divmod(at, kinds.size))
 

@@ -6,6 +6,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats
 
+EQUAL = 1e-13  # of the squared lengths of two rows: a squared distance below it is a rounding error
+
 
 def between(a: Array, b: Array) -> Floats:
     """‖a_i − b_j‖, shape (len(a), len(b)).
@@ -16,9 +18,8 @@ def between(a: Array, b: Array) -> Floats:
     middle = b.mean(axis=0, dtype=np.float64) if len(b) else 0.0
     left, right = a - middle, b - middle
     squared = -2.0 * (left @ right.T)
-    squared += np.einsum("ij,ij->i", left, left)[:, None]
-    squared += np.einsum("ij,ij->i", right, right)
-    return np.asarray(np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared))
+    size = np.einsum("ij,ij->i", left, left)[:, None] + np.einsum("ij,ij->i", right, right)
+    return _roots(squared, size)
 
 
 def pairwise(rows: Array) -> Floats:
@@ -26,9 +27,15 @@ def pairwise(rows: Array) -> Floats:
     centred = rows - rows.mean(axis=0, dtype=np.float64)
     gram = centred @ centred.T
     squares = np.diagonal(gram)
-    squared = squares[:, None] + squares
-    squared -= 2.0 * gram
-    return np.asarray(np.sqrt(np.maximum(squared, 0.0, out=squared), out=squared))
+    size = squares[:, None] + squares
+    return _roots(-2.0 * gram, size)
+
+
+def _roots(products: Floats, size: Floats) -> Floats:
+    """√(size + products), 0 where only rounding errors are left: rows that are equal are at distance 0 everywhere."""
+    products += size
+    products[products < EQUAL * size] = 0.0
+    return np.asarray(np.sqrt(products, out=products))
 
 
 def grown(table: Floats | None, n: int, fill: float) -> Floats:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import grid, rounded
 
 BATCH = 128  # candidates re-evaluated at once: one numpy call costs as much as a hundred short sums
-GRAIN = 1e-12  # of the whole sum: two clients that are nearest to each other save the same, whatever rounding says
 
 
 def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass: Floats | None = None) -> Ids:
@@ -27,7 +27,8 @@ def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass:
     table = distance if mass is None else distance * mass
     price = np.zeros(len(table)) if price is None else price
     served = table.max(axis=0, initial=0.0)
-    grain = GRAIN * (served.sum() + np.abs(price).max(initial=0.0)) or 1.0
+    # two clients that are nearest to each other save the same, whatever the last bits are
+    grain = grid(float(served.sum() + np.abs(price).max(initial=0.0)))
     bound = np.rint((marginal(table, served) + price) / grain)  # what c adds; later evaluations can only be larger
     chosen = np.empty(min(k, len(table)), np.int64)
     for step in range(chosen.size):
@@ -45,7 +46,7 @@ def greedy_cover(distance: Floats, k: int, *, price: Floats | None = None, mass:
 def stochastic_cover(distance: Floats, k: int, sample: int, rng: np.random.Generator) -> Ids:
     """The same, each step looking at a random ``sample`` of the remaining candidates (Mirzasoleiman et al. 2015)."""
     served = distance.max(axis=0, initial=0.0)
-    left, grain = np.arange(len(distance)), GRAIN * served.sum() or 1.0
+    left, grain = np.arange(len(distance)), grid(float(served.sum()))
     chosen = np.empty(min(k, left.size), np.int64)
     for step in range(chosen.size):
         look = np.sort(rng.choice(left, size=min(max(sample, 1), left.size), replace=False))
@@ -65,5 +66,9 @@ def represented_mass(distance: Floats, mass: Floats | None = None) -> Floats:
 
     ``distance`` is (chosen, clients); a client that is equally near to two counts for the first.
     """
-    nearest = np.argmin(distance, axis=0)
-    return np.bincount(nearest, weights=mass, minlength=len(distance)).astype(np.float64)
+    return np.bincount(nearest_of(distance), weights=mass, minlength=len(distance)).astype(np.float64)
+
+
+def nearest_of(distance: Floats) -> Ids:
+    """The row of the chosen client that is nearest to each client, the first one of equals; (chosen, clients)."""
+    return np.asarray(np.argmin(rounded(distance, float(distance.max(initial=0.0))), axis=0), np.int64)

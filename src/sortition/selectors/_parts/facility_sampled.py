@@ -13,9 +13,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.sampling import leading
 from sortition.core.signals import buckets_and_signs
+from sortition.core.ties import first_smallest, rounded
 from sortition.selectors._parts.distances import between
-from sortition.selectors._parts.facility import greedy_cover
+from sortition.selectors._parts.facility import greedy_cover, nearest_of
 
 PASSES = 2  # over all candidates
 BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
@@ -61,8 +63,8 @@ def sampled_cover(
         mass: how much each reference counts.
         price: (N,) what choosing a client adds.
     """
-    if price is not None and pool.size > k:  # whoever it pays to choose must not be missed by lot
-        candidates = np.union1d(candidates, pool[np.argpartition(price[pool], k - 1)[:k]])
+    if price is not None and pool.size > k:  # the random sample must not miss those whose price is lowest
+        candidates = np.union1d(candidates, leading(pool, -price[pool], k))
     price = np.zeros(len(rows)) if price is None else price
     clients = np.asarray(rows[references], np.float64)
     table = between(rows[candidates], clients)
@@ -74,7 +76,7 @@ def sampled_cover(
 
 def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
     """Each of the chosen, or whoever of the pool serves those that it stands for better."""
-    chosen, nearest = chosen.copy(), np.argmin(between(rows[chosen], clients), axis=0)
+    chosen, nearest = chosen.copy(), nearest_of(between(rows[chosen], clients))
     weight = np.bincount(nearest, weights=mass, minlength=chosen.size).astype(np.float64)
     held = weight > 0
     middles = np.zeros((chosen.size, clients.shape[1]))
@@ -87,7 +89,7 @@ def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats
         options = np.array([chosen[cluster], *(c for c in near[:, cluster].tolist() if c not in taken)])
         cost = between(rows[options], clients[mine]) @ mass[mine] + price[options]
         taken.discard(int(chosen[cluster]))
-        chosen[cluster] = options[np.argmin(cost)]
+        chosen[cluster] = options[first_smallest(cost, float(np.abs(cost).max()))]
         taken.add(int(chosen[cluster]))
     return chosen
 
@@ -95,14 +97,9 @@ def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats
 def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
     """For every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
     size = int(min(BLOCK, max(pool.size // 16, 1)))
-    heart = middles.astype(rows.dtype)
-    scale = weight.astype(rows.dtype)[:, None]
     best = []
     for start in range(0, pool.size, size):
         ids = pool[start : start + size]
-        block = rows[ids]
-        squared = np.einsum("ij,ij->i", heart, heart)[:, None] + np.einsum("ij,ij->i", block, block)
-        squared -= 2 * (heart @ block.T)
-        cost = scale * np.sqrt(np.maximum(squared, 0, out=squared), out=squared) + price[ids].astype(rows.dtype)
-        best.append(ids[np.argmin(cost, axis=1)])
+        cost = weight[:, None] * between(middles, rows[ids]) + price[ids]
+        best.append(ids[np.argmin(rounded(cost, float(np.abs(cost).max())), axis=1)])
     return np.stack(best)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import TOLERANCE
 
 
 def reference_clients(distance: Floats, chosen: Floats, epsilon: float) -> Ids:
@@ -13,7 +14,7 @@ def reference_clients(distance: Floats, chosen: Floats, epsilon: float) -> Ids:
     ``chosen`` counts rounds: p is that over t, which changes no argmax but would let rounding break ties.
     """
     gap = np.abs(chosen[:, None] - chosen)
-    gap[distance > epsilon] = -1.0
+    gap[distance > epsilon * (1 + TOLERANCE)] = -1.0  # ε is often one of the distances
     return np.asarray(np.argmax(gap, axis=1), np.int64)
 
 

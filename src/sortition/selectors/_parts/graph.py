@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse.csgraph import floyd_warshall
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import rounded
 
 SMALLEST = 1e-300  # an edge of length zero would be no edge to scipy
 RELEASED, PAPER = "released", "paper"
@@ -54,7 +55,7 @@ def normalised(similarity: Floats, low: float, high: float) -> Floats:
     """V in [0, 1]; 1 where all similarities are equal, NaN where one is unknown."""
     if not high > low:
         return np.where(np.isfinite(similarity), 1.0, np.nan)
-    return np.clip((similarity - low) / (high - low), 0.0, 1.0)
+    return rounded(np.clip((similarity - low) / (high - low), 0.0, 1.0), 1.0)  # so that V = ε is an edge or is none
 
 
 def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:

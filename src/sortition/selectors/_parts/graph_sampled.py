@@ -1,4 +1,4 @@
-"""FedGS's graph of very many clients: a map of sampled nodes on which everybody finds a place (see ``landmarks``)."""
+"""FedGS's graph of very many clients: distances of sampled nodes, among which everybody finds a place."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.selectors._parts import landmarks
+from sortition.selectors._parts.exact_products import gridded, products
 from sortition.selectors._parts.graph import Edges
 
 SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
@@ -16,9 +17,9 @@ SCALED = 2000  # nodes whose similarities say what V = 0 and V = 1 are
 
 @dataclass(frozen=True)
 class SampledGraph:
-    """Rows of the nodes (G, d), their distances to landmarks (G, L), and the map's frame (4,).
+    """Rows of the nodes (G, d), their distances to landmarks (G, L), and the graph's frame (4,).
 
-    The frame holds the similarities of V = 0 and 1, H's scale, and how many clients were met when the map was drawn.
+    The frame holds the similarities of V = 0 and 1, H's scale, and how many clients were met when it was drawn.
     """
 
     edges: Edges
@@ -28,10 +29,10 @@ class SampledGraph:
 
     @classmethod
     def drawn(cls, edges: Edges, rows: Array, nodes: int, rng: np.random.Generator) -> SampledGraph:
-        """A new map, of so many nodes sampled among these rows (n, d)."""
-        chosen = rows[uniformly(np.arange(len(rows)), nodes, rng)].astype(np.float32)
+        """A new graph, of so many nodes sampled among these rows (n, d)."""
+        chosen = gridded(rows[uniformly(np.arange(len(rows)), nodes, rng)])
         some = chosen[:SCALED]
-        low, high = edges.extremes(np.asarray(some @ some.T, np.float64), np.ones(len(some), np.int64))
+        low, high = edges.extremes(products(some, some), np.ones(len(some), np.int64))
         table, largest = landmarks.survey(chosen, lambda similarity: edges.lengths(similarity, low, high), rng)
         return cls(edges, chosen, table, np.array([low, high, largest, len(rows)]))
 
@@ -41,11 +42,11 @@ class SampledGraph:
 
     def places(self, rows: Array) -> tuple[Array, Ids]:
         """How remote clients with these rows are, at most 1, and the landmark each is nearest to."""
-        return landmarks.remoteness(rows.astype(np.float32), self.nodes, self.table, self.length)
+        return landmarks.remoteness(gridded(rows), self.nodes, self.table, self.length)
 
     def distances(self, rows: Array) -> Floats:
         """H of clients with these rows (n, n); 1 where no path leads."""
-        rows = rows.astype(np.float32)
+        rows = gridded(rows)
         found = landmarks.apart(rows, landmarks.reach(rows, self.nodes, self.table, self.length), self.length)
         return np.asarray(np.round(np.where(np.isfinite(found), found, 1.0), 5), np.float64)  # the digits that are sure
 

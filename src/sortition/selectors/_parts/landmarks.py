@@ -1,10 +1,11 @@
 """Shortest paths among too many clients for all pairs: ways lead through sampled *nodes*, and are known at *landmarks*.
 
 A table (G, L) holds how far every node is from each landmark. It comes from the direct edges by relaxing: over the
-edges to a node's most similar ones, over some to nodes drawn by lot (which find the bridges between groups), and over
-the landmarks. Any client then stands behind the nodes that it is most similar to, and two clients are as far apart as
+edges to a node's most similar ones, over some to random nodes (which find the bridges between groups), and over the
+landmarks. Any client then stands behind the nodes that it is most similar to, and two clients are as far apart as
 their own edge, or as the way over the best landmark. Everything is an upper bound of the true distance. Edges are a
-function ``length`` of similarity (an inner product) that only falls, so the most similar are the nearest.
+function ``length`` of similarity (an inner product of gridded rows) that only falls, so the most similar are the
+nearest.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import rounded
+from sortition.selectors._parts.exact_products import products
 
 Length = Callable[[Array], Array]
-LANDMARKS, NEAR, LOTS, SWEEPS = 256, 16, 16, 3
+LANDMARKS, NEAR, DRAWN, SWEEPS = 256, 16, 16, 3
 HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
 CHUNK = 2**23  # similarities at a time
@@ -30,19 +33,20 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
 
     The largest (also given) is sought among the most remote nodes; it is what H is scaled with.
     """
-    at = np.sort(rng.permutation(len(nodes))[:LANDMARKS])
+    at, wide = np.sort(rng.permutation(len(nodes))[:LANDMARKS]), nodes.astype(np.float64)
     direct = edges(nodes, nodes[at], length)
     direct[at, np.arange(at.size)] = 0
     near, similar = most_similar(nodes, nodes, min(NEAR + 1, len(nodes)))  # + 1: oneself
     beside, table = np.asarray(length(similar), np.float32), direct.copy()
     for _ in range(SWEEPS):
-        lots = rng.integers(len(nodes), size=(len(nodes), LOTS))
-        bridges = np.asarray(length(np.einsum("id,ijd->ij", nodes, nodes[lots])), np.float32)
-        for ways, cost in ((near, beside), (lots, bridges)):
+        drawn = rng.integers(len(nodes), size=(len(nodes), DRAWN))
+        bridges = np.asarray(length(np.einsum("id,ijd->ij", wide, wide[drawn])), np.float32)
+        for ways, cost in ((near, beside), (drawn, bridges)):
             for step in range(ways.shape[1]):
                 np.minimum(table, cost[:, step, None] + table[ways[:, step]], out=table)
         np.minimum(table, over(direct, table[at]), out=table)
-    far = np.argsort(-np.where(np.isfinite(table), table, 0).mean(axis=1), kind="stable")[:REMOTEST]
+    mean = np.where(np.isfinite(table), table, 0).mean(axis=1, dtype=np.float64)
+    far = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
     found = apart(nodes[far], table[far], length)
     largest = float(found[np.isfinite(found)].max(initial=0.0)) or 1.0
     return table / np.float32(largest), largest
@@ -77,17 +81,17 @@ def apart(rows: Array, ways: Array, length: Length) -> Array:
 
 def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
     """Of each row the mean distance to the landmarks, at most 1, and its nearest one; both through its nearest node."""
-    mean, home = np.minimum(table, 1).mean(axis=1), table.argmin(axis=1)
+    mean, home = np.minimum(table, 1).mean(axis=1, dtype=np.float64), table.argmin(axis=1)
     near, similar = most_similar(rows, nodes, 1)
     return np.minimum(_edge_lengths(rows, nodes, near, similar, length)[:, 0] + mean[near[:, 0]], 1), home[near[:, 0]]
 
 
 def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -> Ids:
-    """Positions of the best by score: half of them of all, half spread evenly over homes; ties go by lot."""
+    """Positions of the best by score: half of them of all, half spread evenly over homes; ties are drawn at random."""
     if score.size <= at_most:
         return np.arange(score.size)
-    by_lot = rng.permutation(score.size)
-    ranked = by_lot[np.argsort(-score[by_lot], kind="stable")]
+    shuffled = rng.permutation(score.size)
+    ranked = shuffled[np.argsort(-rounded(score, float(np.abs(score).max()))[shuffled], kind="stable")]
     rest = ranked[at_most // 2 :]
     order = np.argsort(home[rest].astype(np.int16), kind="stable")  # few homes: one pass
     own = home[rest][order]
@@ -109,22 +113,37 @@ def over(left: Array, right: Array) -> Array:
 
 def edges(left: Array, right: Array, length: Length) -> Array:
     """(n, m) lengths of the edges between rows."""
-    return np.asarray(length(left @ right.T), np.float32)
+    return np.asarray(length(products(left, right)), np.float32)
 
 
 def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
-    """(n, k) positions of the rows' most similar ones ``among`` others, in no order, and the similarities."""
-    near, similar = np.empty((len(rows), k), np.int64), np.empty((len(rows), k), np.float32)
-    size = max(CHUNK // len(among), 1)
+    """(n, k) positions of the rows' most similar ones ``among`` others, in no order, and the similarities.
+
+    Of equally similar ones the lowest positions are taken: a partition alone would take any.
+    """
+    near, similar = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
+    size, wide = max(CHUNK // len(among), 1), among.astype(np.float64)
     for start in range(0, len(rows), size):
-        table = rows[start : start + size] @ among.T
-        best = table.argmax(axis=1)[:, None] if k == 1 else np.argpartition(table, len(among) - k, axis=1)[:, -k:]
+        table = products(rows[start : start + size], wide)
+        if k == 1:
+            best = table.argmax(axis=1)[:, None]
+        else:
+            best = np.argpartition(_by_position(table), len(among) - k, axis=1)[:, -k:]
         near[start : start + size], similar[start : start + size] = best, np.take_along_axis(table, best, axis=1)
     return near, similar
 
 
+def _by_position(table: Floats) -> Floats:
+    """Whole numbers that rank the columns of each row by similarity (24 bits of it), then by position (28 bits)."""
+    scale = np.abs(table).max(axis=1, keepdims=True)
+    keys = np.rint(table * (2.0**24 / np.where(scale > 0, scale, 1.0)))
+    keys *= 2.0**28
+    keys -= np.arange(table.shape[1])
+    return keys
+
+
 def _edge_lengths(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:
     """(n, k) lengths of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
-    own, theirs = (np.einsum("ij,ij->i", table, table) for table in (rows, nodes))
+    own, theirs = (np.einsum("ij,ij->i", table, table, dtype=np.float64) for table in (rows, nodes))
     total = own[:, None] + theirs[near]
     return np.asarray(np.where(total - 2 * similar <= EQUAL * total, 0, length(similar)), np.float32)

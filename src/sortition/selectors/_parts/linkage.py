@@ -15,10 +15,13 @@ from scipy.spatial.distance import cdist, squareform
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
+from sortition.core.ties import grid, rounded
 
 Gap = Literal["angle", "l1", "l2"]
 Linkage = Literal["ward", "average"]
 Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0, 1, … of each leaf
+EQUAL = 1e-10  # of the largest squared length: a squared distance below it is a rounding error
+LINK_BITS = 26  # of a distance that is linked: a root of a difference of squares has fewer sure digits than a sum
 SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
 BLOCK = 4096  # rows that are assigned at once
 
@@ -40,9 +43,7 @@ def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
     """(n, d), (m, d) → (n, m). Of :func:`directions` the angle, else the L1 or L2 distance of the rows."""
     if gap != "angle":
         return np.asarray(cdist(a, b, "cityblock" if gap == "l1" else "euclidean"))
-    cosine = a @ b.T
-    cosine[cosine > 1 - 1e-12] = 1  # equal rows are at distance 0, whatever the rounding
-    np.maximum(cosine, -1, out=cosine)
+    cosine = np.clip(rounded(a @ b.T, 1.0), -1, 1)  # equal rows are at distance 0, whatever the rounding
     return np.asarray(np.arccos(cosine, out=cosine))
 
 
@@ -52,14 +53,20 @@ def tree(gaps: Array, how: Linkage = "ward") -> Array:
     if n < 2:
         return np.empty((0, 4))
     if how == "average":
-        return np.asarray(linkage(squareform((gaps + gaps.T) / 2, checks=False), "average"))
+        return np.asarray(linkage(squareform(_on_grid((gaps + gaps.T) / 2), checks=False), "average"))
     # Ward on rows as points needs their Euclidean distances: one Gram matrix, ten times faster than pdist
     rows = gaps - gaps.mean(axis=0)
     square = np.einsum("ij,ij->i", rows, rows)
     squared = square[:, None] + square - 2 * (rows @ rows.T)
-    squared[squared < 1e-12 * square.max(initial=0)] = 0  # cancellation, where rows are equal
+    squared[squared < EQUAL * square.max(initial=0)] = 0  # cancellation, where rows are equal
     np.fill_diagonal(squared, 0)
-    return np.asarray(linkage(squareform(np.sqrt(squared), checks=False), "ward"))
+    return np.asarray(linkage(squareform(_on_grid(np.sqrt(squared)), checks=False), "ward"))
+
+
+def _on_grid(gaps: Floats) -> Floats:
+    """Distances without the last bits, which differ between processors: equal ones stay equal, and link in order."""
+    step = grid(float(gaps.max(initial=0.0)), LINK_BITS)
+    return np.asarray(np.rint(gaps / step) * step)
 
 
 def cut_to_count(links: Array, count: int) -> Ids:
@@ -133,20 +140,18 @@ def _sample(moved: Array, size: int, rng: np.random.Generator) -> Ids:
 
 
 def _join(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
-    """The nearest centre of each of these rows, a block at a time; single precision is enough to rank."""
+    """The nearest centre of each of these rows, a block at a time; the first of equally near ones."""
     out = np.empty(ids.size, np.int64)
-    near = centres.astype(np.float32)
     for start in range(0, ids.size, BLOCK):
         block = slice(start, start + BLOCK)
-        own = rows[ids[block]].astype(np.float32)
+        own = rows[ids[block]].astype(np.float64)
         if gap == "angle":
             own = directions(own)
         if gap == "angle" and (offset is None or heights is None):
-            out[block] = (own @ near.T).argmax(axis=1)  # the smallest angle has the largest cosine
+            out[block] = rounded(own @ centres.T, 1.0).argmax(axis=1)  # the smallest angle has the largest cosine
             continue
-        gaps = gaps_between(own, near, gap)
+        gaps = gaps_between(own, centres, gap)
         if offset is not None and heights is not None:
-            apart = np.subtract.outer(offset[block].astype(np.float32), heights.astype(np.float32))
-            gaps += np.abs(apart, out=apart)
-        out[block] = gaps.argmin(axis=1)
+            gaps += np.abs(np.subtract.outer(offset[block], heights))
+        out[block] = rounded(gaps, float(gaps.max())).argmin(axis=1)
     return out

@@ -1,7 +1,7 @@
 """FedCor's Algorithm 1: clients are picked one after the other, each given the picks before it.
 
-With posterior covariance Σ̃ the next pick is argmax α_k (Σ_i p_i Σ̃_ik) / √Σ̃_kk. Σ̃ = XBXᵀ + σ²I on those not picked, so
-a pick is a rank-one step of the d × d matrix B and one pass over the candidates' rows.
+With posterior covariance Σ̃ the next pick is argmax α_k (Σ_i p_i Σ̃_ik) / √Σ̃_kk, ties to the lowest id. Σ̃ = XBXᵀ + σ²I
+on those not picked, so a pick is a rank-one step of the d × d matrix B and one pass over the candidates' rows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import first_largest
 
 Noise = Literal["diagonal", "observation", "none"]
 
@@ -43,11 +44,13 @@ def greedy_picks(
     factor = alpha[candidates].astype(X.dtype)
     independent = factor * posterior.share * np.sqrt(posterior.variance + sigma**2)  # the score if Σ were diagonal
     left, picks, scores = np.ones(candidates.size, bool), [], []
+    scale = 0.0
     for _ in range(min(k, candidates.size)):
         score = np.where(left, posterior.scores(factor), -np.inf)
-        best = int(np.argmax(score))
+        scale = scale or float(np.abs(score).max())  # of the first scores: later ones are differences of such numbers
+        best = first_largest(score, scale)
         if score[best] == 0:  # everything is predicted
-            best = int(np.argmax(np.where(score == 0, independent, -np.inf)))
+            best = first_largest(np.where(score == 0, independent, -np.inf))
         picks.append(best)
         scores.append(float(score[best]))
         left[best] = False
@@ -88,6 +91,7 @@ class Posterior:
         alive = max(self.variance[pick], 0) + self.beside[pick] > self._exhausted[pick]
         b /= np.sqrt(scale) if alive else np.inf  # a client that is predicted already teaches nothing
         self._B -= np.outer(b, b)
-        self._s -= float(self.share[pick]) * x  # the pick's own row of the posterior is zero
+        if self.noise != "observation":
+            self._s -= float(self.share[pick]) * x  # the pick's own row of the posterior is zero
         step = self.rows @ np.stack([self._B @ self._s, b], axis=1).astype(self.rows.dtype)
         self.gain, self.variance = step[:, 0], self.variance - step[:, 1] ** 2

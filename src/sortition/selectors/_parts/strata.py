@@ -11,6 +11,7 @@ from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.mixture import GaussianMixture
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.ties import TOLERANCE, rounded
 
 RESTARTS = 4
 FLOOR = 1e-6  # of a variance: clients of one label have none
@@ -51,12 +52,14 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
         for components in range(2, most + 1):
             mixture = _mixture(rows, components, int(rng.integers(2**31)))
             score = silhouette(distances, mixture.predict(rows))
-            if best[1] is None or score > best[0] + 1e-12:
+            if best[1] is None or score > best[0] + TOLERANCE:  # of equal ones the fewest strata
                 best = (score, mixture)
     if best[1] is None:
         return Strata(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
-    found, labels = np.unique(best[1].predict(np.asarray(vectors, np.float64)), return_inverse=True)
-    return Strata(labels.astype(np.int64), np.asarray(best[1].means_[found]), best[0])
+    predicted = best[1].predict(np.asarray(vectors, np.float64))
+    found, first, labels = np.unique(predicted, return_index=True, return_inverse=True)
+    order = np.argsort(first)  # numbered by their lowest row: the mixture's own order depends on which start won
+    return Strata(np.argsort(order)[labels], np.asarray(best[1].means_[found[order]]), best[0])
 
 
 def given(values: Array, before: Array | None) -> Strata:
@@ -79,7 +82,7 @@ def silhouette(distances: Array, labels: Array) -> float:
 def nearest(vectors: Array, means: Array) -> Ids:
     """The stratum whose mean is nearest to each row."""
     square = (means**2).sum(axis=1) - 2.0 * vectors @ means.T
-    return np.asarray(square.argmin(axis=1), np.int64)
+    return np.asarray(rounded(square, float(np.abs(square).max(initial=0.0))).argmin(axis=1), np.int64)
 
 
 def _mixture(rows: Floats, components: int, seed: int) -> GaussianMixture:

@@ -1,0 +1,50 @@
+"""One rule for ties: the same answers give the same choices on every processor.
+
+Sums differ in their last bits between processors and libraries, so clients that are equal by the mathematics are not
+equal by their floats. Scores are therefore compared on a grid that is far coarser than such differences and far finer
+than any that means something: :func:`rounded` for a ranking, which is then sorted by (rounded score, id), and
+:func:`first_largest` for a single best one, which is the lowest id among those within the tolerance of the maximum.
+Comparing by a tolerance is not transitive and would not do for a ranking.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats
+
+BITS = 32  # significant ones of a score: differences beyond 2⁻³² = 2·10⁻¹⁰ of it are none
+TOLERANCE = 2.0**-BITS
+
+
+def rounded(values: Array, scale: float | None = None) -> Floats:
+    """Values to ``BITS`` significant bits each; with a ``scale``, all to multiples of 2⁻³² of it.
+
+    A scale is needed where values are differences of numbers of that size, whose last bits are noise.
+    """
+    wide = np.asarray(values, np.float64)
+    if scale is None:
+        mantissa, exponent = np.frexp(wide)
+        return np.asarray(np.ldexp(np.rint(mantissa * 2.0**BITS), exponent - BITS))
+    step = grid(scale)
+    return np.asarray(np.rint(wide / step) * step)
+
+
+def grid(scale: float, bits: int = BITS) -> float:
+    """A power of two that is about 2^−bits of the scale, and the same one if the scale differs in its last bits."""
+    if not (np.isfinite(scale) and scale > 0):
+        return 2.0**-bits
+    return float(2.0 ** (np.frexp(scale * (1 + 2.0**-20))[1] - bits))  # no natural number is near the edge
+
+
+def first_largest(score: Array, scale: float = 0.0) -> int:
+    """The first position whose score is within the tolerance of the largest, relative to it or to a larger scale."""
+    best = float(np.max(score))
+    if not np.isfinite(best):
+        return int(np.argmax(score))
+    return int(np.argmax(score >= best - TOLERANCE * max(abs(best), scale)))
+
+
+def first_smallest(score: Array, scale: float = 0.0) -> int:
+    """The first position whose score is within the tolerance of the smallest."""
+    return first_largest(-np.asarray(score), scale)

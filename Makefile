@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-flower test-ray check bench soak clean
+.PHONY: help setup demo test test-portable test-flower test-ray check bench soak clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -22,6 +22,9 @@ demo: setup  ## compare the methods on embedded data, in about a minute
 
 test: setup  ## all tests
 	$(BIN)/python -m pytest -n auto
+
+test-portable: setup  ## other processors' kernels, odd folders, offline, one core, random order, another user
+	$(BIN)/python -m campaign portable
 
 test-flower: setup  ## install Flower and Ray, and test the adapter against Flower itself, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'

@@ -1,4 +1,4 @@
-"""``python -m campaign soak|kills|fuzz|long``: one part of the campaign, bounded by its options."""
+"""``python -m campaign soak|kills|fuzz|long|portable``: one part of the campaign, bounded by its options."""
 
 from __future__ import annotations
 
@@ -36,6 +36,9 @@ def _arguments() -> argparse.Namespace:
     long.add_argument("--clients", type=int, default=100_000)
     long.add_argument("--cohort", type=int, default=20)
     long.add_argument("--share", type=float, default=0.3, help="of the clients that are available")
+    portable = parts.add_parser("portable", help="other kernels, odd folders, another user")
+    portable.add_argument("--only", nargs="*", default=[], choices=["kernels", "odd", "nobody"])
+    portable.add_argument("paths", nargs="*", default=["tests"], help="of the tests in odd folders")
     return parser.parse_args()
 
 
@@ -58,6 +61,10 @@ def main() -> int:
         from campaign.fuzz import run
 
         return run.run(given)
+    if given.part == "portable":
+        from campaign import portable
+
+        return portable.run(given.only, given.paths)
     from campaign import long_run
 
     return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1

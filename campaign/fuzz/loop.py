@@ -1,4 +1,4 @@
-"""The loop: make an input, hand it over, and take note of whatever comes out that is not one of our own errors."""
+"""The loop: make an input, give it to a target, and note whatever comes out that is not one of our own errors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import sortition
 from sortition.core.errors import SortitionError
 
+PACKAGE = Path(sortition.__file__).parent
 HANG = 10  # seconds that one input may take
 ROOM = 3 << 30  # bytes of address space beyond what the process has when the loop begins
 
@@ -25,11 +28,11 @@ class Hang(BaseException):
 
 @dataclass(frozen=True)
 class Target:
-    """Something that reads what strangers give.
+    """Something that reads untrusted input.
 
     Attributes:
         name: in reports.
-        play: makes one input from the random source and hands it over; how many inputs that were.
+        play: makes one input from the random source and gives it to the target; how many inputs that were.
         prepare: makes the sound inputs that are damaged later, outside any limit.
         share: of the time, in those of the others; less for what tries thousands a second.
     """
@@ -64,7 +67,7 @@ def guarded(target: Target, source: random.Random) -> tuple[int, bool]:
 
 
 def loop(target: Target, *, seed: int = 0, first: int = 0, seconds: float = 60.0, inputs: int = 1 << 60) -> Tally:
-    """Play inputs number ``first``, … of a seed until the time or the number is up; any of them can be had again."""
+    """Play inputs number ``first``, … of a seed until the time or the number is up; any of them can be repeated."""
     target.prepare()
     tally, begun, at = Tally(target.name), time.monotonic(), first
     with watched():
@@ -86,8 +89,9 @@ def loop(target: Target, *, seed: int = 0, first: int = 0, seconds: float = 60.0
 
 def place(error: BaseException) -> str:
     """The kind of an error and where in our code it came out."""
-    ours = [f for f in traceback.extract_tb(error.__traceback__) if "/sortition/" in f.filename.replace("\\", "/")]
-    where = f"{ours[-1].filename.partition('/sortition/')[2]}:{ours[-1].lineno}" if ours else "outside"
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [f"{file.relative_to(PACKAGE).as_posix()}:{line}" for file, line in frames if file.is_relative_to(PACKAGE)]
+    where = ours[-1] if ours else "outside"
     return f"{type(error).__name__} at {where}"
 
 

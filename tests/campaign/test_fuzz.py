@@ -6,12 +6,13 @@ from contextlib import suppress
 
 import pytest
 from campaign.fuzz.guided import Bytes
-from campaign.fuzz.loop import Hang, Tally, Target, loop
+from campaign.fuzz.loop import Hang, Tally, Target, loop, place
 from campaign.fuzz.run import TARGETS, run, target
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sortition.core.errors import InputError, SortitionError
+from sortition.selectors import find
 
 FLOWER = ("messages", "servers", "metrics")
 QUICK = [name for name in TARGETS if name not in ("studies", *FLOWER)]
@@ -82,3 +83,13 @@ def test_bytes_are_a_random_source():
     assert source.random() == Bytes(bytes(range(1, 60))).random()
     assert 0 <= source.randrange(7) < 7
     assert Bytes(b"").random() == 0.0
+
+
+def test_only_frames_of_the_package_are_our_own(tmp_path):
+    file = tmp_path / "sortition" / "clone.py"
+    with pytest.raises(KeyError) as caught:
+        exec(compile("{}['x']", str(file), "exec"))  # noqa: S102
+    assert place(caught.value) == "KeyError at outside"
+    with pytest.raises(InputError) as caught:
+        find("no such method")
+    assert place(caught.value).startswith("InputError at selectors/__init__.py:")

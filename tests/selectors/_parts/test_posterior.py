@@ -118,3 +118,9 @@ def test_single_precision_chooses_as_well() -> None:
     wide = greedy_picks(X, p, np.ones(20_000), np.arange(0, 20_000, 2), 20, 0.01)[1].sum()
     narrow = greedy_picks(X.astype(np.float32), p, np.ones(20_000), np.arange(0, 20_000, 2), 20, 0.01)[1].sum()
     assert narrow == pytest.approx(wide, rel=1e-3)
+
+
+def test_clients_without_any_promise_are_picked_once_each() -> None:
+    ids, scores = greedy_picks(np.zeros((6, 2)), np.full(6, 1 / 6), np.ones(6), np.arange(6), 4, 0.1, "none")
+    assert ids.tolist() == [0, 1, 2, 3]
+    assert not scores.any()

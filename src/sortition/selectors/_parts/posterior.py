@@ -44,10 +44,9 @@ def greedy_picks(
     factor = alpha[candidates].astype(X.dtype)
     independent = factor * posterior.share * np.sqrt(posterior.variance + sigma**2)  # the score if Σ were diagonal
     left, picks, scores = np.ones(candidates.size, bool), [], []
-    scale = 0.0
+    scale = float(np.abs(posterior.scores(factor)).max(initial=0.0))  # later scores are differences of such numbers
     for _ in range(min(k, candidates.size)):
         score = np.where(left, posterior.scores(factor), -np.inf)
-        scale = scale or float(np.abs(score).max())  # of the first scores: later ones are differences of such numbers
         best = first_largest(score, scale)
         if score[best] == 0:  # everything is predicted
             best = first_largest(np.where(score == 0, independent, -np.inf))

@@ -6,7 +6,7 @@
 | N(μ, Σ), Σ = XᵀX, x_k ∈ R^d (eq. 8, 14) | ``state.X``, a row a client; d = ``dimension`` |
 | warm-up of W rounds: uniform cohorts, Δt = 1 | ``warmup`` |
 | Δt, S: a refit every Δt rounds on S sampled cohorts (Alg. 2) | ``interval``, ``samples`` |
-| M: earlier samples that are used again (eq. 17) | ``history_warmup``, ``history`` |
+| M: earlier samples that a fit uses too (eq. 17) | ``history_warmup``, ``history`` |
 | γ = θ^Δt, discount of eq. 17 | ``theta`` per round of age |
 | α_k = aβ^{τ_k}, τ_k = times chosen since the refit (eq. 9) | ``beta``, ``state.chosen``; a changes nothing (Lemma 2) |
 | p_k = n_k / n | ``population.sizes`` |
@@ -104,7 +104,7 @@ class FedCor(Selector[Memory]):
     Attributes:
         warmup: W, rounds of uniform cohorts in which everybody's losses are collected.
         interval: Δt, rounds between refits after that.
-        beta: β, how fast a client's appeal fades when it is chosen again before the next refit.
+        beta: β, how fast a client's appeal fades when it is chosen several times before the next refit.
         dimension: d, of the embeddings.
         samples: S, cohorts rehearsed per refit.
         history_warmup: M during warm-up.

@@ -162,14 +162,14 @@ class FedGS(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is met."""
-        strange = round.available[state.kind[round.available] < 0]
+        unmet = round.available[state.kind[round.available] < 0]
         if isinstance(state, PairMemory):
-            strange = without_products(state.products, round.available)
-            if strange.size:
-                self.draw_pairs(state, store_products(state.products, strange, (yield Measure(self.signal, strange))))
-        elif strange.size and self.graph in FACTS:
+            unmet = without_products(state.products, round.available)
+            if unmet.size:
+                self.draw_pairs(state, store_products(state.products, unmet, (yield Measure(self.signal, unmet))))
+        elif unmet.size and self.graph in FACTS:
             self.draw(state, round, round.population.known)
-        elif strange.size and len(reading := (yield Measure(self.signal, strange))):
+        elif unmet.size and len(reading := (yield Measure(self.signal, unmet))):
             state.features = reading.scatter(state.features)
             self.draw(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
         return self.choose(state, round)

@@ -8,7 +8,7 @@
 | M clusters | ``clusters``; None means M = K |
 | γ^t = γ0 (1 − t/T), t = 1 … T | ``gamma0``, t = index + 1; without a horizon γ0 stays, and is noted |
 | π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
-| draw m by π, k by p̃ until S_t has K | ``weighted`` by π_m p̃_k: a client drawn again is drawn anew, the same law |
+| draw m by π, k by p̃ until S_t has K | ``weighted`` by π_m p̃_k: a repeated draw is discarded, which is the same law |
 | warm-up: t ≤ ⌈N/K⌉, K of those not met, without replacement | whoever has no Ĥ and is available comes first |
 | (1/K) Σ w_k | uniform weights |
 
@@ -77,7 +77,7 @@ class HiCS(Selector[Memory]):
         refresh: estimates are renewed by every participation ("always", paper) or kept ("once", released code).
         linkage: "ward" on the rows of the distance matrix, or "average" on the distances.
         fallback: clustered sampling instead "never", or where entropies are "diverse" (released) or "alike".
-        threshold: the variance of Ĥ that tells diverse from alike.
+        threshold: the variance of Ĥ from which on clients count as diverse.
         exact_up_to: clients up to which all are clustered; beyond, a sample of at most 1,000.
     """
 

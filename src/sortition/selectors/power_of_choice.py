@@ -10,8 +10,8 @@
 Variants: pow-d asks the candidates for F_k(w_t); cpow-d for the loss of one mini-batch; rpow-d asks nobody and uses the
 loss that each client reported when it last trained.
 
-Deviations: candidates who do not answer cannot be chosen; their places go to the other candidates by lot if too few
-answered. d is cut to the number of available clients and raised to m.
+Deviations: a candidate that does not answer is chosen only where too few answered, and then at random. d is cut
+to the number of available clients and raised to m.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ def parameters_read(cls: type[Selector[Any]]) -> None:
 
 
 def parameters_checked(cls: type[Selector[Any]]) -> None:
-    """Every bad hyper-parameter raises a sentence that names it."""
+    """Every bad hyper-parameter raises an InputError that names it."""
     _raises(cls, {"no_such_parameter": 1}, "no_such_parameter")
     for item in dataclasses.fields(cls):  # type: ignore[arg-type]
         for wrong in (object(), float("nan"), "no such value", -(10**9)):
@@ -62,7 +62,7 @@ def _raises(cls: type[Selector[Any]], parameters: dict[str, Any], named: str) ->
         require(cls, named in str(error), f"does not name {named!r} in its error: {error}")
     except Exception as error:
         raise ContractError(
-            f"{cls.__name__} answers {parameters} with {type(error).__name__}, not with a sentence."
+            f"{cls.__name__} answers {parameters} with {type(error).__name__}, not with an InputError."
         ) from error
     else:
         raise ContractError(f"{cls.__name__} accepts {parameters}.")

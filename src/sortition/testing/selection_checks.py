@@ -55,8 +55,8 @@ def repeatable(cls: type[Selector[Any]]) -> None:
         before = (random.getstate(), np.random.get_state())  # noqa: NPY002 - looked at, not drawn from
         first = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
         after = (random.getstate(), np.random.get_state())  # noqa: NPY002
-        again = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
-        require(cls, _equal(first, again), "chose other clients under the same seed.")
+        second = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
+        require(cls, _equal(first, second), "chose other clients under the same seed.")
         require(cls, repr(before) == repr(after), "drew from a global random generator.")
 
 

@@ -11,7 +11,7 @@ class ContractError(SortitionError):
     """A method does not keep the contract."""
 
 
-def require(cls: type[Selector[Any]], holds: bool, sentence: str) -> None:
-    """Raise :class:`ContractError` with the class's name and the sentence unless it holds."""
+def require(cls: type[Selector[Any]], holds: bool, message: str) -> None:
+    """Raise :class:`ContractError` with the class's name and the message unless it holds."""
     if not holds:
-        raise ContractError(f"{cls.__name__} {sentence}")
+        raise ContractError(f"{cls.__name__} {message}")

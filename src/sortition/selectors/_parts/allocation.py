@@ -1,4 +1,4 @@
-"""How many places each stratum gets: Neyman's and proportional shares made whole, and lots where strata are many.
+"""How many places each stratum gets: Neyman's and proportional shares made whole, or a random draw of strata.
 
 All functions take one entry a stratum, in the order of the strata.
 """

@@ -8,7 +8,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.streams import stream
 
 FEW = 2_000  # rows that are sorted rather than hashed
-CHUNK = 65_536  # rows that tell whether very many are alike
+CHUNK = 65_536  # rows by which it is seen whether many are alike
 DECIMALS = 9  # rows that agree to so many decimals are equal
 
 

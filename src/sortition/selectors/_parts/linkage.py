@@ -133,7 +133,7 @@ def tree_groups(
 
 
 def _sample(moved: Array, size: int, rng: np.random.Generator) -> Ids:
-    """Leaves by lot; rows that are not zero come first, since clients without an update are all alike."""
+    """Random leaves; rows that are not zero come first, since clients without an update are all alike."""
     updated, still = np.flatnonzero(moved), np.flatnonzero(~moved)
     take = min(updated.size, size - min(still.size, 1))
     return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))

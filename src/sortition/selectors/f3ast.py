@@ -1,0 +1,107 @@
+"""F3AST: Ribero et al. 2023, *Federated learning under intermittent client availability and time-varying …*.
+
+Each client's long-run rate of participation is tracked, and the clients are taken that are furthest behind the rates
+that minimise the variance of the average.
+
+| paper | here |
+|---|---|
+| p_k, share of the data | ``population.sizes`` over those of the known clients |
+| H(r) = Σ_k p_k² / r_k, to be minimised over achievable rates | never formed |
+| S_t: the min(K_t, abs(A_t)) available clients with the largest −∂H/∂r_k = p_k² / r_k² | ``top`` by p_k / r_k |
+| r ← (1 − β) r + β·1[k ∈ S_t], for all clients | ``state.rate``, β = ``beta`` |
+| w ← w + Σ_{k∈S_t} (p_k / r_k) Δ_k, r after the update | the weights, ``mass="expected"`` |
+| r(0) | ``start``: min(1, K p_k), or p_k as released |
+
+The weights sum to 1 in expectation only, so nothing rescales them. The choice is deterministic given A_t and r; chance
+comes from availability.
+
+Deviations: with ``start="share"`` and ``divide=True`` the released code begins like a plain mean, but its rates add up
+to K in time and its steps shrink to 1/K of the unbiased ones; the default starts at rates that add up to K and divides
+by nothing. The released code trains unavailable clients where fewer than K are available; here all available ones
+train. A round that was skipped because nobody was available lowers all rates, as S_t = ∅ does. Ties go to the lowest
+id. A client that joins starts at r(0).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
+from sortition.core.arrays import Floats, Ids
+from sortition.core.sampling import top
+
+
+@dataclass
+class Memory(State):
+    """The estimated rate of participation of each client; NaN before it is known."""
+
+    rate: Floats = per_client(np.nan)
+    last: int = shared(-1)  # index of the last round in which somebody was available
+
+
+@method
+class F3AST(Selector[Memory]):
+    """The available clients that are furthest behind the rates at which the average varies least.
+
+    Attributes:
+        beta: β, the step of the moving average of participation.
+        start: r(0): "budget" (min(1, K p_k), so that rates add up to K) or "share" (p_k, as released).
+        divide: divide the weights by the budget, as released.
+    """
+
+    beta: Annotated[float, Field(gt=0, le=1)] = 0.01
+    start: Literal["budget", "share"] = "budget"
+    divide: bool = False
+
+    memory = Memory
+    cite = """@article{ribero2023federated,
+  title = {Federated Learning Under Intermittent Client Availability and Time-Varying Communication Constraints},
+  author = {Ribero, M{\\'o}nica and Vikalo, Haris and de Veciana, Gustavo},
+  journal = {IEEE Journal of Selected Topics in Signal Processing}, volume = {17}, number = {1}, pages = {98--111},
+  year = {2023}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes."""
+        return Needs(reads=("sizes",))
+
+    def select(self, state: Memory, round: Round) -> Cohort:
+        """The largest marginals, then the rates, then the weights."""
+        known = round.population.known
+        p = np.zeros(round.n_clients)
+        p[known] = _shares(np.asarray(round.population.sizes[known], np.float64))
+        self._enrol(state, round, p, known)
+        skipped = round.index - state.last - 1
+        state.rate[known] *= (1 - self.beta) ** skipped
+        state.last = round.index
+        chosen = top(round.available, _ratio(p, state.rate, round.available), round.budget)
+        state.rate[known] *= 1 - self.beta
+        state.rate[chosen] += self.beta
+        weights = _ratio(p, state.rate, chosen) / (round.budget if self.divide else 1)
+        notes = {"expected_size": float(state.rate[known].sum())}
+        return Cohort(chosen, weights, mass="expected", notes=notes)
+
+    def _enrol(self, state: Memory, round: Round, p: Floats, known: Ids) -> None:
+        """r(0) of clients that are met for the first time."""
+        new = known[np.isnan(state.rate[known])]
+        state.rate[new] = np.minimum(p[new] * (round.budget if self.start == "budget" else 1), 1.0)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """The unbiased rule, and the released code's."""
+        return [{}, {"beta": 0.1, "start": "share", "divide": True}]
+
+
+def _shares(sizes: Floats) -> Floats:
+    total = sizes.sum()
+    return sizes / total if total > 0 else np.full(sizes.size, 1.0 / max(sizes.size, 1))
+
+
+def _ratio(p: Floats, rate: Floats, ids: Ids) -> Floats:
+    """p_k / r_k; 0 for a client without data, however small its rate is."""
+    return np.asarray(np.where(p[ids] > 0, p[ids] / np.maximum(rate[ids], np.finfo(float).tiny), 0.0))

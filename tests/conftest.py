@@ -15,7 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # checks with the real thing take minutes: they run when asked for, and say so when skipped
-REAL = {"flower": "flwr", "ray": "ray"}
+REAL = {"flower": "flwr", "ray": "ray", "nvflare": "nvflare"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

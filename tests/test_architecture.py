@@ -22,7 +22,7 @@ BELOW_STUDIES = {
     "simulation",
     "results",
 }
-ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "flower", "report", "testing"}
+ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "flower", "nvflare", "report", "testing"}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
@@ -35,6 +35,8 @@ MAY = {
     "simulation": ({"core", "audit", "aggregation", "data", "availability", "learning"}, SCIENCE | {"torch"}),
     "clients": ({"core"}, {"numpy"}),
     "flower": ({"core", "audit", "aggregation", "clients"}, SCIENCE | {"flwr"}),
+    # its controllers get a method's name, since NVFlare writes their arguments as JSON
+    "nvflare": ({"core", "audit", "aggregation", "clients", "selectors"}, SCIENCE | {"nvflare"}),
     "testing": ({"core"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),
@@ -46,7 +48,7 @@ MAY = {
     ),
     "leaderboard": (BELOW_STUDIES | {"studies"}, SCIENCE | {"polars"}),
     "report": ({"core", "results"}, SCIENCE | {"polars", "altair", "vl_convert"}),
-    "cli": (ALL - {"flower"}, SCIENCE | {"typer", "rich", "polars"}),
+    "cli": (ALL - {"flower", "nvflare"}, SCIENCE | {"typer", "rich", "polars"}),
 }
 INSIDE_FUNCTIONS = {
     "core": (set(), set()),

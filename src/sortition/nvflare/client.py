@@ -1,0 +1,168 @@
+"""NVFlare's client interface, with answers for selectors: the only change of a training script is its import.
+
+::
+
+    from sortition.nvflare import client as flare      # in place of: import nvflare.client as flare
+
+    flare.answer(facts=lambda site: {"sizes": len(data)})   # a client with loss() for methods that ask losses
+    flare.init()
+    while flare.is_running():
+        model = flare.receive()
+        ...                                            # train as ever
+        flare.send(flare.FLModel(params=params, metrics={"train_loss": loss}))
+
+Questions about the model are answered inside :func:`receive`. A question that needs a training, and a rehearsal, look
+like any other round to the script; :func:`send` sends what was asked for instead of the model. Everything else of
+``nvflare.client`` is there under its own name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import nvflare.client as flare
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+
+from sortition.clients import Answers, AppClient, AppReply, Received
+from sortition.clients.answers import Facts
+from sortition.clients.received import MakeClient
+from sortition.core.errors import SortitionError
+from sortition.core.signals import Signal
+from sortition.nvflare import wire
+
+__all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "receive", "send"]
+
+
+class Exchange:
+    """What a script can answer, and the message that it works on; ``api`` sends and knows the site's name."""
+
+    def __init__(self, answers: Answers, api: Any = flare) -> None:
+        self.answers, self.api = answers, api
+        self.message: FLModel | None = None
+        self.assignment: wire.Assignment | None = None
+        self.began = 0.0
+
+    def take(self, message: FLModel) -> FLModel | None:
+        """The message, if the script must train for it; else None, and it is answered."""
+        assignment = wire.Assignment.of(message, self.api.get_site_name())
+        self.message, self.assignment, self.began = message, assignment, time.monotonic()
+        if assignment is None:
+            return message
+        if assignment.kind == wire.PROFILE:
+            self._reply(lambda: self._profile(assignment))
+            return None
+        if assignment.kind == wire.QUERY and not self._trains(assignment):
+            self._reply(lambda: {"rows": self._rows(assignment, self._client(message, assignment, None))})
+            return None
+        message.meta = {key: value for key, value in message.meta.items() if key not in (wire.KEY, wire.CLIENTS)}
+        return message
+
+    def _trains(self, assignment: wire.Assignment) -> bool:
+        """Whether a question needs a local training; one that nobody knows is answered with an error."""
+        try:
+            return any(self.answers.signal(name).of == "training" for name in assignment.signals)
+        except SortitionError:
+            return False
+
+    def _profile(self, assignment: wire.Assignment) -> dict[str, Any]:
+        return {
+            "facts": self.answers.facts_of(self.api.get_site_name(), assignment.facts),
+            "signals": self.answers.names,
+        }
+
+    def _rows(self, assignment: wire.Assignment, client: AppClient) -> dict[str, Any]:
+        payload = assignment.payload or None
+        return {name: self.answers.row(name, client, payload) for name in assignment.signals}
+
+    def _client(self, message: FLModel, assignment: wire.Assignment, sent: FLModel | None) -> AppClient:
+        model, make = wire.as_model(message.params), self.answers.make_client
+        received = Received(model, {}, assignment.t, assignment.client, assignment.purpose, self.api.get_site_name())
+
+        def run() -> AppReply:
+            if sent is None:
+                raise SortitionError("This question must not train.")
+            return AppReply(wire.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
+
+        return AppClient(received, run, None if make is None else lambda: make(received))
+
+    def _reply(self, make: Any) -> None:
+        """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
+        try:
+            content = make()
+        except Exception as error:
+            content = {"error": f"{type(error).__name__}: {error}"}
+        self.api.send(wire.reply(**content))
+
+    def give(self, sent: FLModel) -> None:
+        """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
+        assignment, message = self.assignment, self.message
+        self.assignment = self.message = None
+        if assignment is None or message is None:
+            self.api.send(sent)
+            return
+        try:
+            content: dict[str, Any] = {"rows": self._rows(assignment, self._client(message, assignment, sent))}
+        except Exception as error:
+            content = {"error": f"{type(error).__name__}: {error}"}
+        if assignment.kind == wire.QUERY:
+            self.api.send(wire.reply(**content))
+            return
+        sent.meta = {**(sent.meta or {}), wire.KEY: content}
+        self.api.send(sent)
+
+
+_exchange = Exchange(Answers())
+
+
+def answer(client: MakeClient | None = None, *, facts: Facts | None = None, signals: Iterable[Signal] = ()) -> None:
+    """Say what this script can answer; call it before :func:`receive`.
+
+    Args:
+        client: a class or function from :class:`~sortition.clients.Received` to a client with those methods of
+            ``sortition.core.LocalClient`` that selectors ask for; ``sortition.clients.pytorch(load)`` for PyTorch.
+            None for methods that ask nothing but what the training itself shows.
+        facts: from the site's name to its static facts (``sizes``, ``label_counts`` …); only those that the selector
+            declares are sent. Default: ``client.facts``.
+        signals: further signals, such as a method's own.
+    """
+    global _exchange
+    _exchange = Exchange(Answers(client, facts, signals))
+
+
+def init(*args: Any, **options: Any) -> Any:
+    """As ``nvflare.client.init``."""
+    return flare.init(*args, **options)
+
+
+def is_running() -> bool:
+    """Whether there is something to train; questions that need no training are answered on the way."""
+    while flare.is_running():
+        message = flare.receive()
+        if message is None:
+            return False
+        if (kept := _exchange.take(message)) is not None:
+            _waiting.append(kept)
+            return True
+    return False
+
+
+_waiting: list[FLModel] = []
+
+
+def receive(timeout: float | None = None) -> FLModel | None:
+    """The next model to train; None when the job is over."""
+    if not _waiting and not is_running():
+        return None
+    return _waiting.pop()
+
+
+def send(model: FLModel) -> None:
+    """Send what was trained, with the reports that the selector declared."""
+    _exchange.give(model)
+
+
+def __getattr__(name: str) -> Any:
+    """Everything else is NVFlare's own."""
+    return getattr(flare, name)

@@ -1,0 +1,310 @@
+"""One selection in an NVFlare job, whoever drives it: enrolment, questions, the cohort, and what came back.
+
+The controller lends its ``send_model_and_wait``; the registrar is the same as in the simulator and in Flower.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from nvflare.app_common.abstract.fl_model import FLModel
+
+from sortition.aggregation import CombineRule
+from sortition.audit.log_file import LogFile
+from sortition.clients.models import Model, as_vector, from_vector, shared_update
+from sortition.core import Cohort, InputError, Measure, Registrar, Turn
+from sortition.core.arrays import Array, Ids
+from sortition.core.guards.screening import norms
+from sortition.core.signals import UPDATE
+from sortition.nvflare import wire
+from sortition.nvflare.settings import Settings
+from sortition.nvflare.sites import Sites
+
+
+@dataclass
+class Arrived:
+    """What a cohort sent: sound models by client, reports by signal and client, and what was wrong with the others."""
+
+    models: dict[int, Model] = field(default_factory=dict)
+    reports: dict[str, dict[int, Any]] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+
+
+class Selection:
+    """Chooses sites for a controller, round by round.
+
+    Args:
+        settings: what was asked for.
+        controller: an NVFlare ``ModelController`` that has started.
+        rounds: how many rounds there will be.
+    """
+
+    def __init__(self, settings: Settings, controller: Any, rounds: int) -> None:
+        self.settings, self.controller, self.rounds = settings, controller, rounds
+        self.selector = settings.method()
+        self.sites = Sites(self.selector.needs.reads)
+        self.registrar: Registrar | None = None
+        self.log_file = LogFile(settings.audit) if settings.audit else None
+        self.turn: Turn | None = None
+        self.history: list[dict[str, Any]] = []
+
+    # -- who is there ----------------------------------------------------------------------------------------------
+
+    def online(self) -> dict[str, str]:
+        """The connected sites and their tokens."""
+        clients = self.controller.engine.get_clients()
+        there = [one for one in clients if self.controller.get_client_disconnect_time(one.name) is None]
+        return {client.name: str(client.token) for client in there}
+
+    def enrol(self, model: Model) -> Ids:
+        """The clients that can be chosen now; sites that were not met before are asked for their profile."""
+        deadline = time.monotonic() + self.settings.patience
+        first = self.registrar is None
+        while True:
+            online = self.online()
+            answering = self.sites.answering(online)
+            self._profile([name for name in answering if name not in self.sites.names], model)
+            ids = self.sites.ids(self.sites.answering(online))
+            if ids.size >= (self.settings.wait_for if first else 1) or self.controller.abort_signal.triggered:
+                return ids
+            if time.monotonic() > deadline:
+                if first:
+                    raise InputError(
+                        f"{self.settings.wait_for} sites must be there before the first round; got {ids.size} in "
+                        f"{self.settings.patience} s."
+                    )
+                return ids
+            time.sleep(0.5)
+
+    def _profile(self, names: Sequence[str], model: Model) -> None:
+        if not names:
+            return
+        t = 0 if self.registrar is None else self.registrar.index
+        assignment = wire.Assignment(wire.PROFILE, t, facts=self.sites.reads)
+        asked = dict.fromkeys(sorted(names, key=names.index), assignment)
+        sent = self._exchange(asked, model, self.settings.answer_timeout, "profile")
+        able = {signal.name for signal in self.selector.needs.asks} | {s.name for s in self.selector.needs.reports}
+        for name in names:
+            content = wire.content_of(sent[name]) if name in sent else {}
+            if name not in sent:
+                continue
+            if "error" in content:
+                self.controller.warning(f"{name} is left out: {content['error']}")
+                self.sites.silent[name] = self.online().get(name, "")
+                continue
+            lacking = able - {UPDATE.name} - _answerable(content.get("signals", ()), able)
+            try:
+                if lacking:
+                    raise InputError(f"{name} cannot answer {sorted(lacking)[0]!r}. Pass a client to answer().")
+                self.sites.enter(name, wire.arrays_of(content.get("facts")))
+            except InputError as error:
+                self.controller.warning(f"{name} is left out: {error}")
+                self.sites.silent[name] = self.online().get(name, "")
+
+    # -- one round -------------------------------------------------------------------------------------------------
+
+    def choose(self, model: Model) -> list[str]:
+        """Ask what the selector wants to know; the names of the sites that it chose, in the cohort's order."""
+        available = self.enrol(model)
+        registrar = self._up_to_date()
+        budget = int(np.ceil(self.settings.cohort * self.settings.overselect))
+        self.turn = turn = registrar.begin(available, budget)
+        while turn.question is not None:
+            turn.answer(self._ask(turn.question, model, turn.index))
+        return [self.sites.names[client] for client in self.cohort.ids.tolist()]
+
+    @property
+    def cohort(self) -> Cohort:
+        """The cohort of the open turn."""
+        if self.turn is None or self.turn.cohort is None:
+            return Cohort.uniform([])
+        return self.turn.cohort
+
+    @property
+    def target(self) -> int:
+        """How many answers close the round; 0 for all."""
+        early = self.settings.overselect > 1 and not self.cohort.full
+        return min(self.settings.cohort, self.cohort.ids.size) if early else 0
+
+    def _up_to_date(self) -> Registrar:
+        if self.registrar is None:
+            trust = self.settings.trust()
+            population = self.sites.population()
+            self.registrar = Registrar(
+                self.selector, population, horizon=self.rounds, seed=self.settings.seed, guards=trust
+            )
+            if self.log_file is not None:
+                self.log_file.watch(self.registrar)
+        elif self.sites.changed:
+            self.registrar.join(self.sites.population())
+        self.sites.changed = False
+        return self.registrar
+
+    def assignments(self, kind: str, clients: Sequence[int], **about: Any) -> dict[str, wire.Assignment]:
+        """One assignment a site."""
+        t = 0 if self.turn is None else self.turn.index
+        return {self.sites.names[k]: wire.Assignment(kind, t, k, **about) for k in clients}
+
+    def training(self) -> dict[str, wire.Assignment]:
+        """The assignments of the cohort's training."""
+        names = tuple(signal.name for signal in self.selector.needs.reports if signal != UPDATE)
+        return self.assignments(wire.TRAIN, self.cohort.ids.tolist(), signals=names)
+
+    def _ask(self, question: Measure, model: Model, t: int) -> dict[int, Any]:
+        """The rows that came back, by client; silence makes a shorter reading."""
+        purpose, signal = "train", question.signal
+        if question.after is not None:
+            purpose, model = "rehearsal", self._rehearsed(question.after, model)
+        about: dict[str, Any] = {"signals": (signal.name,), "purpose": purpose, "payload": dict(signal.payload)}
+        asked = self.assignments(wire.QUERY, question.ids.tolist(), **about)
+        sent = self._exchange(asked, model, self.settings.answer_timeout, signal.name)
+        rows: dict[int, Any] = {}
+        for name, message in sent.items():
+            content = wire.content_of(message)
+            if "error" in content:
+                self.controller.warning(f"{name} failed to answer {signal.name}: {content['error']}")
+            elif signal.name in (found := wire.arrays_of(content.get("rows"))):
+                rows[self.sites.names.index(name)] = found[signal.name]
+        return rows
+
+    def _rehearsed(self, cohort: Cohort, model: Model) -> Model:
+        """w + Σ a_k Δ_k of a training that leaves no trace."""
+        asked = self.assignments(wire.REHEARSE, cohort.ids.tolist(), purpose="rehearsal")
+        sent = self._exchange(asked, model, self.settings.answer_timeout, "rehearsal")
+        arrived = self.screen({self.sites.names.index(name): message for name, message in sent.items()}, model)
+        done = cohort.ids[[k in arrived.models for k in cohort.ids.tolist()]]
+        if not done.size:
+            return model
+        update = combined(cohort, done, arrived.models, model)
+        return from_vector(as_vector(model) + update, model)
+
+    def _exchange(
+        self, asked: Mapping[str, wire.Assignment], model: Model, timeout: int, what: str
+    ) -> dict[str, FLModel]:
+        """Send each site its own assignment and wait; who does not answer in time is left out from now on."""
+        found: dict[str, FLModel] = {}
+        if not asked:
+            return found
+        task = next(iter(asked.values())).kind
+        results = self.controller.send_model_and_wait(
+            task_name=task, data=self.message(asked, model), targets=list(asked), timeout=timeout
+        )
+        for result in results:
+            found[str(result.meta["client_name"])] = result
+        self.fell_silent([name for name in asked if name not in found], what)
+        return found
+
+    def message(self, asked: Mapping[str, wire.Assignment], model: Model) -> FLModel:
+        """One message for all these sites; it names the id of each."""
+        message = next(iter(asked.values())).on(model, self.rounds)
+        message.meta[wire.CLIENTS] = {name: one.client for name, one in asked.items()}
+        return message
+
+    def fell_silent(self, names: Sequence[str], what: str) -> None:
+        """These did not answer in time; they are asked again when they have connected anew."""
+        if not names:
+            return
+        online = self.online()
+        for name in names:
+            if name in online:
+                self.sites.silent[name] = online[name]
+        self.controller.warning(f"No answer to {what} from {', '.join(names)}; they are left out until they reconnect.")
+
+    # -- what came back --------------------------------------------------------------------------------------------
+
+    def screen(self, sent: Mapping[int, FLModel], model: Model) -> Arrived:
+        """Which models can be used: names and shapes as sent, finite, and of a norm that the guards allow."""
+        arrived = Arrived()
+        for client, message in sent.items():
+            fault = _fault(found := wire.trained(message, model), model)
+            if fault:
+                arrived.faults[client] = fault
+            else:
+                arrived.models[client] = found
+        clients = sorted(arrived.models)
+        updates = [shared_update(arrived.models[k], model) for k in clients]
+        far = norms(np.stack(updates).astype(np.float64)) if clients else np.empty(0)
+        for at, reason in self.settings.trust().absurd(far).items():
+            arrived.faults[clients[at]] = f"update: {reason}"
+            del arrived.models[clients[at]]
+        for signal in self.selector.needs.reports:
+            rows = {k: self._report(signal.name, sent[k], arrived.models[k], model) for k in sorted(arrived.models)}
+            arrived.reports[signal.name] = {k: row for k, row in rows.items() if row is not None}
+        return arrived
+
+    @staticmethod
+    def _report(name: str, message: FLModel, trained: Model, model: Model) -> Any:
+        if name == UPDATE.name:
+            return shared_update(trained, model)
+        return wire.arrays_of(wire.content_of(message).get("rows")).get(name)
+
+    def finish(self, sent: Mapping[str, FLModel], model: Model) -> tuple[Ids, Arrived]:
+        """Close the round; the clients whose updates are aggregated, in the cohort's order, and what arrived."""
+        turn, registrar = self.turn, self.registrar
+        if turn is None or registrar is None or turn.cohort is None:
+            raise InputError("finish must be called after choose.")
+        arrived = self.screen({self.sites.names.index(name): one for name, one in sent.items()}, model)
+        turn.blame(arrived.faults)
+        done = turn.cohort.ids[[k in arrived.models for k in turn.cohort.ids.tolist()]]
+        usable = registrar.finish(turn, done, arrived.reports)
+        self._remember(turn, done, arrived.faults)
+        for client, reason in arrived.faults.items():
+            self.controller.warning(f"{self.sites.names[client]} is left out of round {turn.index}: {reason}")
+        self.turn = None
+        return done if usable.size else usable, arrived
+
+    def _remember(self, turn: Turn, done: Ids, faults: Mapping[int, str]) -> None:
+        cohort = turn.cohort or Cohort.uniform([])
+        names = self.sites.names
+        self.history.append(
+            {
+                "round": turn.index,
+                "available": [] if turn.round is None else turn.round.available.tolist(),
+                "cohort": cohort.ids.tolist(),
+                "names": [names[k] for k in cohort.ids.tolist()],
+                "weights": cohort.weights.tolist(),
+                "answered": done.tolist(),
+                "left_out": {names[k]: reason for k, reason in faults.items()},
+                "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
+            }
+        )
+
+    def close(self, *, reveal: bool) -> None:
+        """Give the audit log back; when the job is over, its seed is revealed."""
+        if self.log_file is not None and self.registrar is not None:
+            if reveal:
+                self.log_file.reveal()
+            self.log_file.close()
+
+
+def combined(cohort: Cohort, done: Ids, models: Mapping[int, Model], model: Model) -> Array:
+    """Σ a_k Δ_k (P,) of those who completed, with the cohort's weights."""
+    weights, _ = cohort.weights_of(done)
+    updates = np.stack([shared_update(models[k], model) for k in done.tolist()])
+    return CombineRule().apply(done, weights, updates, {})[0]
+
+
+def _answerable(known: Any, wanted: set[str]) -> set[str]:
+    """Which of the wanted signals a site can answer; a sketch follows from its vector."""
+    names = {str(name) for name in known}
+    return {name for name in wanted if name in names or name.partition("-sketch")[0] in names}
+
+
+def _fault(sent: Model, model: Model) -> str:
+    """What is wrong with a model that a site sent; empty if nothing is."""
+    if not sent:
+        return "no model"
+    if strange := sorted(sent.keys() ^ model.keys()):
+        return f"arrays {strange[:3]} missing or unknown"
+    for name, value in sent.items():
+        if value.dtype.kind not in "fiub":
+            return f"{name} holds no numbers"
+        if value.shape != model[name].shape:
+            return f"{name} of shape {value.shape} in place of {model[name].shape}"
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            return f"{name} is not finite"
+    return ""

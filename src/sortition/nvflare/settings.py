@@ -1,0 +1,96 @@
+"""What both controllers are given, checked before anything runs. All of it goes through JSON, as NVFlare demands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sortition.core import Guards, Selector
+from sortition.core.errors import InputError, bad, unknown
+from sortition.selectors import load
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How sites are selected.
+
+    Attributes:
+        selector: a method's name, or ``package.module:Class``.
+        cohort: sites a round.
+        parameters: the method's parameters.
+        seed: of all the selector's draws.
+        guards: keys of :class:`sortition.Guards`.
+        wait_for: sites that must be connected before the first round.
+        patience: seconds with too few sites after which the job stops (before the first round) or a round is skipped.
+        answer_timeout: seconds that sites have for a question or their profile.
+        train_timeout: seconds that sites have to train; 0 waits for ever.
+        overselect: factor on the cohort; a round closes when as many as the cohort have answered.
+        checkpoint: file for the selection (and, with ``SelectorController``, the model); empty for none.
+        resume: go on from the checkpoint, if there is one.
+        audit: file of the audit log; empty for none.
+    """
+
+    selector: str
+    cohort: int
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    guards: Mapping[str, Any] = field(default_factory=dict)
+    wait_for: int = 1
+    patience: int = 600
+    answer_timeout: int = 60
+    train_timeout: int = 3600
+    overselect: float = 1.0
+    checkpoint: str = ""
+    resume: bool = False
+    audit: str = ""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.selector, str):
+            raise bad("SelectorController.selector", "the name of a method", self.selector, "Parameters go apart.")
+        for name, least in (("cohort", 1), ("wait_for", 1), ("patience", 1), ("answer_timeout", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise bad(f"SelectorController.{name}", f"a whole number ≥ {least}", value)
+        timeout = self.train_timeout
+        if isinstance(timeout, bool) or not isinstance(timeout, int) or timeout < 0:
+            raise bad("SelectorController.train_timeout", "a whole number ≥ 0", timeout)
+        if not self.overselect >= 1:
+            raise bad("SelectorController.overselect", "≥ 1", self.overselect)
+        if self.resume and not self.checkpoint:
+            raise InputError("SelectorController.checkpoint must be given where resume = True; got nothing.")
+        self.method()
+        self.trust()
+
+    @classmethod
+    def of(cls, selector: str, cohort: int, options: Mapping[str, Any] | None) -> Settings:
+        """From what a controller is given; an unknown key is met with 'did you mean'."""
+        known = [name for name in cls.__dataclass_fields__ if name not in ("selector", "cohort")]
+        for name in options or {}:
+            if name not in known:
+                raise unknown("option", name, known, "SelectorController.options")
+        return cls(selector, cohort, **dict(options or {}))
+
+    def method(self) -> Selector[Any]:
+        """The selector, with its parameters checked."""
+        selector = load(self.selector, **dict(self.parameters))
+        pairs = [signal.name for signal in selector.needs.asks if signal.of == "pairs"]
+        if pairs:
+            raise InputError(
+                f"{type(selector).__name__} must not ask {pairs[0]!r} here: it is a protocol between clients, which "
+                "NVFlare's sites have no channel for. Choose a variant that reads label counts."
+            )
+        return selector
+
+    def trust(self) -> Guards:
+        """The guards."""
+        try:
+            return Guards(**dict(self.guards))
+        except TypeError as error:
+            raise InputError(f"SelectorController.guards must hold keys of Guards; {error}.") from None
+
+    @property
+    def file(self) -> Path | None:
+        """The checkpoint's path."""
+        return Path(self.checkpoint) if self.checkpoint else None

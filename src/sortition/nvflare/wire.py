@@ -1,0 +1,88 @@
+"""What travels in the ``meta`` of an FLModel, under one key: an assignment down, rows and facts up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+
+from sortition.clients.models import Model
+from sortition.core.arrays import Array
+
+KEY = "sortition"
+CLIENTS = "sortition_clients"  # one message goes to many sites: the dense id of each, by name
+PROFILE, QUERY, REHEARSE, TRAIN = "profile", "query", "rehearse", "train"
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the server wants of a site with one message.
+
+    Attributes:
+        kind: ``profile``, ``query``, ``rehearse`` or ``train``.
+        t: the round, from 0.
+        client: the site's dense id.
+        purpose: ``train``, or ``rehearsal`` under a model that is thrown away.
+        signals: names of the signals that are asked for, or reported after training.
+        facts: names of the static facts that are wanted (``profile``).
+        payload: arrays that belong to the question.
+    """
+
+    kind: str
+    t: int = 0
+    client: int = 0
+    purpose: str = "train"
+    signals: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    payload: dict[str, Array] = field(default_factory=dict)
+
+    def on(self, model: Model, rounds: int) -> FLModel:
+        """A message that carries this assignment and the model."""
+        meta = {KEY: asdict(self)}
+        return FLModel(ParamsType.FULL, dict(model), current_round=self.t, total_rounds=rounds, meta=meta)
+
+    @classmethod
+    def of(cls, message: FLModel, site: str = "") -> Assignment | None:
+        """The assignment of a message to this site; None if it is not ours."""
+        sent = (message.meta or {}).get(KEY)
+        if not isinstance(sent, Mapping) or "kind" not in sent:
+            return None
+        sent = {**sent, "client": (message.meta.get(CLIENTS) or {}).get(site, sent.get("client", 0))}
+        known = {**sent, "signals": tuple(sent.get("signals", ())), "facts": tuple(sent.get("facts", ()))}
+        return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
+
+
+def reply(**content: Any) -> FLModel:
+    """An answer without a model; NVFlare wants parameters or metrics in every message."""
+    return FLModel(metrics={KEY: 1.0}, meta={KEY: content})
+
+
+def content_of(message: FLModel) -> dict[str, Any]:
+    """What a site answered, or nothing."""
+    sent = (message.meta or {}).get(KEY)
+    return dict(sent) if isinstance(sent, Mapping) else {}
+
+
+def arrays_of(sent: Any) -> dict[str, Any]:
+    """Rows or facts by name, as they were sent; not yet screened."""
+    return {str(name): value for name, value in sent.items()} if isinstance(sent, Mapping) else {}
+
+
+def as_model(params: Mapping[str, Any] | None) -> Model:
+    """Parameters as numpy arrays; tensors of PyTorch are copied to the processor's memory."""
+    found: Model = {}
+    for name, value in (params or {}).items():
+        tensor = value.detach().cpu() if hasattr(value, "detach") else value
+        found[str(name)] = np.asarray(tensor)
+    return found
+
+
+def trained(message: FLModel, before: Model) -> Model:
+    """The model that a message holds; a difference is added to the model that was sent."""
+    sent = as_model(message.params)
+    if message.params_type != ParamsType.DIFF:
+        return sent
+    return {name: before[name] + value for name, value in sent.items() if name in before}

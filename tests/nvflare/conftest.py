@@ -1,0 +1,3 @@
+import pytest
+
+pytest.importorskip("nvflare", reason="needs the extra [nvflare]: make test-nvflare")

@@ -1,0 +1,78 @@
+"""The client module: questions are answered inside receive, a training that was asked for sends rows alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from tests.nvflare.loopback import MODEL, Site, facts
+
+from sortition.clients.models import as_vector
+from sortition.nvflare import wire
+
+
+def asked(site, kind, **about):
+    return site.handle(wire.Assignment(kind, 2, 3, **about).on(dict(MODEL), 5))
+
+
+def test_a_profile_holds_the_declared_facts_and_no_others():
+    site = Site("site-4")
+    content = wire.content_of(asked(site, wire.PROFILE, facts=("sizes",)))
+    assert content["facts"] == {"sizes": facts("site-4")["sizes"]}
+    assert "loss" in content["signals"]
+    assert site.trainings == 0
+
+
+def test_a_question_about_the_model_does_not_train():
+    site = Site("site-4")
+    content = wire.content_of(asked(site, wire.QUERY, signals=("loss",)))
+    assert content["rows"]["loss"] > 0
+    assert site.trainings == 0
+
+
+def test_a_question_about_training_trains_once_and_sends_no_model():
+    site = Site("site-4")
+    reply = asked(site, wire.QUERY, signals=("bias-update", "training-loss"))
+    assert not reply.params
+    assert site.trainings == 1
+    rows = wire.content_of(reply)["rows"]
+    assert rows["training-loss"] == pytest.approx(1.4)
+    assert rows["bias-update"].shape == (3,)
+
+
+def test_training_sends_the_model_and_the_declared_reports():
+    site = Site("site-4")
+    reply = asked(site, wire.TRAIN, signals=("training-loss",))
+    assert set(reply.params) == set(MODEL)
+    assert set(wire.content_of(reply)["rows"]) == {"training-loss"}
+
+
+def test_the_script_sees_nothing_of_the_assignment():
+    site, seen = Site("site-4"), []
+    site.train = lambda message: seen.append(dict(message.meta)) or FLModel(params=dict(MODEL))
+    asked(site, wire.TRAIN)
+    assert seen == [{}]
+
+
+def test_a_message_of_another_controller_passes_through():
+    site = Site("site-4")
+    reply = site.handle(FLModel(params=dict(MODEL), meta={"other": 1}))
+    assert set(reply.params) == set(MODEL)
+    assert wire.content_of(reply) == {}
+
+
+def test_an_unknown_signal_is_an_error_that_names_it():
+    content = wire.content_of(asked(Site("site-4"), wire.QUERY, signals=("colour",)))
+    assert "colour" in content["error"]
+
+
+def test_a_difference_is_added_to_what_was_sent():
+    before = {"w": np.ones(2, np.float32)}
+    message = FLModel(ParamsType.DIFF, {"w": np.array([0.5, -1.0], np.float32)})
+    assert as_vector(wire.trained(message, before)).tolist() == [1.5, 0.0]
+
+
+def test_the_id_of_a_site_is_its_own():
+    message = wire.Assignment(wire.TRAIN, 0, 7).on(dict(MODEL), 1)
+    message.meta[wire.CLIENTS] = {"site-2": 1, "site-3": 2}
+    assert wire.Assignment.of(message, "site-3").client == 2

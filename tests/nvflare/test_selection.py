@@ -1,0 +1,219 @@
+"""Selection in an NVFlare job, on a loopback: every method, the same cohorts as the registrar alone, faults, resume."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.nvflare.loopback import MODEL, Site, facts, federation, play
+
+from sortition.clients.models import as_vector
+from sortition.core import InputError, Population, Registrar, StorageError
+from sortition.nvflare import checkpoint
+from sortition.nvflare.selection import Selection
+from sortition.nvflare.settings import Settings
+from sortition.nvflare.sites import natural
+from sortition.selectors import discover, find
+
+NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}}
+
+
+def started(name, controller, rounds=4, cohort=2, **options):
+    parameters = NEEDS_PARAMETERS.get(name, {})
+    return Selection(Settings(name, cohort, parameters, wait_for=1, **options), controller, rounds)
+
+
+def runnable():
+    """Methods whose default does not need a protocol between clients."""
+    return [name for name in discover() if not any(s.of == "pairs" for s in find(name).load().needs.asks)]
+
+
+@pytest.mark.parametrize("name", runnable())
+def test_every_method_runs_and_moves_the_model(name):
+    controller = federation()
+    cohorts, model = play(started(name, controller), controller, dict(MODEL), 4)
+    assert any(cohort.ids.size for cohort in cohorts)
+    assert not np.array_equal(as_vector(model), as_vector(MODEL))
+    assert controller.warnings == []
+
+
+@pytest.mark.parametrize("name", ["uniform", "fedgs", "fedss", "power-of-choice", "cs-ucb-q"])
+def test_cohorts_are_those_of_the_registrar_fed_with_the_same_answers(name):
+    controller = federation()
+    selection = started(name, controller, seed=3)
+    play(selection, controller, dict(MODEL), 4)
+    rows = [facts(f"site-{number}") for number in range(1, 7)]
+    table = {fact: np.stack([row[fact] for row in rows]) for fact in selection.selector.needs.reads}
+    alone = Registrar(selection.selector, Population(**table, n_clients=6), horizon=4, seed=3)
+    heard, selection.history = selection.history, []
+    twin = federation()
+    second = started(name, twin, seed=3)
+    second.registrar, second.sites = alone, selection.sites
+    play(second, twin, dict(MODEL), 4)
+    assert [record["cohort"] for record in second.history] == [record["cohort"] for record in heard]
+
+
+def test_ids_follow_the_natural_order_of_names():
+    controller = federation(12)
+    selection = started("uniform", controller)
+    selection.enrol(dict(MODEL))
+    assert selection.sites.names == [f"site-{number}" for number in range(1, 13)]
+    assert sorted(["site-10", "site-2"], key=natural) == ["site-2", "site-10"]
+
+
+def test_weights_are_the_cohorts():
+    controller = federation()
+    selection = started("by-size", controller, cohort=3)
+    names = selection.choose(dict(MODEL))
+    cohort, asked = selection.cohort, selection.training()
+    sent = controller.send_model_and_wait("train", selection.message(asked, dict(MODEL)), names)
+    done, arrived = selection.finish({one.meta["client_name"]: one for one in sent}, dict(MODEL))
+    from sortition.nvflare.selection import combined
+
+    expected = sum(w * as_vector(arrived.models[k]) for k, w in zip(cohort.ids.tolist(), cohort.weights, strict=True))
+    assert done.tolist() == cohort.ids.tolist()
+    assert combined(cohort, done, arrived.models, dict(MODEL)) == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_silent_site_is_left_out_until_it_connects_anew():
+    controller = federation()
+    selection = started("full", controller)
+    play(selection, controller, dict(MODEL), 1)
+    controller.silent = {"site-3"}
+    cohorts, _ = play(selection, controller, dict(MODEL), 1)
+    assert 2 in cohorts[0].ids
+    selection.fell_silent(["site-3"], "training")
+    cohorts, _ = play(selection, controller, dict(MODEL), 1)
+    assert 2 not in cohorts[0].ids
+    assert any("site-3" in text for text in controller.warnings)
+    controller.silent, controller.sites["site-3"].token = set(), "another token"
+    cohorts, _ = play(selection, controller, dict(MODEL), 1)
+    assert 2 in cohorts[0].ids
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        (lambda p: {name: value * np.nan for name, value in p.items()}, "is not finite"),
+        (lambda p: {"layer.bias": p["layer.bias"]}, "missing or unknown"),
+        (lambda p: {**p, "layer.bias": p["layer.bias"][:1]}, "in place of"),
+        (lambda p: {name: value * 1e12 for name, value in p.items()}, "update: "),
+        (lambda p: {}, "no model"),
+    ],
+)
+def test_an_unsound_model_is_left_out_and_blamed(broken, words):
+    controller = federation()
+    controller.sites["site-2"] = Site("site-2", broken=broken)
+    selection = started("full", controller)
+    _, model = play(selection, controller, dict(MODEL), 1)
+    assert np.isfinite(as_vector(model)).all()
+    assert words in selection.history[0]["left_out"]["site-2"]
+    assert selection.registrar.quarantined[1] == 1
+
+
+def test_sites_that_join_later_get_the_next_ids():
+    controller = federation(4)
+    selection = started("fedgs", controller, rounds=6)
+    play(selection, controller, dict(MODEL), 2)
+    controller.sites["site-9"] = Site("site-9")
+    play(selection, controller, dict(MODEL), 2)
+    assert selection.sites.names[-1] == "site-9"
+    assert selection.registrar.population.n_clients == 5
+
+
+def test_a_site_that_is_disconnected_is_not_chosen():
+    controller = federation()
+    controller.offline = {"site-1", "site-2"}
+    selection = started("full", controller)
+    cohorts, _ = play(selection, controller, dict(MODEL), 1)
+    assert selection.sites.names == ["site-3", "site-4", "site-5", "site-6"]
+    assert cohorts[0].ids.size == 4
+
+
+def test_a_site_without_the_facts_is_left_out_with_a_sentence():
+    controller = federation()
+    controller.sites["site-4"] = Site("site-4", facts=lambda site: {"sizes": 3})
+    selection = started("fedgs", controller)
+    selection.choose(dict(MODEL))
+    assert "site-4" not in selection.sites.names
+    assert any("site-4 is left out" in text and "label_counts" in text for text in controller.warnings)
+
+
+def test_a_site_that_cannot_answer_is_left_out_with_a_sentence():
+    controller = federation()
+    controller.sites["site-5"] = Site("site-5", client=None)
+    selection = started("power-of-choice", controller)
+    selection.choose(dict(MODEL))
+    assert any("site-5 is left out" in text and "'loss'" in text for text in controller.warnings)
+
+
+def test_a_question_that_raises_is_an_answer_less():
+    class Raises:
+        def __init__(self, received):
+            pass
+
+        def loss(self):
+            raise RuntimeError("no data today")
+
+    controller = federation()
+    controller.sites["site-6"] = Site("site-6", client=Raises)
+    selection = started("power-of-choice", controller, cohort=6)
+    play(selection, controller, dict(MODEL), 1)
+    assert selection.history[0]["asked"] == [["loss", 6, 5]]
+    assert any("no data today" in text for text in controller.warnings)
+
+
+def test_too_few_sites_stop_the_job():
+    controller = federation(2)
+    selection = Selection(Settings("uniform", 2, wait_for=3, patience=1), controller, 3)
+    with pytest.raises(InputError, match="3 sites must be there before the first round; got 2 in 1 s"):
+        selection.choose(dict(MODEL))
+
+
+@pytest.mark.parametrize("name", ["fedgs", "longfed", "fedcor"])
+def test_a_resumed_selection_is_the_one_that_never_stopped(name, tmp_path):
+    whole, first = federation(), federation()
+    straight = started(name, whole, rounds=6)
+    expected, end = play(straight, whole, dict(MODEL), 6)
+    half = started(name, first, rounds=6, audit=str(tmp_path / "audit.jsonl"))
+    _, model = play(half, first, dict(MODEL), 3)
+    checkpoint.save(tmp_path / "half.npz", half, model, {})
+    half.close(reveal=False)
+    second = started(name, first, rounds=6, audit=str(tmp_path / "audit.jsonl"))
+    model, _ = checkpoint.load(tmp_path / "half.npz", second)
+    _, model = play(second, first, model, 3)
+    second.close(reveal=True)
+    assert [record["cohort"] for record in second.history] == [cohort.ids.tolist() for cohort in expected]
+    assert np.array_equal(as_vector(model), as_vector(end))
+    assert (tmp_path / "audit.jsonl").read_text().count("\n") == 7
+
+
+def test_a_checkpoint_of_another_selection_is_refused(tmp_path):
+    controller = federation()
+    selection = started("uniform", controller)
+    _, model = play(selection, controller, dict(MODEL), 1)
+    checkpoint.save(tmp_path / "one.npz", selection, model, {})
+    with pytest.raises(StorageError, match="seed was 0, is 5"):
+        checkpoint.load(tmp_path / "one.npz", started("uniform", controller, seed=5))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"selector": "fedgz"}, "Did you mean 'fedgs'"),
+        ({"cohort": 0}, r"SelectorController\.cohort must be a whole number ≥ 1; got 0"),
+        ({"train_timeout": 1.5}, r"SelectorController\.train_timeout must be a whole number ≥ 0"),
+        ({"overselect": 0.5}, r"SelectorController\.overselect must be ≥ 1"),
+        ({"resume": True}, r"SelectorController\.checkpoint must be given"),
+        ({"selector": "fedgs", "parameters": {"graph": "secure"}}, "protocol between clients"),
+        ({"parameters": {"weights": "none"}}, r"Uniform\.weights"),
+        ({"guards": {"nrom": 1}}, "keys of Guards"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_runs(settings, words):
+    with pytest.raises(InputError, match=words):
+        Settings(**{"selector": "uniform", "cohort": 2, **settings})
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(InputError, match="Did you mean 'patience'"):
+        Settings.of("uniform", 2, {"patiense": 3})

@@ -49,6 +49,12 @@ def test_the_study_of_the_studies_page_resolves():
     assert len(made.settings) == 2 * 2 * 3
 
 
+def test_the_loop_of_the_aggregation_page(tmp_path):
+    code = blocks("docs/aggregation.md")[0]
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("[0, 3, 7]")
+
+
 def test_the_readme_lists_every_method():
     from sortition.selectors import discover
 

@@ -49,10 +49,35 @@ def test_a_run_survives_its_table():
     assert RunConfig(**run.table()) == run
 
 
+def test_the_server_combines_and_steps():
+    table = small(server={"combine": "fedvarp", "step": "momentum", "momentum": 0.5})
+    table["method"] = [{"name": "uniform", "server": {"step": "adam", "lr": 0.1}}, {"name": "power-of-choice"}]
+    adam, momentum = plan(table).runs[:2]
+    assert (momentum.server.name, momentum.server.momentum, momentum.server.combine) == ("momentum", 0.5, "fedvarp")
+    assert (adam.server.name, adam.server.lr, adam.server.combine_rule.name) == ("adam", 0.1, "fedvarp")
+    assert momentum.table()["server"]["combine"] == "fedvarp"
+    assert "trim" not in momentum.table()["server"]
+    assert RunConfig(**momentum.table()) == momentum
+
+
+def test_a_server_that_only_steps_is_recorded_as_before():
+    expected = {"name": "adam", "lr": 0.1, "momentum": 0.9, "beta1": 0.9, "beta2": 0.99, "epsilon": 0.001}
+    for server in (
+        {"name": "adam", "lr": 0.1},
+        {"step": "adam", "lr": 0.1},
+        {"combine": "mean", "step": "adam", "lr": 0.1},
+    ):
+        assert plan(small(server=server)).runs[0].table()["server"] == expected
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"cohrt": 5}, "Did you mean 'cohort'"),
+        ({"server": {"combine": "fedvarb"}}, "Did you mean 'fedvarp'"),
+        ({"server": {"combine": "trimmed-mean", "trim": 0.6}}, r"trim must be a share in \[0, 0.5\)"),
+        ({"server": {"name": "adam", "step": "momentum"}}, "server must be given one step"),
+        ({"server": {"combin": "mean"}}, "Did you mean 'combine'"),
         ({"local": {"lr": 0.1, "stpes": 4}}, "Did you mean 'steps'"),
         ({"local": {"lr": -1, "steps": 4}}, "lr must be finite and > 0"),
         ({"target": {"accuracy": 69}}, "target.accuracy must be a share"),

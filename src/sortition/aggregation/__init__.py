@@ -4,14 +4,16 @@
 rules are frozen and keep no memory of their own: they take the memory of the round before and return the next one, so
 a round can be played again from what was saved. In a loop of one's own::
 
-    combine, step = CombineRule(), StepRule("momentum", momentum=0.9)
-    memory, state = combine.init(model.size), step.init(model.size)
+    combine, step = CombineRule("fedvarp"), StepRule("momentum", momentum=0.9)
+    memory, state = combine.init(model.size, clients=100), step.init(model.size)
     ...
-    update, memory = combine.apply(ids, weights, updates, memory)
+    update, memory = combine.apply(ids, weights, updates, memory, clients=100)
     model, state = step.apply(model, update, state)
 """
 
 from sortition.aggregation.combine import CombineRule, weighted_sum
+from sortition.aggregation.memory import UpdateMemory
+from sortition.aggregation.server import ServerRule
 from sortition.aggregation.step import StepRule
 
-__all__ = ["CombineRule", "StepRule", "weighted_sum"]
+__all__ = ["CombineRule", "ServerRule", "StepRule", "UpdateMemory", "weighted_sum"]

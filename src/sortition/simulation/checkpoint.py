@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from sortition.aggregation import UpdateMemory
 from sortition.core.errors import StorageError, shown
 from sortition.core.storage import snapshot
 from sortition.learning.vector import Vector
@@ -19,6 +20,7 @@ def save(path: str | Path, carry: Carry) -> None:
     selection, header = carry.registrar.export()
     arrays = {"params": carry.params}
     arrays |= {f"server.{name}": array for name, array in carry.server.items()}
+    arrays |= {f"memory.{name}": array for name, array in (carry.memory.export() if carry.memory else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
     snapshot.save(path, arrays, {"registrar": header, "clock": carry.clock, "totals": carry.totals})
 
@@ -34,7 +36,8 @@ def load(path: str | Path, setup: Setup) -> Carry:
         registrar = fresh.registrar.restore(_under(arrays, "registrar."), header["registrar"])
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
-    return Carry(params, server, registrar, fresh.memory, _clock(path, header), _totals(path, header, fresh))
+    memory = _memory(path, arrays, fresh)
+    return Carry(params, server, registrar, memory, _clock(path, header), _totals(path, header, fresh))
 
 
 def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tuple[Vector, dict[str, Vector]]:
@@ -49,6 +52,25 @@ def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tupl
         _check_numbers(array, fresh.params, f"{path} is damaged: {name}")
     params.flags.writeable = False
     return params, server
+
+
+def _memory(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> UpdateMemory | None:
+    """The remembered updates, if this set-up remembers them: rows of finite numbers, one for each of some clients."""
+    saved = _under(arrays, "memory.")
+    if bool(saved) != (fresh.memory is not None):
+        has = "remembered updates" if saved else "no remembered updates"
+        raise StorageError(f"{path} holds {has}; this set-up combines updates in another way.")
+    if not saved:
+        return None
+    m, size = np.size(saved.get("ids", ())), fresh.params.size
+    shapes = {"ids": ((m,), np.int64), "rows": ((m, size), np.float32), "total": ((size,), np.float64)}
+    found = {name: (array.shape, array.dtype.type) for name, array in saved.items()}
+    known = np.arange(fresh.registrar.population.n_clients)
+    if found != shapes or not all(np.isfinite(array).all() for array in saved.values()):
+        raise StorageError(f"{path} is damaged: its remembered updates are not rows of finite numbers, one a client.")
+    if not np.array_equal(saved["ids"], np.intersect1d(saved["ids"], known)):
+        raise StorageError(f"{path} is damaged: its remembered updates are not those of known clients.")
+    return UpdateMemory.restore(saved)
 
 
 def _clock(path: str | Path, header: Mapping[str, Any]) -> float:

@@ -69,7 +69,7 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
             raise Crash(point)
 
     watch, ledger = Stopwatch(), Ledger(carry.params.size, setup.world.n_clients)
-    joined = _join(setup, carry, ledger)
+    carry, joined = _join(setup, carry, ledger)
     chosen = _select(setup, carry, ledger, alive)
     watch.lap("select", less=chosen.asked.spent)
     watch.seconds["measure"] = chosen.asked.spent
@@ -102,7 +102,7 @@ class Chosen:
         return self.turn.cohort or Cohort.uniform([])
 
 
-def _join(setup: Setup, carry: Carry, ledger: Ledger) -> FaultRecord:
+def _join(setup: Setup, carry: Carry, ledger: Ledger) -> tuple[Carry, FaultRecord]:
     """Let newcomers and those who took an id over join; who they are. Everybody sends the facts that are read once."""
     registrar, t = carry.registrar, carry.registrar.index
     taken, before, size = setup.faults.taken(t), setup.faults.size(max(0, t - 1)), setup.faults.size(t)
@@ -111,7 +111,9 @@ def _join(setup: Setup, carry: Carry, ledger: Ledger) -> FaultRecord:
     facts = sum(getattr(registrar.population, name)[:1].size for name in registrar.needs.reads)
     ledger.facts(facts * (size if t == 0 else size - before + taken.size))
     found = {"joined": list(range(before, size)), "taken": taken.tolist()}
-    return {name: ids for name, ids in found.items() if ids}
+    if taken.size and carry.memory is not None:
+        carry = replace(carry, memory=carry.memory.without(taken))
+    return carry, {name: ids for name, ids in found.items() if ids}
 
 
 def _select(setup: Setup, carry: Carry, ledger: Ledger, alive: Alive) -> Chosen:
@@ -154,7 +156,15 @@ def _aggregate(
     if usable.size == 0:
         return carry, notes
     weights, remarks = cohort.weights_of(arrived.ids)
-    update, memory = setup.combine.apply(arrived.ids, weights, arrived.deltas, carry.memory)
+    update, memory = setup.combine.apply(
+        arrived.ids,
+        weights,
+        arrived.deltas,
+        carry.memory,
+        clients=carry.registrar.population.n_clients,
+        rate=setup.world.rule.lr_at(chosen.turn.index),
+        mass=cohort.mass,
+    )
     params, server = setup.step.apply(carry.params, update, carry.server)
     return replace(carry, params=sealed(params), server=server, memory=memory, test=None), notes | remarks
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule
-from sortition.aggregation.combine import Memory
+from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, frozen
 from sortition.core.errors import bad
@@ -111,7 +111,7 @@ class Carry:
     params: Vector
     server: StepState  # what the step remembers
     registrar: Registrar
-    memory: Memory = field(default_factory=dict)  # what combine remembers
+    memory: UpdateMemory | None = None  # what combine remembers
     clock: float = 0.0
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*LANES, "passes", "steps"), 0))
     test: dict[str, float] | None = None  # of these params, where known
@@ -126,8 +126,9 @@ def start(setup: Setup, played: int = 0) -> Carry:
         raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
     population = setup.known(max(0, played - 1))
     registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed, guards=setup.guards)
-    size = setup.world.initial.size
-    return Carry(sealed(setup.world.initial), setup.step.init(size), registrar, setup.combine.init(size))
+    initial = setup.world.initial
+    memory = setup.combine.init(initial.size, setup.world.n_clients)
+    return Carry(sealed(initial), setup.step.init(initial.size), registrar, memory)
 
 
 def sealed(params: Vector) -> Vector:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
 
 from sortition import availability
-from sortition.aggregation import StepRule
+from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
@@ -126,7 +126,7 @@ class Federation(StrictTable):
     data: Data
     model: Named
     local: LocalRule
-    server: StepRule = StepRule()
+    server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
     guards: Guards = Guards()
@@ -169,6 +169,7 @@ class RunConfig(Federation):
         """As plain TOML: what is None or empty is left out."""
         table = self.model_dump(mode="json", exclude_none=True)
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
+        table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
         table = {key: value for key, value in table.items() if key != "guards" or value}
         return {key: table[key] for key in ("setting", "seed", *table)}

@@ -183,6 +183,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         horizon=config.rounds,
         population=shared.population,
         availability=shared.availability,
+        combine=config.server.combine_rule,
         step=config.server,
         evaluate_every=config.evaluate_every,
         clients_every=config.clients_every,

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
@@ -190,8 +191,10 @@ def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
     """A rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
     names = [field.name for field in fields(rule)]
     under = {name: getattr(rule, name) for name in names}
+    if "step" in over:
+        over = {"name": over["step"], **{key: value for key, value in over.items() if key != "step"}}
     if "name" in over and over["name"] != under.get("name"):
-        under = {}
+        under = rule.without_step() if isinstance(rule, ServerRule) else {}
     under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
     try:
         return TypeAdapter(type(rule)).validate_python({**under, **over})

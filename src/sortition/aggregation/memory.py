@@ -1,0 +1,88 @@
+"""A server that remembers the last update of every client, and uses it where the client is absent.
+
+| paper | code |
+|---|---|
+| FedVARP (Jhunjhunwala et al., UAI 2022): v = (1/M) Σ_S (Δ_i − y_i) + (1/N) Σ_j y_j, y of before | :func:`fedvarp` |
+| MIFA (Gu et al., NeurIPS 2021): w − η_t (1/N) Σ_i G_i over all N clients, G of this round | :func:`mifa` |
+| y_i, G_i: updates divided by the learning rate of their round | ``UpdateMemory.rows``, ``rate`` |
+
+Deviations. FedVARP's 1/M are the cohort's weights a_k here, the same for a uniform sample; v has the expectation
+(1/N) Σ Δ_k whatever y is, if a client is chosen with probability 1/(N a_k). MIFA starts with G = 0 and does not wait
+until everybody was seen; its weights are 1/N, whatever the cohort's are. ``rate = 1`` keeps raw updates: the same under
+a constant learning rate, not under one that decays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Array, Floats, Ids
+
+Rows = npt.NDArray[Any]
+
+
+@dataclass(frozen=True)
+class UpdateMemory:
+    """The last update of every client that was seen. A new one shares all rows that stayed with the one before."""
+
+    total: Floats  # (P,) Σ of all rows
+    rows: Mapping[int, Rows] = field(default_factory=dict)  # by client, each (P,), divided by the rate of its round
+
+    @classmethod
+    def empty(cls, size: int) -> UpdateMemory:
+        """Of nobody yet."""
+        return cls(np.zeros(size))
+
+    def of(self, ids: Ids, like: Rows) -> Rows:
+        """(k, P) what is remembered of each client; 0 for those never seen."""
+        none = np.zeros(like.shape[1], like.dtype)
+        return np.stack([self.rows.get(client, none) for client in ids.tolist()])
+
+    def with_updates(self, ids: Ids, updates: Rows) -> UpdateMemory:
+        """The memory with these rows in place of the clients' earlier ones."""
+        change = updates.sum(axis=0, dtype=np.float64) - self.of(ids, updates).sum(axis=0, dtype=np.float64)
+        return UpdateMemory(self.total + change, {**self.rows, **dict(zip(ids.tolist(), updates, strict=True))})
+
+    def without(self, ids: Ids) -> UpdateMemory:
+        """The memory without these clients, as when another one takes an id."""
+        seen = [client for client in ids.tolist() if client in self.rows]
+        gone = sum((self.rows[client].astype(np.float64) for client in seen), np.zeros_like(self.total))
+        return UpdateMemory(self.total - gone, {k: row for k, row in self.rows.items() if k not in set(seen)})
+
+    def export(self) -> dict[str, Array]:
+        """As arrays, for a checkpoint: ids (m,), rows (m, P), total (P,)."""
+        ids = sorted(self.rows)
+        table = np.stack([self.rows[client] for client in ids]) if ids else np.empty((0, self.total.size), np.float32)
+        return {"ids": np.array(ids, np.int64), "rows": table, "total": self.total}
+
+    @classmethod
+    def restore(cls, arrays: Mapping[str, Array]) -> UpdateMemory:
+        """The memory that was exported."""
+        return cls(arrays["total"], dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))
+
+
+def fedvarp(
+    ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
+) -> tuple[Rows, UpdateMemory]:
+    """Σ a_k (Δ_k − y_k) + (1/N) Σ_j y_j, and the next memory."""
+    own = weights.astype(updates.dtype)
+    remembered = (own @ memory.of(ids, updates)).astype(np.float64)
+    correction = rate * (memory.total / clients - remembered)
+    return own @ updates + correction.astype(updates.dtype), memory.with_updates(ids, _divided(updates, rate))
+
+
+def mifa(
+    ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
+) -> tuple[Rows, UpdateMemory]:
+    """(1/N) Σ_j y_j with this round's updates in it, and that memory."""
+    memory = memory.with_updates(ids, _divided(updates, rate))
+    return (rate / clients * memory.total).astype(updates.dtype), memory
+
+
+def _divided(updates: Rows, rate: float) -> Rows:
+    return updates.copy() if rate == 1 else updates / updates.dtype.type(rate)

@@ -1,0 +1,97 @@
+"""Robust centres of updates: (k, P) rows with weights (k,) → (P,).
+
+| rule | paper | weights |
+|---|---|---|
+| coordinate median, trimmed mean | Yin, Chen, Ramchandran, Bartlett, ICML 2018 | none; the weighted form is ours |
+| geometric median | RFA: Pillutla, Kakade, Harchaoui, IEEE TSP 2022 | part of its definition |
+| norm bound | none: cut to a multiple of the median norm, then the mean | those of the mean |
+
+Weights are normalised for the centre, and the result is scaled back to their sum, as the mean has it. With equal
+weights every rule is the paper's. Each assumes that honest updates are alike: under label skew minorities are cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Floats
+
+Rows = npt.NDArray[Any]
+COLUMNS = 1 << 16  # numbers of each update that are sorted at once
+EXACT = 1e-12  # cumulative weights this near to a boundary lie on it
+
+
+def coordinate_median(weights: Floats, updates: Rows) -> Rows:
+    """Per number the smallest value with half of the weight at or below it.
+
+    Where that is exactly half, the mean with the next value: equal weights give the usual median.
+    """
+    total = float(weights.sum())
+
+    def middle(values: Rows, below: Floats) -> Rows:
+        at = (below < 0.5 - EXACT).sum(axis=0)
+        following = np.minimum(at + (np.take_along_axis(below, at[None], 0)[0] < 0.5 + EXACT), len(values) - 1)
+        pair = np.take_along_axis(values, np.stack([at, following]), 0)
+        centre: Rows = pair.mean(axis=0)
+        return centre
+
+    return total * _by_columns(middle, weights, updates)
+
+
+def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
+    """Per number the mean of what is left when the share ``trim`` of the weight is cut from each end."""
+    total = float(weights.sum())
+
+    def inner(values: Rows, below: Floats) -> Rows:
+        left = np.clip(np.minimum(below, 1 - trim) - np.maximum(_before(below), trim), 0, None)
+        left[left < EXACT] = 0  # nothing but rounding: an outlier may be of any size
+        kept: Rows = (np.where(left > 0, values, 0) * left).sum(axis=0) / left.sum(axis=0)
+        return kept
+
+    return total * _by_columns(inner, weights, updates)
+
+
+def _before(below: Floats) -> Floats:
+    """Cumulative weight before each row."""
+    return np.concatenate([np.zeros((1, below.shape[1])), below[:-1]])
+
+
+def _by_columns(centre: Callable[[Rows, Floats], Rows], weights: Floats, updates: Rows) -> Rows:
+    """``centre`` of sorted values (k, c) and their cumulative shares of the weight (k, c), a few numbers at a time."""
+    own, rows = (weights / weights.sum())[weights > 0], updates[weights > 0]
+    out = np.empty(updates.shape[1], updates.dtype)
+    for start in range(0, out.size, COLUMNS):
+        part = rows[:, start : start + COLUMNS]
+        order = np.argsort(part, axis=0, kind="stable")
+        values = np.take_along_axis(part, order, 0).astype(np.float64)
+        out[start : start + COLUMNS] = centre(values, np.cumsum(own[order], axis=0))
+    return out
+
+
+def geometric_median(weights: Floats, updates: Rows, passes: int, smoothing: float) -> Rows:
+    """argmin_v Σ α_k ‖v − Δ_k‖ by smoothed Weiszfeld passes from the mean: β_k = α_k / max(ν, ‖v − Δ_k‖)."""
+    total = float(weights.sum())
+    share = weights / total
+    centre = share @ updates.astype(np.float64)
+    for _ in range(passes):
+        pull = share / np.maximum(smoothing, _distances(updates, centre))
+        moved = (pull / pull.sum()) @ updates
+        if np.array_equal(moved, centre):
+            break
+        centre = moved
+    return np.asarray(total * centre, updates.dtype)
+
+
+def _distances(updates: Rows, centre: Floats) -> Floats:
+    return np.array([np.linalg.norm(row.astype(np.float64) - centre) for row in updates])
+
+
+def norm_factors(updates: Rows, bound: float) -> Floats:
+    """(k,) by how much each update is shortened: none is longer than ``bound`` times the median norm."""
+    norms = _distances(updates, np.zeros(updates.shape[1]))
+    longest = bound * float(np.median(norms))
+    return np.array([1.0 if norm <= longest else longest / norm for norm in norms.tolist()])

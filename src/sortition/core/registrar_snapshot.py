@@ -76,10 +76,10 @@ def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | No
 
 def optional(header: Mapping[str, Any], needs: Needs) -> list[str] | None:
     """The optional facts that a saved selection uses; None where it, or the method, has no options."""
-    found = header.get("optional")
+    found = header.get("optional") if isinstance(header, Mapping) else None  # `parse` refuses any other header
     if found is None or not needs.optional:
         return None
-    if not isinstance(found, list) or not set(found) <= set(needs.optional):
+    if not isinstance(found, list) or not all(name in needs.optional for name in found):
         raise StorageError(f"Snapshot is of another selection: it uses {found}, the method has {list(needs.optional)}.")
     return found
 

@@ -285,7 +285,7 @@ def combined(cohort: Cohort, done: Ids, models: Mapping[int, Model], model: Mode
     """Σ a_k Δ_k (P,) of those who completed, with the cohort's weights."""
     weights, _ = cohort.weights_of(done)
     updates = np.stack([shared_update(models[k], model) for k in done.tolist()])
-    return CombineRule().apply(done, weights, updates, {})[0]
+    return CombineRule().apply(done, weights, updates)[0]
 
 
 def _answerable(known: Any, wanted: set[str]) -> set[str]:

@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-portable test-flower test-nvflare test-ray check bench soak clean
+.PHONY: help setup demo test test-portable test-flower test-flower-matrix test-nvflare test-ray check bench soak clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -29,6 +29,10 @@ test-portable: setup  ## other processors' kernels, odd folders, offline, one co
 test-flower: setup  ## install Flower and Ray, and test the adapter against Flower itself, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
 	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower tests/campaign/test_fuzz.py
+
+test-flower-matrix: setup  ## every method with every kind of model and every Flower strategy, in about half an hour
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower]'
+	$(BIN)/python -m tests.flower.matrix --page docs/flower.md
 
 test-nvflare: setup  ## install NVFlare, and run every method in its simulator, in about a quarter of an hour
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,nvflare]'

@@ -59,7 +59,13 @@ def quiet() -> FedAvg:
 def strategy(selector: Any, **options: Any) -> SelectorStrategy:
     """A strategy without evaluation."""
     # on a busy machine Ray's workers take long to come up: nobody's first answer is to be late for that
-    options = {"cohort": federation.COHORT, "seed": federation.SEED, "answer_timeout": 300.0, **options}
+    options = {
+        "cohort": federation.COHORT,
+        "seed": federation.SEED,
+        "answer_timeout": 300.0,
+        "profile_timeout": 300.0,
+        **options,
+    }
     stock = options.pop("strategy", None) or quiet()
     return SelectorStrategy(selector, strategy=stock, **options)
 

@@ -96,7 +96,7 @@ def doubled(grid: Grid) -> dict[str, Any]:
     """Sound clients' replies, handed over once and twice."""
     hashes, counters = [], {}
     for kind in (SelectorStrategy, Doubled):
-        run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=300.0)
+        run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=300.0, profile_timeout=300.0)
         result = run.start(grid, ArrayRecord(federation.model().state_dict()), 2)
         hashes.append(federation.digest(as_vector(wire.to_arrays(result.arrays))))
         counters = dict(run.registrar.counters if run.registrar else {})

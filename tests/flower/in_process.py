@@ -29,7 +29,25 @@ def local(c):
 answer(app, scikit_learn(local, set_model_params))
 """,
     "numpy": """
-answer(app, facts=lambda context: {"sizes": 1})
+class Client:
+    batches = 1  # of an epoch, for methods that ask for the number of steps
+
+    def __init__(self, received):
+        (self.model,) = received.model.values()
+        self.goal = np.random.default_rng(received.context.node_config["partition-id"]).normal(size=self.model.shape)
+
+    def loss(self):
+        return float(((self.model - self.goal) ** 2).mean())
+
+    def gradient(self):
+        return (2 * (self.model - self.goal) / self.model.size).ravel()
+
+
+def facts(context):
+    return {"sizes": 1, "label_counts": np.eye(3)[context.node_config["partition-id"] % 3]}
+
+
+answer(app, Client, facts=facts)
 """,
 }
 SERVER_LINE = 'strategy = FedAvg(fraction_train=config["fraction-train"])'

@@ -3,26 +3,37 @@
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
+from sortition.flower.checkpoint import history_path
 
 pytestmark = pytest.mark.flower
 EXAMPLES = Path(__file__).parents[2] / "examples" / "flower"
 
 
-@pytest.mark.parametrize(("app", "method"), [("pytorch", "fedgs"), ("numpy", "divfl")])
-def test_apps_run_in_simulation(app, method, tmp_path):
-    history = tmp_path / "history.jsonl"
-    config = f"history='{history}' cohort=3 num-server-rounds=2 method='{method}'"
+APPS = [("pytorch", "fedgs", ()), ("numpy", "divfl", ()), ("jax", "divfl", ("jax",))]
+APPS += [("transformers", "power-of-choice", ("transformers", "peft"))]
+
+
+@pytest.mark.parametrize(("app", "method", "needs"), APPS, ids=[app for app, *_ in APPS])
+def test_apps_run_in_simulation(app, method, needs, tmp_path):
+    if missing := [name for name in needs if find_spec(name) is None]:
+        pytest.skip(f"{', '.join(missing)} is not installed")
+    checkpoint = tmp_path / "run.npz"
+    config = f"checkpoint='{checkpoint}' cohort=3 num-server-rounds=2 method='{method}'"
     command = [sys.executable, EXAMPLES / "deploy.py", EXAMPLES / app, "--nodes", "6", "--simulate"]
     done = subprocess.run(
         [*command, "--folder", tmp_path / "flower", "--config", config],
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    told = [json.loads(line) for line in history.read_text().splitlines()]
+    told = [json.loads(line) for line in history_path(checkpoint).read_text().splitlines()]
     assert [len(record["answered"]) for record in told] == [3, 3]

@@ -35,7 +35,7 @@ from sortition.flower.options import Eligible, Options, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
 from sortition.flower.run_files import RunFiles
 from sortition.flower.strategy_kinds import layers
-from sortition.flower.updates import ModelCheck
+from sortition.flower.updates import ModelCheck, with_counters
 from sortition.flower.weights import check_mass, weigh
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
@@ -81,7 +81,7 @@ class SelectorStrategy(Strategy):
         facts: Sequence[str] = (),
         strategy: Strategy | None = None,
         answer_timeout: float = 60.0,
-        profile_timeout: float = 60.0,
+        profile_timeout: float = 120.0,
         wait_for: int = 1,
         patience: float = 600.0,
         checkpoint: str | Path | None = None,
@@ -250,6 +250,7 @@ class SelectorStrategy(Strategy):
         weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
+            arrays = with_counters(arrays, self._model)
             self._moved, self._model = True, wire.to_arrays(arrays)
         self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
         self._stop_if_nobody_can(found, faults)

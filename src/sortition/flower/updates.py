@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import RecordDict
+from flwr.app import ArrayRecord, RecordDict
 
 from sortition.aggregation import weighted_sum
 from sortition.clients.models import Model
@@ -110,6 +110,17 @@ def _squared(value: Array, before: Array) -> float:
         part = np.subtract(value[start : start + BLOCK], before[start : start + BLOCK], dtype=kind)
         total += float(np.dot(part, part))
     return total
+
+
+def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
+    """The same arrays, but whole numbers (``num_batches_tracked``) stay what they were: Flower averages to floats.
+
+    PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
+    """
+    counters = [name for name, before in model.items() if name in arrays and before.dtype.kind in "iub"]
+    averaged = {name: value for name in counters if (value := arrays[name].numpy()).dtype.kind == "f"}
+    cut = wire.to_record({name: value.astype(model[name].dtype) for name, value in averaged.items()})
+    return ArrayRecord({**arrays, **cut}) if cut else arrays
 
 
 def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) -> Model:

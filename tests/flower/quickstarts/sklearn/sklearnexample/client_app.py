@@ -2,7 +2,6 @@
 
 import warnings
 
-import numpy as np
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from sklearn.metrics import log_loss
@@ -18,20 +17,11 @@ def train(msg: Message, context: Context):
     model = create_model(context.run_config["local-epochs"])
     set_model_params(model, msg.content["arrays"].to_numpy_ndarrays())
     x, _, y, _ = load_data(context.node_config["partition-id"], context.node_config["num-partitions"])
-    present = np.unique(y)  # a node sees some of the labels: the rows of the others stay as they are
-    coef, intercept = model.coef_.copy(), model.intercept_.copy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        set_model_params(model, [coef[present], intercept[present]])
-        model.classes_ = present
         model.fit(x, y)
-    if len(present) == 2:
-        coef[present] = np.concatenate([-model.coef_, model.coef_]) / 2
-        intercept[present] = np.concatenate([-model.intercept_, model.intercept_]) / 2
-    else:
-        coef[present], intercept[present] = model.coef_, model.intercept_
     loss = log_loss(y, model.predict_proba(x), labels=model.classes_)
-    arrays = ArrayRecord(get_model_params(set_model_params(model, [coef, intercept])))
+    arrays = ArrayRecord(get_model_params(model))
     metrics = MetricRecord({"num-examples": len(x), "train_logloss": loss})
     return Message(content=RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=msg)
 

@@ -1,0 +1,1 @@
+"""A Flower app whose clients are chosen by a Sortition selector."""

@@ -1,0 +1,190 @@
+"""Every method with every kind of model and every strategy: what runs, and in what words the rest is refused."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.common.logger import FLOWER_LOGGER
+from flwr.serverapp.strategy import (
+    Bulyan,
+    DifferentialPrivacyServerSideFixedClipping,
+    FedAdagrad,
+    FedAdam,
+    FedAvg,
+    FedAvgM,
+    FedMedian,
+    FedProx,
+    FedTrimmedAvg,
+    FedYogi,
+    Krum,
+    MultiKrum,
+    QFedAvg,
+)
+from tests.flower.in_process import grid_of
+from tests.flower.kinds import KINDS, config
+
+from sortition.core.errors import SortitionError
+from sortition.flower import SelectorStrategy, wire
+from sortition.selectors import discover, load
+
+COHORT, ROUNDS = 3, 2
+QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
+SMALL = {"power-of-choice": {"d": 4}, "hics": {"clusters": 2}, "fedcor": {"warmup": 1, "steps": 5, "dimension": 2}}
+
+
+class Mine(FedAvg):
+    """A rule of one's own."""
+
+    def aggregate_train(self, server_round: int, replies: Any) -> Any:
+        """Count them."""
+        self.replies = len(replies := list(replies))
+        return super().aggregate_train(server_round, replies)
+
+
+STRATEGIES: dict[str, Callable[[], Any]] = {
+    "FedAvg": lambda: FedAvg(**QUIET),
+    "FedProx": lambda: FedProx(**QUIET, proximal_mu=0.1),
+    "FedAvgM": lambda: FedAvgM(**QUIET, server_momentum=0.9),
+    "FedAdam": lambda: FedAdam(**QUIET, eta=0.01),
+    "FedAdagrad": lambda: FedAdagrad(**QUIET, eta=0.01),
+    "FedYogi": lambda: FedYogi(**QUIET, eta=0.01),
+    "FedMedian": lambda: FedMedian(**QUIET),
+    "FedTrimmedAvg": lambda: FedTrimmedAvg(**QUIET),
+    "Krum": lambda: Krum(**QUIET),
+    "MultiKrum": lambda: MultiKrum(**QUIET, num_nodes_to_select=2),
+    "Bulyan": lambda: Bulyan(**QUIET),
+    "QFedAvg": lambda: QFedAvg(**QUIET, client_learning_rate=0.1),
+    "a subclass of one's own": lambda: Mine(**QUIET),
+    "server-side DP inside": lambda: DifferentialPrivacyServerSideFixedClipping(FedAvg(**QUIET), 0.1, 1.0, COHORT),
+}
+
+
+def methods() -> list[str]:
+    """All methods that are there."""
+    return list(discover())
+
+
+def outcome(method: str, kind: str, strategy: str, app: Any) -> str:
+    """Empty if the federation ran and its model moved; else the sentence with which it was refused."""
+    try:
+        selector = load(method, **SMALL.get(method, {}))
+        made = SelectorStrategy(selector, cohort=COHORT, strategy=STRATEGIES[strategy](), seed=1)
+        start = KINDS[kind].initial()
+        result = made.start(grid_of(app), start, ROUNDS, train_config=config())
+    except SortitionError as error:
+        return " ".join(str(error).split())
+    except Exception as error:
+        raise RuntimeError(f"{method}, {kind}, {strategy}") from error
+    before, after = wire.to_arrays(KINDS[kind].initial()), wire.to_arrays(result.arrays)
+    still = all(np.array_equal(before[name], after[name]) for name in before if name in after)
+    bad = not all(np.isfinite(value).all() for value in after.values() if value.dtype.kind == "f")
+    left = {reason for record in made.history for reason in record["left_out"].values()}
+    assert not still, f"{method}, {kind}, {strategy}: the model is unchanged"
+    assert not bad, f"{method}, {kind}, {strategy}: the model is not finite"
+    assert not left, f"{method}, {kind}, {strategy}: {left}"
+    return ""
+
+
+def combinations(few: bool) -> Iterator[tuple[str, str, str]]:
+    """All of them, or each method with each kind, and each strategy with some methods, on the stock network."""
+    usual, first = "FedAvg", next(iter(KINDS))
+    for method in methods():
+        for kind in KINDS:
+            for strategy in STRATEGIES:
+                if (
+                    not few
+                    or strategy == usual
+                    or (kind == first and method in ("uniform", "fedgs", "power-of-choice"))
+                ):
+                    yield method, kind, strategy
+
+
+def run(few: bool, kind: str) -> dict[str, str]:
+    """The outcome of every combination with one kind of model, in this process."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        app = KINDS[kind].make(Path(folder))
+        for method, of, strategy in combinations(few):
+            if of == kind:
+                found[f"{method} | {kind} | {strategy}"] = outcome(method, kind, strategy, app)
+    return found
+
+
+def _alone(few: bool, kind: str) -> dict[str, str]:
+    """The same in a process of its own, which Flower's messages ask who it is."""
+    import torch
+    from flwr.supercore.task_identity import TaskIdentity
+
+    torch.set_num_threads(1)
+    TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
+    FLOWER_LOGGER.setLevel(logging.CRITICAL)
+    return run(few, kind)
+
+
+def table(found: dict[str, str]) -> str:
+    """Method × model kind; a cell says with how many of the strategies it runs, or which note says why not."""
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for key, sentence in found.items():
+        method, kind, strategy = key.split(" | ")
+        cells.setdefault((method, kind), {})[strategy] = sentence
+    notes: list[str] = []
+    most = max(len(outcomes) for outcomes in cells.values())
+    lines = ["| method | " + " | ".join(KINDS) + " |", "|---|" + "---|" * len(KINDS)]
+    for method in methods():
+        row = [_cell(cells.get((method, kind), {}), notes, most) for kind in KINDS]
+        lines.append(f"| {method} | " + " | ".join(row) + " |")
+    return "\n".join([*lines, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1))])
+
+
+def _cell(outcomes: dict[str, str], notes: list[str], most: int) -> str:
+    good = sum(not sentence for sentence in outcomes.values())
+    marks = []
+    for strategy, sentence in outcomes.items():
+        if sentence:
+            whom = "" if not good else f"{strategy}: "
+            note = f"{whom}*{_general(sentence)}*"
+            if note not in notes:
+                notes.append(note)
+            marks.append(notes.index(note) + 1)
+    refused = " ".join(f"[{mark}]" for mark in sorted(set(marks)))
+    all_run = good == len(outcomes) == most
+    return ("all" if all_run else f"{good} {refused}".strip()) if good else refused
+
+
+def _general(sentence: str) -> str:
+    """A sentence without the names of single nodes."""
+    sentence = re.sub(r"node \d+", "node …", sentence)
+    return re.sub(r"client \d+:", "client …:", sentence).replace("|", "/")
+
+
+def main() -> None:
+    """Run, and write the table to standard output and, where asked, between two marks of a page."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--few", action="store_true", help="each method with each kind, some with each strategy")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--page", type=Path, help="a page with the lines <!-- matrix --> and <!-- end of matrix -->")
+    options, begun = parser.parse_args(), time.monotonic()
+    with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
+        parts = list(pool.map(_alone, [options.few] * len(KINDS), KINDS))
+    found = {key: sentence for part in parts for key, sentence in part.items()}
+    good = sum(not sentence for sentence in found.values())
+    text = f"{len(found):,} combinations, of which {good:,} run.\n\n{table(found)}"
+    print(f"{text}\n\n{time.monotonic() - begun:.0f} s")
+    if options.page:
+        before, rest = options.page.read_text().split("<!-- matrix -->")
+        after = rest.split("<!-- end of matrix -->")[1]
+        options.page.write_text(f"{before}<!-- matrix -->\n{text}\n<!-- end of matrix -->{after}")
+
+
+if __name__ == "__main__":
+    main()

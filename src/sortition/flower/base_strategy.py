@@ -20,7 +20,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import wire
 from sortition.flower.grid_views import NodesView
-from sortition.flower.metrics import usable_metrics
+from sortition.flower.metrics import first_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -85,11 +85,10 @@ class BaseStrategy:
         kept, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
         stand_in = next(iter(kept.values()), {})  # where a metric cannot be averaged: of equal names, and not read
-        keys = [_first(content.metric_records, "metrics") for content in contents.values()]
+        key = first_metrics(next(iter(contents.values())))[0]
         for client, message in replies.items():
-            rest = {n: r for n, r in message.content.items() if not isinstance(r, MetricRecord) and n != wire.ROWS}
             values = {**kept.get(client, stand_in), self.weighted: float(weights[client])}
-            message.content = RecordDict({**rest, keys[0]: MetricRecord(values)})
+            message.content = _with_metrics(message.content, key, values)
         left_out = [replies[client].content for client in replies if client not in kept]
         with _averages(self.inner, left_out):
             return cast(Aggregate, self._original("aggregate_train")(server_round, list(replies.values())))
@@ -144,9 +143,7 @@ class BaseStrategy:
         kept, faults = usable_metrics(found, weight=self.weighted)
         log_faults({messages[row].metadata.src_node_id: reason for row, reason in faults.items()}, "node")
         for row, values in kept.items():
-            rest = {name: record for name, record in found[row].items() if not isinstance(record, MetricRecord)}
-            key = _first(found[row].metric_records, "metrics")
-            messages[row].content = RecordDict({**rest, key: MetricRecord(values)})
+            messages[row].content = _with_metrics(found[row], first_metrics(found[row])[0], values)
         if kept and not sum(values[self.weighted] for values in kept.values()):
             log(WARNING, "Evaluation is left out: nobody evaluated an example")
             kept = {}
@@ -159,8 +156,19 @@ class BaseStrategy:
         return result if isinstance(result, MetricRecord) else None
 
 
-def _first(records: Mapping[str, Any], otherwise: str) -> str:
-    return next(iter(records), otherwise)
+def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any]) -> RecordDict:
+    """The records of a reply, without ours, and with these metrics; the same object where it has them already."""
+    extra = [name for name, record in content.items() if isinstance(record, MetricRecord) and name != key]
+    for name in [*extra, wire.ROWS]:
+        content.pop(name, None)
+    record = content.get(key)
+    if not isinstance(record, MetricRecord) or record.keys() != values.keys():
+        content[key] = MetricRecord(dict(values))
+        return content
+    for name, value in values.items():
+        if record[name] is not value:
+            record[name] = value
+    return content
 
 
 def log_faults(faults: Mapping[int, str], whose: str = "client") -> None:

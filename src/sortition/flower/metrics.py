@@ -41,8 +41,14 @@ def usable_metrics(
 
 def sent_metrics(content: RecordDict, ignored: Collection[str] = ()) -> Metrics:
     """The metrics of one reply."""
-    record = next(iter(content.metric_records.values()), MetricRecord())
-    return {name: record[name] for name in record if name not in ignored}
+    _, record = first_metrics(content)
+    return {name: value for name, value in record.items() if name not in ignored}
+
+
+def first_metrics(content: RecordDict) -> tuple[str, MetricRecord]:
+    """The first MetricRecord of a reply and its name; an empty one where there is none."""
+    found = ((name, record) for name, record in content.items() if isinstance(record, MetricRecord))
+    return next(found, ("metrics", MetricRecord()))
 
 
 def _fault(values: Metrics, weight: str) -> str:

@@ -40,12 +40,20 @@ class ModelCheck:
         self.names = self.names or usual_names(sent, model)
         faults = {client: fault for client, arrays in sent.items() if (fault := self._fault(arrays, model))}
         models = {client: arrays for client, arrays in sent.items() if client not in faults}
-        clients = sorted(models)
-        far = np.array([distance(models[client], model) for client in clients])
-        for at, reason in self.guards.absurd(far).items():
-            client = clients[at]
+        for client, reason in self._too_far(models, model).items():
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
         return models, faults
+
+    def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
+        """Whose update the guards refuse. Where norms and a few coordinates show that none is, no more is computed."""
+        clients, start = sorted(models), length(model, model)
+        most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
+        least = np.array([distance(models[client], model, first_block=True) for client in clients])  # ≤ ‖w_k − w‖
+        limit = min(self.guards.bound or np.inf, (self.guards.norm or np.inf) * _median(least))
+        if (most <= limit).all():
+            return {}
+        far = np.array([distance(models[client], model) for client in clients])
+        return {clients[at]: reason for at, reason in self.guards.absurd(far).items()}
 
     def _fault(self, arrays: Model, model: Model) -> str:
         if not arrays:
@@ -67,7 +75,7 @@ class ModelCheck:
 
 def sent_model(content: RecordDict) -> Model:
     """The one model in a reply; empty if there is none that can be read, or several."""
-    sent = [name for name in content.array_records if name != wire.ROWS]
+    sent = [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
     return wire.received_arrays(content, sent[0]) if len(sent) == 1 else {}
 
 
@@ -90,16 +98,31 @@ def not_finite(arrays: Model, model: Model) -> str:
     return ""
 
 
-def distance(sent: Model, model: Model) -> float:
-    """‖w_k − w‖ over the floating arrays; infinite or NaN where one is not finite."""
+def distance(sent: Model, model: Model, *, first_block: bool = False) -> float:
+    """‖w_k − w‖ over the floating arrays, or over the first block of each; not finite where one is not."""
     pairs = [(sent[name], before) for name, before in model.items() if name in sent and before.dtype.kind == "f"]
     pairs = [(value.reshape(-1), before.reshape(-1)) for value, before in pairs if value.size == before.size]
+    if first_block:
+        pairs = [(value[:BLOCK], before[:BLOCK]) for value, before in pairs]
     with np.errstate(all="ignore"):
         total = sum(_squared(value, before) for value, before in pairs)
         if np.isfinite(total):
             return float(np.sqrt(total))
         parts = [norms((value.astype(np.float64) - before).reshape(1, -1))[0] for value, before in pairs if value.size]
         return float(np.hypot.reduce(parts))
+
+
+def length(arrays: Model, model: Model) -> float:
+    """‖w‖ over the model's floating arrays; not finite where one is not, or where its type does not hold the square."""
+    floating = [name for name, before in model.items() if before.dtype.kind == "f" and name in arrays]
+    flat = [arrays[name].reshape(-1) for name in floating]
+    with np.errstate(all="ignore"):
+        squares = [np.dot(value, value) if value.dtype.kind == "f" else (value * 1.0) @ (value * 1.0) for value in flat]
+        return float(np.sqrt(sum(float(square) for square in squares)))
+
+
+def _median(values: Array) -> float:
+    return float(np.median(values)) if values.size else 0.0
 
 
 def _squared(value: Array, before: Array) -> float:

@@ -44,8 +44,9 @@ class Assignment:
     config: str = "config"
 
     def record(self) -> ConfigRecord:
-        """As a record of a message."""
-        return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in vars(self).items()})
+        """As a record of a message; what is as usual is left out."""
+        said = {name: value for name, value in vars(self).items() if value != USUAL[name]}
+        return ConfigRecord({name: list(value) if isinstance(value, tuple) else value for name, value in said.items()})
 
     @classmethod
     def of(cls, content: RecordDict) -> Assignment | None:
@@ -53,12 +54,14 @@ class Assignment:
         if ASSIGNMENT not in content:
             return None
         sent: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content[ASSIGNMENT].items()}
-        usual = vars(cls())
-        strange = [key for key, value in sent.items() if key not in usual or type(value) is not type(usual[key])]
+        strange = [key for key, value in sent.items() if key not in USUAL or type(value) is not type(USUAL[key])]
         names = [name for key in ("reports", "facts", "optional") for name in sent.get(key, ())]
         if strange or not all(isinstance(name, str) for name in names):
-            raise bad("task", f"made of {', '.join(usual)}", ", ".join(strange) or "names that are no texts")
+            raise bad("task", f"made of {', '.join(USUAL)}", ", ".join(strange) or "names that are no texts")
         return cls(**sent)
+
+
+USUAL: dict[str, Any] = vars(Assignment())
 
 
 def without_ours(content: RecordDict) -> RecordDict:

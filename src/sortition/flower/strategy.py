@@ -266,7 +266,7 @@ class SelectorStrategy(Strategy):
 
     def _reports(self, found: Replies, models: dict[int, Model], done: Array) -> dict[str, dict[int, Array]]:
         """Rows by signal and client; the update is the difference of the models themselves."""
-        signals = self.selector.needs.reports
+        signals = () if self.registrar is None else self.registrar.needs.reports
         if not signals:
             return {}
         sent = {client: wire.received_arrays(found.messages[client].content, wire.ROWS) for client in done.tolist()}

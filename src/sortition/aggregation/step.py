@@ -19,7 +19,16 @@ StepState = dict[str, Vector]
 @known_keys_only
 @dataclass(frozen=True)
 class StepRule:
-    """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction."""
+    """``plain``: w + lr·Δ. ``momentum``: v = βv + Δ, w + lr·v (FedAvgM). ``adam``: FedAdam, without bias correction.
+
+    Attributes:
+        name: the rule: ``plain``, ``momentum`` or ``adam``.
+        lr: the server's learning rate.
+        momentum: β of ``momentum``.
+        beta1: β₁ of ``adam``.
+        beta2: β₂ of ``adam``.
+        epsilon: τ of ``adam``, added to the root of the second moment.
+    """
 
     name: str = "plain"
     lr: float = 1.0

@@ -18,6 +18,19 @@ class LocalRule:
 
     Exactly one of ``steps`` and ``epochs`` is given; ``batch=None`` takes all of a client's data at once. Learning
     rate of round t (0-based): lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).
+
+    Attributes:
+        lr: the learning rate of the first round.
+        steps: SGD steps of a round, each on one mini-batch.
+        epochs: passes over a client's data, in place of steps.
+        batch: examples of a mini-batch.
+        decay: factor on the learning rate after every ``decay_every`` rounds.
+        decay_every: rounds between two such factors.
+        milestones: rounds from which the learning rate is multiplied by ``drop``.
+        drop: the factor at a milestone.
+        weight_decay: coefficient of the squared norm of the weights, as in PyTorch.
+        momentum: of the local steps; it starts anew in every round.
+        proximal: μ of FedProx.
     """
 
     lr: float

@@ -31,7 +31,11 @@ class StrictTable(BaseModel):
 
 
 class Named(BaseModel):
-    """Something chosen by name; the other keys are its options, which it checks itself. A text is a name."""
+    """Something chosen by name; the other keys are its options, which it checks itself. A text is a name.
+
+    Attributes:
+        name: which one; a text in place of the table is the name alone.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
     name: str
@@ -52,7 +56,16 @@ class Named(BaseModel):
 
 
 class Data(Named):
-    """A data set and how it is split; other keys are options of ``sortition.data.load``."""
+    """A data set and how it is split; other keys are options of ``sortition.data.load``.
+
+    Attributes:
+        name: the data set, or a file of your own.
+        clients: over how many clients it is split; a data set with clients of its own needs none.
+        partition: how it is split, by name and options.
+        holdout: share of each client's data that is kept out of its training.
+        measured_on: on which part of their data clients measure the losses that methods ask for.
+        standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
+    """
 
     clients: Count | None = None
     partition: Named | None = None
@@ -68,7 +81,13 @@ class Natural(StrictTable):
 
 
 class Target(StrictTable):
-    """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds."""
+    """What a run should reach: an accuracy or a loss, of one round or of a mean of ``smooth`` rounds.
+
+    Attributes:
+        accuracy: the test accuracy to reach, a share.
+        loss: the test loss to reach, in place of an accuracy.
+        smooth: how many rounds are averaged.
+    """
 
     accuracy: float | None = None
     loss: Annotated[float, Field(gt=0)] | None = None
@@ -101,7 +120,16 @@ def names_folder(text: str) -> bool:
 
 
 class Method(Named):
-    """A method by name or import path; keys that are not reserved are its hyper-parameters."""
+    """A method by name or import path; keys that are not reserved are its hyper-parameters.
+
+    Attributes:
+        name: a method of ``sortition list``, or ``package.module:Class``.
+        label: what tables and folders call it; by default its name.
+        local: keys of ``[local]`` that differ for this method.
+        server: keys of ``[server]`` that differ for this method.
+        guards: keys of ``[guards]`` that differ for this method.
+        cohort: clients a round, where this method has another number.
+    """
 
     label: str = ""
     local: dict[str, Any] = {}
@@ -119,7 +147,28 @@ class Method(Named):
 
 
 class Federation(StrictTable):
-    """Everything that the methods of one setting share."""
+    """Everything that the methods of one setting share.
+
+    Attributes:
+        rounds: how many rounds a run has.
+        cohort: how many clients train in a round.
+        data: the data set and how it is split.
+        model: what is trained, by name and options.
+        local: how a client trains.
+        server: what the server does with the updates.
+        availability: who is reachable when, by name and options.
+        devices: how fast clients compute and send, who drops out, deadlines.
+        guards: how far clients are trusted.
+        faults: what goes wrong.
+        attacks: adversaries among the clients.
+        target: an accuracy or loss to reach.
+        evaluate_every: after how many rounds the model is tested.
+        clients_every: after how many rounds every client's accuracy is recorded; 0 for the end only.
+        stop_at_target: whether a run ends when it has reached the target.
+        audit: whether an audit log is kept; by default it is.
+        device: where training runs: ``cpu`` or a device of PyTorch.
+        engine: ``stacked``, ``sequential``, or ``auto`` for the faster one.
+    """
 
     rounds: Count
     cohort: Count
@@ -176,7 +225,17 @@ class RunConfig(Federation):
 
 
 class Study(Federation):
-    """A study's file. Settings, and what they override, are resolved before this model sees them."""
+    """A study's file. Settings, and what they override, are resolved before this model sees them.
+
+    Attributes:
+        title: heads tables and the report.
+        seeds: a number of seeds, or a list; each is one partition, initial model and availability.
+        method: the methods that are compared, one table each.
+        methods: labels of the methods that run, where not all do.
+        setting: variants of the study, one table each: keys that differ, and a name.
+        sweep: keys that take several values each; all combinations become settings.
+        track: trackers that follow the runs, such as ``tensorboard``.
+    """
 
     title: str = ""
     seeds: Seeds = list(range(10))

@@ -1,0 +1,220 @@
+"""Reference pages made from the code at every build: study keys, the command line, methods, the project's own files."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+import types
+import typing
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from sortition import selectors
+from sortition.cli import app as command
+from sortition.studies.config import Study
+
+ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
+
+
+def meanings(cls: type) -> dict[str, str]:
+    """What the docstrings of a class and its bases say of each attribute."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        text = inspect.cleandoc(base.__doc__ or "")
+        part = text.partition("Attributes:")[2] or text.partition("Args:")[2]
+        found |= {name: " ".join(words.split()).replace("``", "`") for name, words in ATTRIBUTE.findall(part)}
+    return found
+
+
+# -- study keys -----------------------------------------------------------------------------------------------------
+
+
+def study_keys() -> str:
+    """Every key of a study's file: type, default and meaning."""
+    lines = [
+        "# Every key of a study",
+        "",
+        "Made from the schema that checks study files; `sortition schema` prints the same for editors.",
+        "How they are used: [studies](../studies.md).",
+    ]
+    for title, cls in tables():
+        lines += ["", f"## {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+        lines += [f"| `{key}` | {kind} | {default} | {words} |" for key, kind, default, words in rows(cls)]
+    return "\n".join(lines) + "\n"
+
+
+def tables() -> Iterator[tuple[str, type]]:
+    """The tables of a study, with their headings."""
+    yield "The study", Study
+    for name, field in Study.model_fields.items():
+        for cls in [field.annotation, *getattr(field.annotation, "__args__", ())]:
+            if hasattr(cls, "model_fields") or is_dataclass(cls):
+                yield f"`[{name}]`" if name != "method" else "`[[method]]`", cls
+                break
+
+
+def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
+    """Key, type, default and meaning of each field."""
+    words = meanings(cls)
+    if is_dataclass(cls):
+        hints = typing.get_type_hints(cls)
+        for item in fields(cls):
+            default = "required" if item.default is MISSING else f"`{_value(item.default)}`"
+            yield item.name, _kind(hints.get(item.name, item.type)), default, words.get(item.name, "")
+        return
+    for name, field in cls.model_fields.items():
+        default = "required" if field.is_required() else f"`{_value(field.get_default(call_default_factory=True))}`"
+        yield name, _kind(field.annotation), default, words.get(name, "")
+
+
+def _kind(annotation: Any) -> str:
+    """A type as a reader of TOML would write it."""
+    origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _kind(parts[0])
+    if origin is typing.Literal:
+        return " or ".join(f'"{part}"' for part in parts)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_kind(part) for part in parts if part is not type(None))
+    if origin in (list, tuple):
+        return f"list of {_kind(parts[0])}s"
+    if origin is dict or hasattr(annotation, "model_fields") or is_dataclass(annotation):
+        return "table"
+    words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false", "Whole": "whole number"}
+    words |= {"Number": "number", "Path": "path", "Any": "any"}
+    name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", str(annotation))
+    return " or ".join(words.get(part, part) for part in name.split(" | ") if part != "None")
+
+
+def _value(value: Any) -> str:
+    """A default as TOML would show it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, float) and value >= 1e6:
+        return f"{value:g}"
+    if type(value).__module__.startswith("sortition"):
+        return "…"
+    return repr(value).replace("|", r"\|")
+
+
+# -- the command line -----------------------------------------------------------------------------------------------
+
+
+def command_line() -> str:
+    """Every command with its help and options."""
+    root = typer.main.get_command(command)
+    lines = ["# The command line", "", "```", "sortition COMMAND --help", "```"]
+    for path, one in walk(root, []):
+        lines += ["", f"## `sortition {' '.join(path)}`", "", _help(one.help or "")]
+        lines += ["", "| argument or option | meaning |", "|---|---|"]
+        for parameter in one.params:
+            names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
+            lines.append(f"| {names} | {_cell(getattr(parameter, 'help', None) or '')} |")
+    return "\n".join(lines) + "\n"
+
+
+def walk(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+    """All commands, with the words that call them."""
+    for name, one in sorted(group.commands.items()):
+        if hasattr(one, "commands"):
+            yield from walk(one, [*path, name])
+        elif not one.hidden:
+            yield [*path, name], one
+
+
+def _help(text: str) -> str:
+    text = re.sub(r"\[/?[a-z ]+\]", "", inspect.cleandoc(text))
+    return re.sub(r"(?m)^Example: (.*)$", r"```\n\1\n```", text)
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"\[/?[a-z ]+\]", "", text).replace("|", r"\|").replace("\n", " ")
+
+
+# -- methods --------------------------------------------------------------------------------------------------------
+
+
+def method_facts(name: str) -> str:
+    """Parameters, privacy label and citation of a method, to stand below its page."""
+    cls = selectors.find(name)
+    selector = cls.load(**(cls.examples() or [{}])[0])
+    words, needs = meanings(cls), selector.needs
+    lines = ["", "## Parameters", "", "| parameter | default | meaning |", "|---|---|---|"]
+    lines += [f"| `{f.name}` | `{_value(_default(f))}` | {words.get(f.name, '')} |" for f in fields(cls)]
+    if not fields(cls):
+        lines[2:] = ["None."]
+    lines += ["", "## What it needs to know", "", "| what | |", "|---|---|"]
+    lines.append(f"| reads of the population | {', '.join(f'`{fact}`' for fact in needs.reads) or 'nothing'} |")
+    lines.append(f"| asks of clients | {_signals(needs.asks)} |")
+    lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
+    seen = "no: it looks at single updates" if needs.individual else "yes"
+    lines.append(f"| possible with secure aggregation | {seen} |")
+    lines += ["", "## Citation", "", "```bibtex", cls.cite, "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _default(field: Any) -> Any:
+    default = field.default
+    return getattr(default, "default", default)
+
+
+def _signals(signals: Any) -> str:
+    return "; ".join(f"`{signal.name}`: {signal.summary}" for signal in signals) or "nothing"
+
+
+def method_list() -> str:
+    """A table of all methods and the tree of their pages."""
+    lines = ["# Methods", "", "| name | whom it picks | reads | asks | secure aggregation |", "|---|---|---|---|---|"]
+    for name in selectors.discover():
+        cls = selectors.find(name)
+        needs = cls.load(**(cls.examples() or [{}])[0]).needs
+        idea = (inspect.getdoc(cls) or "").split("\n")[0]
+        asks = ", ".join(signal.name for signal in (*needs.asks, *needs.reports)) or "–"
+        secure = "no" if needs.individual else "yes"
+        lines.append(f"| [`{name}`]({name}.md) | {idea} | {', '.join(needs.reads) or '–'} | {asks} | {secure} |")
+    lines += ["", "```{toctree}", ":hidden:", "", *selectors.discover(), "```"]
+    return "\n".join(lines) + "\n"
+
+
+# -- Sphinx ---------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, text: str) -> None:
+    """Write a page where its text changed, so that an unchanged one is not built again."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+
+
+def generate(docs: Path) -> None:
+    """Write all generated pages."""
+    write(docs / "reference" / "study-keys.md", study_keys())
+    write(docs / "reference" / "command-line.md", command_line())
+    write(docs / "methods" / "index.md", method_list())
+    for name in ("CONTRIBUTING", "CHANGELOG"):
+        text = (docs.parent / f"{name}.md").read_text()
+        write(docs / f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text))
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.connect("builder-inited", lambda app: generate(Path(app.srcdir)))
+
+    def read(app: Any, page: str, source: list[str]) -> None:
+        folder, _, name = page.partition("/")
+        if folder == "methods" and name in selectors.discover():
+            source[0] += method_facts(name)
+
+    app.connect("source-read", read)
+    return {"version": "1", "parallel_read_safe": True}
+
+
+if __name__ == "__main__":
+    generate(Path(sys.argv[1]))

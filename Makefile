@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: help setup demo test test-portable test-flower test-flower-matrix test-nvflare test-ray check bench soak clean
+.PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .DEFAULT_GOAL := help
 
 help:  ## what there is to do
@@ -52,6 +52,19 @@ bench: setup  ## the benchmarks that are quick enough to run now and then
 
 soak: setup  ## every method under random faults: a thousand runs in about a quarter of an hour (SECONDS=… FIRST=…)
 	$(BIN)/python -m campaign soak --seconds $(or $(SECONDS),900) --first $(or $(FIRST),0)
+
+docs: setup  ## build the documentation into docs/_build/html; warnings are errors
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,docs]'
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new environment without the sources
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
+	rm -rf dist build/wheel && $(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[lab]"
+	cd build && wheel/bin/sortition demo --out ../build/demo --seeds 2 --rounds 5
 
 clean:  ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

@@ -160,3 +160,22 @@ def test_a_file_that_python_refuses_to_read_is_not_valid_toml(text, tmp_path):
 def test_yes_and_no_are_booleans(key, value):
     with pytest.raises(InputError, match=f"{key} must be"):
         plan(small(**{key: value}))
+
+
+def test_a_method_is_weighed_by_a_common_rule_and_keeps_its_other_guards():
+    made = plan(
+        {
+            "rounds": 1,
+            "cohort": 2,
+            "data": {"name": "digits", "clients": 4, "partition": "iid"},
+            "model": "softmax",
+            "local": {"steps": 1, "batch": 2, "lr": 0.1},
+            "guards": {"explore": 0.5},
+            "method": [{"name": "fedgs"}, {"name": "fedgs", "label": "fedgs-by-size", "reweight": "size"}],
+            "seeds": 1,
+        }
+    )
+    own, by_size = (run.guards for run in made.runs)
+    assert (own.reweight, own.explore) == ("own", 0.5)
+    assert (by_size.reweight, by_size.explore) == ("size", 0.5)
+    assert made.runs[1].table()["guards"] == {"explore": 0.5, "reweight": "size"}

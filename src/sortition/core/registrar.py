@@ -123,6 +123,7 @@ class Registrar:
             shapes=self.shapes,
             kept_out=admitted.kept_out,
             capped=self.eligibility.capped,
+            sizes=self.eligibility.sizes,
             observer=self.observer,
             late=lambda: self.count("late"),
         )

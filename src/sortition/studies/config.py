@@ -135,6 +135,7 @@ class Method(Named):
     local: dict[str, Any] = {}
     server: dict[str, Any] = {}
     guards: dict[str, Any] = {}
+    reweight: Literal["own", "size", "uniform"] | None = None  # short for guards = { reweight = … }
     cohort: Count | None = None
 
     @model_validator(mode="after")

@@ -179,12 +179,17 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
             "cohort": cohort,
             "local": _overridden(study.local, method.local, f"{method.label}.local"),
             "server": _overridden(study.server, method.server, f"{method.label}.server"),
-            "guards": _overridden(study.guards, method.guards, f"{method.label}.guards"),
+            "guards": _overridden(study.guards, _guards(method), f"{method.label}.guards"),
         }
         methods.selector(method.name, method.options)
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
     return runs
+
+
+def _guards(method: Method) -> dict[str, Any]:
+    """What a method changes of the guards."""
+    return method.guards if method.reweight is None else {**method.guards, "reweight": method.reweight}
 
 
 def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:

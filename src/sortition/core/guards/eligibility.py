@@ -34,6 +34,7 @@ class Eligibility:
         self.until = np.zeros(population.n_clients, np.int64)
         self._owner = owners(population, guards)
         self.shown, self.capped = capped(population, guards)
+        self.sizes = weighing_sizes(population, guards, self.shown)
 
     def grown(self, population: Population) -> Eligibility:
         """The same of a larger population; who was there keeps strikes and quarantine."""
@@ -91,6 +92,15 @@ def within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
     rank = np.arange(order.size) - np.repeat(np.cumsum(many) - many, many)
     keep[order[rank >= places]] = False
     return keep
+
+
+def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, Array]) -> Array | None:
+    """(N,) the sizes by which cohorts are weighed; None where they are not."""
+    if guards.reweight != "size":
+        return None
+    if "sizes" not in population.facts:
+        raise bad("Guards.reweight", "'own' or 'uniform' where sizes are unknown", "size", "Give Population(sizes=…).")
+    return shown.get("sizes", population.sizes)
 
 
 def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Array | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, fields
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Strict
@@ -21,6 +21,7 @@ from sortition.core.validation import known_keys_only
 
 Number = Annotated[float, Strict()]  # in a study's file, true is not 1
 Whole = Annotated[int, Strict()]
+REWEIGHT = ("own", "size", "uniform")
 
 
 def _number(who: str, value: Any) -> float:
@@ -55,6 +56,8 @@ class Guards:
         size_limit: sizes and label counts are shown as at most this many examples; 0: as given.
         explore: ε, the share of the cohort that is drawn uniformly from the eligible clients.
         quota: places an owner (``Population.groups``) can have in a round: a number, or below 1 a share; 0: all.
+        reweight: the cohort's weights in place of the method's own, by "size" or "uniform"; "own" keeps them. With it
+            methods are compared by whom they choose alone.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
     """
 
@@ -68,9 +71,12 @@ class Guards:
     explore: Number = 0.0
     quota: Number = 0.0
     minimum: Whole = 0
+    reweight: Literal["own", "size", "uniform"] = "own"
 
     def __post_init__(self) -> None:
-        for item in fields(self):
+        if self.reweight not in REWEIGHT:
+            raise bad("Guards.reweight", " or ".join(map(repr, REWEIGHT)), self.reweight)
+        for item in (item for item in fields(self) if item.name != "reweight"):
             checked = (_whole if item.type == "Whole" else _number)(f"Guards.{item.name}", getattr(self, item.name))
             object.__setattr__(self, item.name, checked)
         if self.strikes < 1:

@@ -22,7 +22,7 @@ BELOW_STUDIES = {
     "simulation",
     "results",
 }
-ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "flower", "nvflare", "report", "testing"}
+ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "advice", "flower", "nvflare", "report", "testing"}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
@@ -46,6 +46,7 @@ MAY = {
         BELOW_STUDIES | {"studies", "testing"},
         SCIENCE | {"torch", "polars", "rich", "tomli_w", "altair"},
     ),
+    "advice": (BELOW_STUDIES | {"studies", "leaderboard"}, SCIENCE),
     "leaderboard": (BELOW_STUDIES | {"studies"}, SCIENCE | {"polars"}),
     "report": ({"core", "results"}, SCIENCE | {"polars", "altair", "vl_convert"}),
     "cli": (ALL - {"flower", "nvflare"}, SCIENCE | {"typer", "rich", "polars"}),

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import typer
 
-from sortition.cli import audit, data, leaderboard, methods, report, reproduce, run
+from sortition.cli import advise, audit, data, leaderboard, methods, report, reproduce, run
 
 __all__ = ["app", "main"]
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (run, report, reproduce, leaderboard, methods, audit):
+for group in (run, report, reproduce, leaderboard, advise, methods, audit):
     group.register(app)
 app.add_typer(data.app, name="data")
 

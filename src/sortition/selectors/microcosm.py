@@ -166,18 +166,18 @@ class Microcosm(Selector[Memory]):
         p = shares_of(round.population.sizes, round.population.known)
         phi, target, between = self.features(state, round, p)
         trade_off, ids = self.weight(state, round, p, between), round.available
-        owed, lot = (p + state.owed)[ids], round.rng.permutation(ids.size)
-        pool = np.arange(ids.size)
+        owed = (p + state.owed)[ids]
+        pool = np.argsort(round.rng.permutation(ids.size))  # in the order of a lot, which decides where scores tie
         while True:
             places = min(round.places, pool.size)
             due = provisional(owed[pool], places)
-            portrait = Portrait(phi[pool], owed[pool], due, trade_off, target, lot[pool])
+            portrait = Portrait(phi[pool], owed[pool], due, trade_off, target)
             members = pool[portrait.chosen(places)]
             weights = simplex_fit(phi[members], target, np.maximum(owed[members], 0.0), trade_off)
             idle = members[weights <= 0]
             if not idle.size or pool.size - idle.size < round.places:
                 break
-            pool = np.setdiff1d(pool, idle, assume_unique=True)
+            pool = pool[~np.isin(pool, idle)]
         members, weights = members[weights > 0], weights[weights > 0]
         notes = {
             "by": self.by,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
+from sortition.core.ties import first_largest
 
 SWAPS, NARROW = 20, 3000  # swaps at most, and only among so many candidates
-CLOSE = 1e-9  # scores this close, relative to their scale, tie: rounding must not decide
+CLOSE = 1e-8  # an improvement below this, relative to the scale of scores, is none
 FLAT = 1e-12  # a spread of features below which all clients are alike
 
 
@@ -33,13 +34,14 @@ def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
 class Portrait:
     """What a cohort is chosen by: min over S and a of ‖Φ_Sᵀa − T‖² + λ‖owed − a‖².
 
+    Of candidates that tie the first is taken, so whoever wants ties to go by lot gives them in a random order.
+
     Attributes:
         phi: (n, d) features Φ of the candidates.
         owed: (n,) p + d, what each should weigh.
         provisional: (n,) c, the weight a candidate would have if chosen.
         trade_off: λ.
         target: (d,) T.
-        lot: (n,) distinct numbers; of candidates that tie the least is taken.
     """
 
     phi: Floats
@@ -47,7 +49,6 @@ class Portrait:
     provisional: Floats
     trade_off: float
     target: Floats
-    lot: Ids
 
     def chosen(self, places: int) -> Ids:
         """Positions of ``places`` candidates: greedily, then by the best swaps."""
@@ -55,17 +56,17 @@ class Portrait:
         own = c * (2 * self.trade_off * self.owed - c * (np.einsum("ij,ij->i", self.phi, self.phi) + self.trade_off))
         doubled = np.asfortranarray(2 * c[:, None] * self.phi)  # columns: a product with few of them reads each once
         rest = self.target.astype(np.float64)
-        close = CLOSE * float(np.abs(own).max(initial=0.0))
+        scale = float(np.abs(own).max(initial=0.0))
         picks: list[int] = []
         for _ in range(min(places, c.size)):
             score = doubled @ rest
             score += own
             score[picks] = -np.inf
-            picks.append(self._first(score, close))
+            picks.append(first_largest(score, scale))
             rest = rest - c[picks[-1]] * self.phi[picks[-1]]
-        return self._swapped(np.array(picks, np.int64), own, doubled, close)
+        return self._swapped(np.array(picks, np.int64), own, doubled, scale)
 
-    def _swapped(self, picks: Ids, own: Floats, doubled: Floats, close: float) -> Ids:
+    def _swapped(self, picks: Ids, own: Floats, doubled: Floats, scale: float) -> Ids:
         """While an exchange of one member improves the objective, the best one."""
         if not picks.size or picks.size == len(self.phi) or len(self.phi) > NARROW:
             return picks
@@ -77,16 +78,11 @@ class Portrait:
             gain = score + weighted[picks] @ doubled.T - leaving[:, None]
             gain[:, picks] = -np.inf
             best = gain.max(axis=0)
-            if best.max() <= 2 * close:
+            if best.max() <= CLOSE * scale:
                 break
-            new = self._first(best, close)
-            ties = np.flatnonzero(gain[:, new] >= best[new] - close)
-            picks[ties[self.lot[picks[ties]].argmin()]] = new
+            new, order = first_largest(best, scale), np.argsort(picks)
+            picks[order[first_largest(gain[order, new], scale)]] = new
         return picks
-
-    def _first(self, score: Floats, close: float) -> int:
-        ties = np.flatnonzero(score >= score.max() - close)
-        return int(ties[self.lot[ties].argmin()])
 
 
 def provisional(owed: Floats, places: int) -> Floats:

@@ -1,0 +1,124 @@
+"""Simulate the allowed methods in a matched federation for about a minute, and rank them with intervals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sortition.advice.candidates import allowed
+from sortition.advice.matched import setups
+from sortition.advice.profile import Known, shrunk
+from sortition.leaderboard.entries import BASELINE
+from sortition.results.statistics import BETTER, Comparison, compare
+from sortition.results.table import Table
+
+if TYPE_CHECKING:
+    from sortition.simulation import Setup
+
+MOST_CLIENTS, MOST_ROUNDS, LEAST_SEEDS, MOST_SEEDS = 200, 60, 3, 20
+PLAIN = ("model_down", "model_up")
+Say = Callable[[str], object]
+
+
+@dataclass
+class Advice:
+    """What was found: the figures of every method by seed, comparisons with uniform, and what was ruled out."""
+
+    source: Known
+    rounds: int
+    auc: dict[str, dict[int, float]] = field(default_factory=dict)
+    last: dict[str, dict[int, float]] = field(default_factory=dict)
+    traffic: dict[str, float] = field(default_factory=dict)
+    ruled_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def seeds(self) -> int:
+        """How many federations were simulated."""
+        return len(self.auc.get(BASELINE, {}))
+
+    def compared(self, figure: dict[str, dict[int, float]]) -> dict[str, Comparison]:
+        """Each method against uniform sampling, intervals simultaneous."""
+        return compare(figure[BASELINE], {label: one for label, one in figure.items() if label != BASELINE})
+
+    @property
+    def best(self) -> str | None:
+        """The method that gains most among those that are significantly better than uniform; None if there is none."""
+        found = {label: one for label, one in self.compared(self.auc).items() if one.verdict == BETTER}
+        return max(found, key=lambda label: found[label].difference, default=None)
+
+    def sentence(self) -> str:
+        """The answer in one sentence."""
+        if self.best is None:
+            return "Uniform is enough: no allowed method is shown to learn faster here."
+        one = self.compared(self.auc)[self.best]
+        return (
+            f"Use {self.best}: {100 * one.difference:+.1f} points of mean accuracy over uniform in a federation like "
+            f"yours (95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f}, {one.seeds} simulated federations)."
+        )
+
+    def table(self) -> Table:
+        """All methods by their gain."""
+        table = Table(
+            f"{self.source.clients} clients, {self.source.cohort} a round, {self.rounds} rounds, {self.seeds} seeds",
+            ["method", "AUC gain", "last 10 gain", "verdict", "traffic"],
+            notes=[*self.source.notes, "Gains over uniform in points of accuracy, with simultaneous 95 % intervals."],
+        )
+        auc, last = self.compared(self.auc), self.compared(self.last)
+        for label in sorted(auc, key=lambda one: -auc[one].difference):
+            cells = [
+                f"{100 * c.difference:+.1f} [{100 * c.low:+.1f}, {100 * c.high:+.1f}]"
+                for c in (auc[label], last[label])
+            ]
+            table.rows.append([label, *cells, auc[label].verdict, f"{self.traffic[label]:.2f} ×"])
+        table.rows.append([BASELINE, "0", "0", "baseline", f"{self.traffic[BASELINE]:.2f} ×"])
+        return table
+
+
+def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
+    """Rank the methods that the limits allow; at least three seeds, then as many as the time allows."""
+    small = shrunk(source, MOST_CLIENTS)
+    candidates, ruled_out = allowed(source.limits)
+    rounds = min(source.rounds, MOST_ROUNDS)
+    found, begun = Advice(small, rounds, ruled_out=ruled_out), time.monotonic()
+    for seed in range(MOST_SEEDS):
+        spent = time.monotonic() - begun
+        if seed >= LEAST_SEEDS and spent * (seed + 1) / seed > seconds:
+            break
+        for label, setup in setups(small, candidates, rounds, seed).items():
+            auc, last, traffic = _played(setup)
+            found.auc.setdefault(label, {})[seed] = auc
+            found.last.setdefault(label, {})[seed] = last
+            found.traffic[label] = traffic
+        say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - begun:.0f} s")
+    _rule_out_by_traffic(found)
+    return found
+
+
+def _played(setup: Setup) -> tuple[float, float, float]:
+    """Mean accuracy over the rounds and over the last ten, and traffic in units of plain averaging."""
+    from sortition.simulation import play_round, start
+    from sortition.studies.runs.one_run import one_torch_thread
+
+    scores: list[tuple[int, float]] = []
+    with one_torch_thread():
+        carry = start(setup)
+        while carry.registrar.index < setup.horizon:
+            carry, record = play_round(setup, carry)
+            accuracy = (record.get("test") or {}).get("accuracy")
+            if accuracy is not None:
+                scores.append((record["round"], accuracy))
+    late = [value for t, value in scores if t >= scores[-1][0] - 9]
+    plain = sum(carry.totals[lane] for lane in PLAIN)
+    whole = sum(value for lane, value in carry.totals.items() if lane not in ("passes", "steps"))
+    return float(np.mean([value for _, value in scores])), float(np.mean(late)), whole / max(plain, 1)
+
+
+def _rule_out_by_traffic(found: Advice) -> None:
+    limit = found.source.limits.traffic
+    for label in [label for label, ratio in found.traffic.items() if limit and ratio > limit and label != BASELINE]:
+        found.ruled_out[label] = f"needs {found.traffic[label]:.2f} times the traffic of plain averaging"
+        del found.auc[label], found.last[label]

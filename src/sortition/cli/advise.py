@@ -1,0 +1,75 @@
+"""``sortition advise`` and ``sortition replay``: which method for this federation, and whom methods would choose."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sortition.cli.options import Quiet, console
+
+Source = Annotated[
+    Path,
+    typer.Argument(
+        help="a profile (.toml), a run's folder, an audit log (.jsonl), or label counts (.csv, .npy)",
+        show_default=False,
+    ),
+]
+Cohort = Annotated[int | None, typer.Option(min=1, help="clients a round, where the source does not say it")]
+
+
+def advise(
+    source: Source,
+    cohort: Cohort = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="about how long to simulate")] = 60.0,
+    quiet: Quiet = False,
+) -> None:
+    """Recommend a method: simulate the ones that your limits allow in small federations like yours, and rank them.
+
+    Example: sortition advise profile.toml
+    """
+    from sortition.advice import advise as advisor
+    from sortition.advice.profile import known
+
+    found = advisor.advise(
+        known(source, cohort=cohort), seconds=seconds, say=(lambda text: None) if quiet else typer.echo
+    )
+    if not quiet:
+        console().print(found.table())
+        _excluded(found.ruled_out)
+    typer.echo(found.sentence())
+
+
+def replay(
+    source: Source,
+    cohort: Cohort = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help="rounds, where none were recorded")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="of the methods' draws")] = 0,
+) -> None:
+    """Show whom each method would have chosen in recorded rounds, beside who was chosen; nothing is trained.
+
+    Example: sortition replay audit.jsonl
+    """
+    from sortition.advice.profile import known
+    from sortition.advice.replay import replay as replayed
+    from sortition.advice.replay import replay_table
+
+    recorded = known(source, cohort=cohort)
+    found, left = replayed(recorded, rounds, seed)
+    console().print(replay_table(found, recorded))
+    _excluded(left)
+
+
+def _excluded(reasons: dict[str, str]) -> None:
+    by: dict[str, list[str]] = {}
+    for label, why in reasons.items():
+        by.setdefault(why, []).append(label)
+    for why, labels in by.items():
+        typer.echo(f"left out, {why}: {', '.join(labels)}")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(advise)
+    app.command()(replay)

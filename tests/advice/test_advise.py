@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sortition.advice import advise as advisor
+from sortition.advice.advise import Advice, advise
+from sortition.advice.candidates import allowed, reason
+from sortition.advice.matched import examples, holdings, scaled, setups
+from sortition.advice.profile import Limits, Profile, from_profile
+from sortition.core import LOSS, UPDATE, Needs
+from sortition.selectors import load
+
+
+def federation(tmp_path, **options):
+    return from_profile(Profile(**{"cohort": 3, "clients": 12, "rounds": 6, **options}), tmp_path)
+
+
+def test_limits_rule_methods_out_and_say_why():
+    kept, left = allowed(Limits(label_counts=False, secure_aggregation=True, questions=False))
+    assert all("label_counts" not in one.needs.reads for one in kept.values())
+    assert not any(one.needs.individual or one.needs.asks for one in kept.values())
+    assert {"uniform", "microcosm-sizes"} & set(kept)
+    assert left["power-of-choice"] == "asks clients for loss"
+    assert left["fedgs"] == "reads label counts"
+    assert left["microcosm-updates"] == "sees single updates"
+    everybody, _ = allowed(Limits())
+    assert set(kept) < set(everybody)
+
+
+def test_every_reason():
+    assert reason(Needs(reads=("sizes",)), Limits()) == ""
+    assert reason(Needs(reads=("features",)), Limits()) == "reads facts that the profile does not have"
+    assert reason(Needs(reports=(UPDATE,)), Limits(secure_aggregation=True)) == "sees single updates"
+    assert reason(Needs(asks=(LOSS,)), Limits()) == ""
+
+
+def test_the_small_federation_keeps_shares_and_relative_sizes():
+    counts = np.array([[900, 100], [0, 100], [50, 50], [0, 0]])
+    made = scaled(counts)
+    assert made.sum(axis=1).min() == 1  # nobody is empty
+    assert made[0] / made[0].sum() == pytest.approx([0.9, 0.1], abs=0.02)
+    assert made[0].sum() / made[1].sum() == pytest.approx(10, rel=0.2)
+    data = examples(2, np.random.default_rng(0))
+    parts = holdings(made, data.y_train, np.random.default_rng(0))
+    assert [np.bincount(data.y_train[part], minlength=2).tolist() for part in parts] == made.tolist()
+
+
+def test_more_than_ten_labels_are_made_up():
+    data = examples(30, np.random.default_rng(0))
+    assert data.classes == 30
+    assert set(np.unique(data.y_test)) == set(range(30))
+
+
+def test_methods_of_one_seed_meet_the_same_federation(tmp_path):
+    both = setups(federation(tmp_path, availability="markov"), {"a": load("uniform"), "b": load("fedgs")}, 5, seed=3)
+    a, b = both.values()
+    assert a.world is b.world
+    assert [a.reachable(t).tolist() for t in range(5)] == [b.reachable(t).tolist() for t in range(5)]
+
+
+def test_methods_are_simulated_and_ranked(tmp_path, monkeypatch):
+    few = {"uniform": load("uniform"), "microcosm": load("microcosm"), "power-of-choice": load("power-of-choice")}
+    monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {"hics": "sees single updates"}))
+    source = federation(tmp_path, limits={"traffic": 1.5})
+    found = advise(source, seconds=0.01)
+    assert found.seeds == 3
+    assert found.rounds == 6
+    assert set(found.auc) == {"uniform", "microcosm"}
+    assert "times the traffic" in found.ruled_out["power-of-choice"]
+    assert found.table().rows[-1][0] == "uniform"
+    assert found.sentence().startswith(("Use microcosm", "Uniform is enough"))
+
+
+def figures(gain):
+    base = {seed: 0.5 + 0.01 * seed for seed in range(4)}
+    return {"uniform": base, "x": {seed: value + gain + 0.001 * seed for seed, value in base.items()}}
+
+
+def test_uniform_is_enough_where_nothing_is_shown_to_be_better(tmp_path):
+    source = federation(tmp_path)
+    poor = Advice(source, 6, figures(-0.05), figures(-0.05), {"uniform": 1.0, "x": 1.0})
+    good = Advice(source, 6, figures(0.05), figures(0.05), {"uniform": 1.0, "x": 1.0})
+    assert poor.best is None
+    assert poor.sentence().startswith("Uniform is enough")
+    assert good.best == "x"
+    assert good.sentence().startswith("Use x: +5.")

@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CORE_TYPES = ("Prescott", "Nehalem", "Sandybridge", "Haswell", "Zen", "SkylakeX", "Cooperlake")
 NOBODY = 65534
-LEFT = shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", "runs", "build", "dist", "*.egg-info")
+COPIED = ("src", "tests", "campaign", "docs", "examples", "benchmarks")
 
 
 def run(only: list[str], paths: list[str]) -> int:
@@ -48,7 +48,7 @@ def odd(paths: list[str]) -> bool:
     """The suite where little is as usual."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "sortition" / "Größe und Maß" / "sortition"
-        shutil.copytree(ROOT, tree, ignore=LEFT)
+        _copy(tree)
         elsewhere = tree.parent / "temporary"
         elsewhere.mkdir()
         tools = Path(folder) / "bin"
@@ -74,10 +74,19 @@ def nobody(paths: list[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         tree = Path(folder) / "tree"
-        shutil.copytree(ROOT, tree, ignore=LEFT)
+        _copy(tree)
         for path in (tree, *tree.rglob("*")):
             os.chown(path, NOBODY, NOBODY)
         return _pytest(tree, paths, {"HOME": str(tree), "TMPDIR": str(tree)}, prefix=user)
+
+
+def _copy(tree: Path) -> None:
+    """The project without history, environment and results."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for file in ROOT.iterdir():
+        if file.is_file():
+            shutil.copy(file, tree / file.name)
 
 
 def _pytest(tree: Path, arguments: list[str], extra: dict[str, str], prefix: list[str] | None = None) -> bool:

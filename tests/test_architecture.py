@@ -53,7 +53,7 @@ MAY = {
 }
 INSIDE_FUNCTIONS = {
     "core": (set(), set()),
-    "data": (set(), {"torch", "PIL", "polars", "altair", "rich"}),
+    "data": (set(), {"torch", "PIL", "polars", "altair", "rich", "rdata"}),
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
     "flower": ({"selectors"}, set()),

@@ -10,7 +10,8 @@ from sortition.data import load, names
 
 
 def test_names() -> None:
-    assert names() == ["digits", "synthetic", "mnist", "fashion-mnist", "cifar10", "cifar100"]
+    images = ["mnist", "fashion-mnist", "cifar10", "cifar100"]
+    assert names() == ["digits", "synthetic", *images, "flights", "shakespeare", "chem97", "movielens"]
 
 
 def test_digits_are_split_evenly_over_labels() -> None:

@@ -6,11 +6,11 @@ Commands import what they need when they are called, so that ``--help`` and comp
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from sortition.cli import advise, audit, data, leaderboard, methods, report, reproduce, run
+from sortition.cli import advise, audit, begin, data, leaderboard, methods, report, reproduce, run
 
 __all__ = ["app", "main"]
 
@@ -21,13 +21,25 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (run, report, reproduce, leaderboard, advise, methods, audit):
+for group in (begin, run, report, reproduce, leaderboard, advise, methods, audit):
     group.register(app)
 app.add_typer(data.app, name="data")
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from sortition import __version__
+
+        typer.echo(f"sortition {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
     """Client selection for federated learning: methods, simulator, report."""
 
 

@@ -28,12 +28,13 @@ def list_() -> None:
     from sortition import availability
     from sortition.data import fetch, partitions
     from sortition.data.catalogue import ENTRIES
+    from sortition.data.natural_sets import SETS
 
     console = Console()
     table = Table("data set", "what it is", "where", title="Data sets", title_justify="left")
     table.add_row("digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded")
     table.add_row("synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used")
-    for entry in ENTRIES.values():
+    for entry in (*ENTRIES.values(), *SETS.values()):
         place = fetch.kept(entry.name)
         table.add_row(entry.name, entry.title, str(place) if place else f"sortition data get {entry.name}")
     console.print(table)
@@ -43,11 +44,14 @@ def list_() -> None:
 
 @app.command()
 def get(
-    names: Annotated[list[str], typer.Argument(help="mnist, fashion-mnist, cifar10, cifar100")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="mnist, fashion-mnist, cifar10, cifar100, flights, shakespeare, chem97, movielens"),
+    ],
     again: Annotated[bool, typer.Option("--again", help="fetch even what is already there")] = False,
 ) -> None:
     """Fetch real data sets, verify them and keep them in the data directory."""
-    from sortition.data import fetch
+    from sortition import data
 
     console = Console(stderr=True)
     for name in names:
@@ -56,9 +60,9 @@ def get(
             continue
         if console.is_terminal:
             with console.status(name) as status:
-                path = fetch.get(name, report=status.update, refresh=again)
+                path = data.get(name, report=status.update, refresh=again)
         else:
-            path = fetch.get(name, report=_lines(console), refresh=again)
+            path = data.get(name, report=_lines(console), refresh=again)
         typer.echo(f"{name}: {path}")
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import sys
+import textwrap
+import traceback
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -190,11 +192,21 @@ def check(name: Name) -> None:
             point()
         except ContractError as error:
             broken += 1
-            typer.echo(f"BROKEN  {title}\n        {error}")
+            typer.echo(f"BROKEN  {title}\n        {error}{_where(error)}")
         else:
             typer.echo(f"kept    {title}")
     if broken:
         raise typer.Exit(1)
+
+
+def _where(error: BaseException) -> str:
+    """File, line and traceback of what a method raised; empty where it kept silent but chose wrongly."""
+    cause = error.__cause__
+    if cause is None:
+        return ""
+    last = traceback.extract_tb(cause.__traceback__)[-1]
+    lines = "".join(traceback.format_exception(cause)).rstrip()
+    return f"\n        at {last.filename}:{last.lineno}\n" + textwrap.indent(lines, " " * 8)
 
 
 def register(app: typer.Typer) -> None:

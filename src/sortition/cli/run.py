@@ -45,7 +45,7 @@ def run(
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
-        chosen = selected(plan(table, tuple(set_ or ())), tuple(only or ()))
+        chosen = selected(plan(table, tuple(set_ or ()), owner=file.name), tuple(only or ()))
         if dry_run:
             _estimate(chosen, jobs)
         else:

@@ -52,7 +52,7 @@ def get(name: str, *, report: Report = lambda line: None, refresh: bool = False)
         except DataError as error:
             report(str(error))
     target = directory() / f"{entry.name}.npz"
-    _make(target.parent)
+    make_directory(target.parent)
     tried = []
     for title, fill in sources(entry, report):
         report(f"{entry.name}: trying {title}")
@@ -115,7 +115,8 @@ def _entry(name: str) -> Entry:
     return ENTRIES[name]
 
 
-def _make(folder: Path) -> None:
+def make_directory(folder: Path) -> None:
+    """The data directory, made where there is none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -132,8 +133,11 @@ def _read_npz(path: Path) -> Splits:
 
 
 def _write(target: Path, splits: Splits) -> None:
+    write_arrays(target, {f"{axis}_{split}": pair[i] for split, pair in splits.items() for i, axis in enumerate("xy")})
+
+
+def write_arrays(target: Path, arrays: dict[str, Array]) -> None:
     """All or nothing: a temporary name, flushed, then renamed."""
-    arrays = {f"{axis}_{split}": pair[i] for split, pair in splits.items() for i, axis in enumerate("xy")}
     temporary = target.with_name(f".{target.name}-{os.getpid()}")
     try:
         with temporary.open("wb") as out:

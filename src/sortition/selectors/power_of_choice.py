@@ -77,15 +77,16 @@ class PowerOfChoice(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Asking:
         """Steps 1 to 3 of the paper's section 4."""
         d = max(self.d or 2 * round.budget, round.budget)
+        notes = {"candidates": d} if self.d is not None and self.d < d else {}  # too few to fill the cohort
         sizes = round.population.sizes[round.available]
         candidates = weighted(round.available, sizes, d, round.rng)  # step 1: d candidates, p_k ∝ n_k
         if self.variant == "rpow-d":
-            return Cohort.uniform(top(candidates, state.loss[candidates], round.budget, round.rng))
+            return Cohort.uniform(top(candidates, state.loss[candidates], round.budget, round.rng), notes=notes)
         loss = yield Measure(LOSS if self.variant == "pow-d" else BATCH_LOSS, candidates)  # step 2: F_k(w_t)
         chosen = loss.largest(round.budget, round.rng)  # step 3: the worst served
         silent = np.setdiff1d(candidates, loss.ids)
         fill = uniformly(silent, min(round.budget, candidates.size) - chosen.size, round.rng)
-        return Cohort.uniform(np.concatenate([chosen, fill]))
+        return Cohort.uniform(np.concatenate([chosen, fill]), notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember the reported losses (rpow-d)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
@@ -72,6 +73,14 @@ class Data(Named):
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
+
+    @model_validator(mode="after")
+    def _spelled(self) -> Self:
+        own = list(type(self).model_fields)
+        for key in self.options:
+            if get_close_matches(key, own, n=1, cutoff=0.8):
+                raise unknown("key", key, own, "data")
+        return self
 
 
 class Natural(StrictTable):

@@ -11,10 +11,21 @@ from sortition.core.errors import InputError, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 
+ELSEWHERE = {
+    "fedprox": "the proximal term is local = { proximal = 0.01 }, for any method",
+    "fedavg": "plain federated averaging is uniform",
+    "random": "uniform draws clients at random",
+    "fedavgm": "the server's momentum is server = { name = 'momentum' }, for any method",
+    "fedadam": "the server's Adam is server = { name = 'adam' }, for any method",
+    "fedopt": "the server's rules are server = { name = 'momentum' } or 'adam', for any method",
+}  # what people look for among the methods
+
 
 def selector_class(name: str) -> type[Selector[Any]]:
     """The class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
     if ":" not in name:
+        if (hint := ELSEWHERE.get(name.lower())) and name not in selectors.discover():
+            raise InputError(f"method.name must be one of the methods; got {name!r}. Note: {hint}.")
         return selectors.find(name)
     found = imported(name, "method.name")
     found = type(found) if isinstance(found, Selector) else found

@@ -25,6 +25,7 @@ SEVERAL = ("setting.", "sweep.")
 MOST = 1_000_000  # runs of a study
 LONGEST = 16 << 20  # bytes of a study's file
 DEMO = Path(__file__).parent / "demo.toml"
+TEMPLATE = Path(__file__).parent / "template.toml"  # what ``sortition init`` writes
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,16 @@ class StudyPlan:
 def read(path: str | Path) -> Table:
     """A TOML file as a table."""
     try:
-        return tomllib.loads(read_regular(Path(path), LONGEST).decode())
+        table = tomllib.loads(read_regular(Path(path), LONGEST).decode())
     except FileNotFoundError:
         raise bad("The study's file", "one that exists", str(path)) from None
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and tables without end
         raise InputError(f"{path} must be valid TOML; got {error}.") from None
     except StorageError as error:
         raise InputError(str(error)) from None
+    if not table:
+        raise InputError(f"{path} must hold a study; got an empty file. 'sortition init' writes one to begin with.")
+    return table
 
 
 def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
@@ -70,7 +74,7 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     shared = [text for text in sets if not text.startswith(SEVERAL)]
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
-    studies = [(name, validated(Study, resolved, owner)) for name, resolved in _settings(raw, shared)]
+    studies = [(name, _validated(resolved, owner)) for name, resolved in _settings(raw, shared)]
     names = [name.casefold() for name, _ in studies]
     if len(set(names)) < len(names):
         raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
@@ -79,6 +83,12 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     runs = [run for name, study in studies for run in _runs(name, study)]
     ordered = tuple(sorted(runs, key=lambda run: run.seed))
     return StudyPlan(str(raw.get("title", "")), ordered, tuple(studies[0][1].track))
+
+
+def _validated(table: Table, owner: str) -> Study:
+    if not table.get("method"):
+        raise InputError(f"{owner} must have at least one [[method]]; got none. 'sortition list' names them.")
+    return validated(Study, table, owner)
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

@@ -1,0 +1,50 @@
+"""``sortition init`` and ``sortition models``: a study to begin with, and the models that it can name."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from sortition.cli.options import console
+
+
+def init(
+    file: Annotated[Path, typer.Argument(help="the file to write")] = Path("study.toml"),
+    force: Annotated[bool, typer.Option("--force", help="replace a file that is there")] = False,
+) -> None:
+    """Write a commented study file that runs in a minute, to be changed.
+
+    Example: sortition init mine.toml && sortition run mine.toml
+    """
+    from sortition.core.errors import bad
+    from sortition.core.storage.snapshot import write_atomically
+    from sortition.studies.plan import TEMPLATE
+
+    if file.exists() and not force:
+        raise bad("The file", "a new one, or given with --force", str(file))
+    write_atomically(file, TEMPLATE.read_bytes())
+    typer.echo(f"written: {file}; run it with: sortition run {file}")
+
+
+def models() -> None:
+    """List the models that a study can name, with their options."""
+    from sortition.learning.models import MODELS
+
+    table = Table("model", "what it is", "options", box=box.SIMPLE_HEAD)
+    for name, make in MODELS.items():
+        given = inspect.signature(make).parameters.values()
+        options = [f"{one.name} = {one.default}" for one in given if one.default is not one.empty]
+        table.add_row(name, (inspect.getdoc(make) or "").splitlines()[0], "\n".join(options))
+    console().print(table)
+    typer.echo('Any other torch.nn.Module by import path: model = { name = "mypackage.mymodule:Net" }.')
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(init)
+    app.command()(models)

@@ -76,7 +76,7 @@ def make(context: Context, *, samples: int = 15, worlds: int = 50) -> str:
     mean = np.mean(found, axis=0)
     table = Table(f"Mean loss after one round, over {len(found)} worlds", ["choice", "loss", "pairs that are better"])
     table.rows = [[n, f"{mean[i]:.3f}", f"{100 * mean[3 + i]:.0f} %"] for i, n in enumerate(names)]
-    table.rows.append(["a pair by lot", f"{mean[-1]:.3f}", "50 %"])
+    table.rows.append(["a random pair", f"{mean[-1]:.3f}", "50 %"])
     toy = Toy(0)
     picture = context.save("choices", _picture(toy, toy.choices(samples, stream(0, "toy samples"))))
     return f"{picture}\n\n{table.markdown()}"

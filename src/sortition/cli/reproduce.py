@@ -39,20 +39,20 @@ def reproduce(
 ) -> None:
     """Reproduce published tables and figures: run what is missing, show paper beside ours, write a page.
 
-    Without a name, lists what there is. Stopped or cut short, the same command goes on with what is there.
+    Without a name, lists the published tables and figures and how far each was reproduced. After a stop, the same
+    command continues with what is there.
 
     Example: sortition reproduce availability
     """
+    if not names:
+        _print_index()
+        return
     from sortition.reproduction import preset
     from sortition.reproduction.page import write_pages
     from sortition.reproduction.reproduce import Cuts, cut
     from sortition.studies.runs import runner
 
     screen = console()
-    if not names:
-        for name in preset.preset_names():
-            screen.print(f"{name:24} {preset.load_preset(name).paper.title}", highlight=False, soft_wrap=True)
-        return
     cuts = Cuts(tuple(only or ()), seeds, rounds)
     with allowing(allow):
         loaded, total, pages = [preset.load_preset(name) for name in names], runner.Execution(out), []
@@ -66,6 +66,13 @@ def reproduce(
             write_pages(page, pages)
             screen.print(f"page: {page}", soft_wrap=True)
     finish(total, "the same command goes on.")
+
+
+def _print_index() -> None:
+    from sortition.reproduction.index import extents, index_lines
+
+    for line in index_lines(extents()):
+        typer.echo(line)
 
 
 def _reproduced(

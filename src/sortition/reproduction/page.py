@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
@@ -31,12 +32,13 @@ class ReproductionPage:
     pictures: list[str] = field(default_factory=list)
     compared: list[Table] = field(default_factory=list)
     values: list[SeedValue] = field(default_factory=list)
+    made: date = field(default_factory=date.today)
 
     def markdown(self) -> str:
         """The text of the page."""
         paper = self.preset.paper
         parts = [f"# {paper.title}", *(text.strip() for text in (paper.source, paper.notes) if text.strip())]
-        parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}`.")
+        parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}` on {self.made}.")
         if self.whole.runs:
             parts.append("\n".join([*self._extent(), *_provenance(self.runs)]))
         parts += [table.markdown() for table in self.tables] + self.pictures

@@ -15,14 +15,33 @@ def test_edges_are_scored_at_the_best_threshold():
     """
     oracle = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1]], bool)
     V = np.array([[1, 0.3, 0.0], [0.3, 1, 0.0], [0.0, 0.0, 1]])
-    assert fedgs_graphs.best_f1(V, oracle) == pytest.approx([2 / 3, 1, 0.8, 0, 1])
+    assert fedgs_graphs.best_f1(V, oracle) == pytest.approx([2 / 3, 1, 0.8, 0, 1, 2 / 3])
     V[0, 2] = V[2, 0] = 0.06  # now 0.05 finds both and only them
     assert fedgs_graphs.best_f1(V, oracle)[[0, 1, 2]] == pytest.approx([1, 1, 1])
 
 
-def test_the_oracle_joins_clients_that_share_a_label():
-    joined = fedgs_graphs.oracle_edges(np.array([[5, 5, 0], [0, 5, 5], [9, 0, 0]]))
-    assert joined.tolist() == [[True, True, True], [True, True, False], [True, False, True]]
+def test_self_pairs_count_with_both_orders_as_in_the_released_code():
+    """Of 9 entries 7 are edges, 3 of them on the diagonal; V ≥ 0.05 finds all but the pair (0, 2)."""
+    oracle = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 1]], bool)
+    V = np.array([[1, 0.3, 0.0], [0.3, 1, 0.0], [0.0, 0.0, 1]])
+    precision, recall, f1, epsilon, predicted, true = fedgs_graphs.best_f1(V, oracle, self_pairs=True)
+    assert (precision, recall, epsilon) == pytest.approx((7 / 9, 1, 0))  # F1 0.875; at 0.05 it would be 0.833
+    assert f1 == pytest.approx(0.875)
+    assert (predicted, true) == pytest.approx((1, 7 / 9))
+
+
+def test_the_oracles_join_clients_that_share_a_label():
+    counts = np.array([[5, 5, 0], [0, 5, 5], [9, 0, 0]])
+    expected = [[True, True, True], [True, True, False], [True, False, True]]
+    assert fedgs_graphs.cosine_edges(counts).tolist() == expected
+    assert fedgs_graphs.share_edges(counts).tolist() == expected
+
+
+def test_the_oracles_differ_where_shares_are_spread():
+    """Twelve even labels: shares have the inner product 1/12, which is below 0.1; their cosine is 1."""
+    even = np.full((2, 12), 3)
+    assert not fedgs_graphs.share_edges(even).any()
+    assert fedgs_graphs.cosine_edges(even).all()
 
 
 def test_a_graph_falls_into_places_of_its_parts():

@@ -1,0 +1,142 @@
+"""The index of published tables and figures: which were reproduced, how far, and what was found.
+
+``papers.toml`` lists what the papers contain, written by hand; ``pages.json`` says what the pages of the documentation
+show, read from them by ``python -m sortition.reproduction.index docs/reproduction``, which also writes the folder's
+README.md. So an item counts as run only where a page has its runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sortition.core.storage.snapshot import write_atomically
+from sortition.results.table import Table
+
+HERE = Path(__file__).parent
+COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "date"]
+MADE = re.compile(
+    r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
+)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a page shows of a preset; ``finished`` and ``planned`` are 0 where it is computed without runs."""
+
+    page: str
+    options: str
+    date: str
+    finished: int
+    planned: int
+    cut: bool
+    rounds: str
+    seeds: str
+
+    @property
+    def state(self) -> str:
+        """In full, computed, or how it was cut."""
+        if not self.planned:
+            return "computed"
+        if self.finished == self.planned and not self.cut:
+            return f"in full: {self.planned} runs"
+        return f"cut: {self.finished} of {self.planned} runs, rounds {self.rounds}, seeds {self.seeds}"
+
+
+@dataclass(frozen=True)
+class Item:
+    """A published table or figure, or a question beside it."""
+
+    paper: str
+    what: str
+    preset: str = ""
+    verdict: str = ""  # in a sentence; empty where nothing was run
+    why: str = ""  # it was never run
+
+
+def items() -> list[Item]:
+    """What the papers contain, in their order."""
+    papers = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))["paper"]
+    return [Item(paper["name"], **one) for paper in papers for one in paper["item"]]
+
+
+def extents() -> dict[str, Extent]:
+    """What the pages of the documentation show, by preset, as this version of the package was shipped."""
+    found: dict[str, dict[str, Any]] = json.loads((HERE / "pages.json").read_text(encoding="utf-8"))
+    return {preset: Extent(**one) for preset, one in found.items()}
+
+
+def extents_of(folder: Path) -> dict[str, Extent]:
+    """What the pages in a folder show, by preset."""
+    found = {}
+    for page in sorted(folder.glob("*.md")):
+        for section in re.split(r"^(?=# )", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            if made := next(filter(None, map(MADE.match, section.splitlines())), None):
+                found[made["preset"]] = _extent(page.name, made, section)
+    return found
+
+
+def _extent(page: str, made: re.Match[str], section: str) -> Extent:
+    runs = re.search(r"^- runs: (\d+) finished of (\d+)", section, re.MULTILINE)
+    spans = re.search(r"^- rounds: (.+); seeds: (.+)$", section, re.MULTILINE)
+    finished, planned = (int(runs[1]), int(runs[2])) if runs else (0, 0)
+    rounds, seeds = (spans[1], spans[2]) if spans else ("", "")
+    cut = "**cut to size**" in section
+    return Extent(page, made["options"].strip(), made["date"] or "", finished, planned, cut, rounds, seeds)
+
+
+def index_table(shown: Mapping[str, Extent], *, links: bool = False) -> Table:
+    """A row for every item."""
+    table = Table("", COLUMNS)
+    for item in items():
+        extent = shown.get(item.preset)
+        state = extent.state if extent else f"never run: {item.why}" if item.why else "never run"
+        page = f"[{extent.page}]({extent.page})" if extent and links else extent.page if extent else ""
+        verdict, date = (item.verdict, extent.date) if extent else ("", "")
+        table.rows.append([item.paper, item.what, item.preset, state, verdict, page, date])
+    return table
+
+
+def index_lines(shown: Mapping[str, Extent]) -> list[str]:
+    """The same as lines for a terminal: the presets of each paper, and below each its state and verdict."""
+    lines, paper = [], ""
+    for name, what, preset, state, verdict, page, date in index_table(shown).rows:
+        lines += [] if name == paper else [name]
+        paper = name
+        below = "; ".join(filter(None, [state, verdict, f"{page}, {date}" if page else ""]))
+        lines += [f"  {preset or '–':22}{what}", f"{'':24}{below}"]
+    return lines
+
+
+def readme(shown: Mapping[str, Extent]) -> str:
+    """The page docs/reproduction/README.md."""
+    counts = [sum(item.preset in shown for item in items()), len(items())]
+    return "\n\n".join(
+        [
+            "# Published tables and figures",
+            f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
+            "others were never run, and say why. *In full* means every run of the preset with its published number of "
+            "rounds; *cut* says what was left out; *computed* needs no training run of its own. A CSV file of "
+            "the same name beside a page has the values of single seeds; older pages have none.",
+            "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
+            index_table(shown, links=True).markdown(),
+        ]
+    )
+
+
+def write_index(folder: Path) -> None:
+    """Read the pages in a folder; write its README.md, and what the pages show into the package."""
+    shown = extents_of(folder)
+    record = json.dumps({preset: asdict(one) for preset, one in sorted(shown.items())}, indent=1, ensure_ascii=False)
+    write_atomically(HERE / "pages.json", record.encode() + b"\n")
+    write_atomically(folder / "README.md", readme(shown).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    write_index(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reproduction"))

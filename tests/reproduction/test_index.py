@@ -1,0 +1,62 @@
+"""The index says what was run, by what the pages show."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from sortition.reproduction import index
+from sortition.reproduction.preset import preset_names
+
+DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
+PAGE = """# One
+
+Made by `sortition reproduce one --seeds 1` on 2026-01-02.
+
+- runs: 2 finished of 6 in the whole table
+- **cut to size**: cells that were not run are empty
+- rounds: 150; seeds: 0
+
+# Two
+
+Made by `sortition reproduce two` on 2026-01-03.
+"""
+
+
+def test_a_page_is_read(tmp_path):
+    (tmp_path / "mine.md").write_text(PAGE)
+    one, two = (index.extents_of(tmp_path)[name] for name in ("one", "two"))
+    assert one.state == "cut: 2 of 6 runs, rounds 150, seeds 0"
+    assert (one.page, one.options, one.date) == ("mine.md", "--seeds 1", "2026-01-02")
+    assert two.state == "computed"
+
+
+def test_what_has_no_page_was_never_run():
+    rows = index.index_table({}).rows
+    assert all(row[3].startswith("never run") and not row[4] for row in rows)
+
+
+def test_every_preset_is_listed_once_and_every_listed_preset_exists():
+    listed = [item.preset for item in index.items() if item.preset]
+    assert sorted(listed) == preset_names()
+
+
+@pytest.mark.parametrize("item", index.items(), ids=lambda item: f"{item.paper} {item.what[:20]}")
+def test_an_item_has_a_verdict_or_a_reason(item):
+    assert item.verdict or item.why
+    verdicts = ("agrees", "direction only", "not reproduced", "no published table")
+    assert not item.verdict or item.verdict.startswith(verdicts)
+
+
+def test_the_package_and_the_readme_show_what_the_pages_show():
+    shown = index.extents_of(DOCS)
+    assert index.extents() == shown
+    assert (DOCS / "README.md").read_text() == index.readme(shown) + "\n"
+
+
+def test_every_page_is_dated():
+    for page in DOCS.glob("*.md"):
+        for line in re.findall(r"^Made by .*$", page.read_text(), re.MULTILINE):
+            assert index.MADE.match(line), f"{page.name}: {line}"

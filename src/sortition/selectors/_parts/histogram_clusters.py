@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.metrics import davies_bouldin_score
 
 from sortition.core.arrays import Array, Floats, Ids
 
@@ -47,11 +45,15 @@ def nearest(vectors: Floats, centres: Floats) -> Ids:
 
 
 def _centres(rows: Floats, k: int, seed: int) -> Floats:
+    from sklearn.cluster import KMeans
+
     return np.asarray(KMeans(k, n_init=RESTARTS, max_iter=300, random_state=seed).fit(rows).cluster_centers_)
 
 
 def _index(rows: Floats, centres: Floats) -> float:
     """The Davies–Bouldin index, to nine digits, so that it does not depend on the order of a sum."""
+    from sklearn.metrics import davies_bouldin_score
+
     labels = nearest(rows, centres)
     found = len(np.unique(labels))
     return round(float(davies_bouldin_score(rows, labels)), 9) if 2 <= found < len(rows) else float("inf")

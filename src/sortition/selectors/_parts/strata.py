@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import pairwise_distances, silhouette_score
-from sklearn.mixture import GaussianMixture
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import TOLERANCE, rounded
+
+if TYPE_CHECKING:
+    from sklearn.mixture import GaussianMixture
 
 RESTARTS = 4
 FLOOR = 1e-6  # of a variance: clients of one label have none
@@ -41,6 +42,8 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
 
     One stratum where vectors do not differ or there is room for one only (score 0).
     """
+    from sklearn.metrics import pairwise_distances
+
     some = vectors if len(vectors) <= sample else vectors[np.sort(rng.choice(len(vectors), sample, replace=False))]
     rows = np.asarray(some, np.float64)
     distinct = len(np.unique(np.round(rows, 12), axis=0))
@@ -73,6 +76,8 @@ def given(values: Array, before: Array | None) -> Strata:
 
 def silhouette(distances: Array, labels: Array) -> float:
     """Eq. 23 on a matrix of distances; −1 where there is one stratum or nobody has company."""
+    from sklearn.metrics import silhouette_score
+
     found = len(np.unique(labels))
     if not 2 <= found < len(labels):
         return -1.0
@@ -86,6 +91,9 @@ def nearest(vectors: Array, means: Array) -> Ids:
 
 
 def _mixture(rows: Floats, components: int, seed: int) -> GaussianMixture:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     mixture = GaussianMixture(
         components, covariance_type="spherical", reg_covar=FLOOR, n_init=RESTARTS, max_iter=200, random_state=seed
     )

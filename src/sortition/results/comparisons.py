@@ -10,6 +10,7 @@ from sortition.results.metrics import HIGHER
 from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
 
 BASELINE = "uniform"
+REFERENCES = ("centralised", "local-only")  # reference lines: shown beside the methods, never compared with them
 MARGIN = 0.5  # points of accuracy, or percent of the baseline's loss, that are practically no difference
 COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
 Figures = Mapping[str, float | None]  # of one run, by name
@@ -33,7 +34,9 @@ def against_baseline(
     if baseline is None:
         return {}
     values = {
-        label: {seed: found.get(f"{figure}-{of}") for seed, found in runs.items()} for label, runs in methods.items()
+        label: {seed: found.get(f"{figure}-{of}") for seed, found in runs.items()}
+        for label, runs in methods.items()
+        if label not in REFERENCES
     }
     theirs = values.pop(baseline)
     middle = centre(list(theirs.values()))

@@ -96,7 +96,11 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
         table = Table(f"{setting}: {words}, compared", columns)
         for label, runs in known.items():
             one = found.get(label)
-            words = comparisons.verdict_text(one) if one else ("baseline" if label == base else "–")
+            words = (
+                comparisons.verdict_text(one)
+                if one
+                else dict.fromkeys(comparisons.REFERENCES, "reference").get(label, "baseline" if label == base else "–")
+            )
             difference = comparisons.difference_text(one, of) if one else ""
             value = _mean(_values(runs, f"{figure}-{of}"), 3)
             table.rows.append([label, value, difference, comparisons.p_text(one), words])
@@ -104,6 +108,13 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
     if made and len(known) > 1:
         made[-1].notes = [_note(of, margin)]
     return made
+
+
+def _role(label: str, base: str | None) -> str:
+    """What a row is that is not compared."""
+    if label in comparisons.REFERENCES:
+        return "reference"
+    return "baseline" if label == base else "–"
 
 
 def _note(of: str, margin: float) -> str:

@@ -15,6 +15,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
+from sortition.results.comparisons import REFERENCES
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
@@ -152,6 +153,8 @@ class Method(Named):
         label = self.label or self.name.rpartition(":")[2].replace("_", "-")
         if not names_folder(label):
             raise bad("method.label", "a text that can name a folder", label)
+        if self.name in REFERENCES and label != self.name:
+            raise bad("method.label", f"left out for {self.name}, a reference line", label)
         object.__setattr__(self, "label", label)
         return self
 

@@ -10,6 +10,7 @@ from sortition import selectors
 from sortition.core.errors import InputError, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
+from sortition.results.comparisons import REFERENCES
 
 ELSEWHERE = {
     "fedprox": "the proximal term is local = { proximal = 0.01 }, for any method",
@@ -39,6 +40,10 @@ def selector(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
 
     An import path may also lead to an instance, which has its parameters already.
     """
+    if name in REFERENCES:
+        if parameters:
+            raise unknown("key", next(iter(parameters)), (), name)
+        return selectors.load("uniform")  # which is not asked: no client is selected
     made = imported(name, "method.name") if ":" in name else None
     if isinstance(made, Selector):
         if parameters:

@@ -16,6 +16,7 @@ import numpy as np
 
 from sortition import __version__
 from sortition.audit.log import salt_of
+from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, StorageError
 from sortition.core.storage.snapshot import difference, write_atomically
 from sortition.results import attrition, formats, metrics, run_folder
@@ -26,6 +27,7 @@ from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback, Callbacks
 from sortition.studies.runs.journals import Journals, audited
+from sortition.studies.runs.reference import Reference, reference
 
 CHECKPOINT_SECONDS = 10.0
 STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: the seed gives it
@@ -78,6 +80,8 @@ def _play(
     stopping: Callable[[], bool],
 ) -> bool:
     shared, setup = federation.setup(config)
+    if (model := reference(config, setup)) is not None:
+        return _play_reference(config, path, shared, setup, model, callbacks, on_round, stopping)
     carry = _begin(config, path, shared, setup)
     journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
     stop = StopRule(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
@@ -104,6 +108,37 @@ def _play(
     return True
 
 
+def _play_reference(
+    config: RunConfig,
+    path: Path,
+    shared: BuiltFederation,
+    setup: Setup,
+    model: Reference,
+    callbacks: Callbacks,
+    on_round: Callable[[int, float | None], None],
+    stopping: Callable[[], bool],
+) -> bool:
+    """The rounds of a reference line, from the first; it has no registrar, checkpoint or audit log."""
+    carry, summary = _begin(config, path, shared, setup, audit=False), dict[str, Any]()
+    journals = Journals(path, carry.registrar, audited=False)
+    callbacks.on_start(config, path, 0)
+    try:
+        for t in range(config.rounds):
+            if stopping():
+                return False
+            started = time.perf_counter()
+            record = model.play(t)
+            journals.append(record, {"total": round(time.perf_counter() - started, 6)})
+            callbacks.on_round(config, record)
+            on_round(t + 1, (record.get("test") or {}).get("accuracy"))
+        journals.sync()
+        summary = _write_summary(path, shared, setup, model.client_accuracies(), {})
+    finally:
+        journals.close()
+        callbacks.on_end(config, summary)
+    return True
+
+
 class StopRule:
     """The test figure that progress shows, and whether the target at which a run stops was reached."""
 
@@ -124,7 +159,7 @@ class StopRule:
         return value
 
 
-def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup) -> Carry:
+def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup, *, audit: bool | None = None) -> Carry:
     """The carry to go on from; a new run writes what it is before its first round."""
     now = manifest(config, shared, setup)
     before = run_folder.Run(path).manifest
@@ -134,7 +169,7 @@ def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup)
         carry = checkpoint.load(path / run_folder.CHECKPOINT, setup)
     else:
         carry = start(setup)
-    if audited(path, config.audit, carry.registrar.index):
+    if audit is not False and audited(path, config.audit, carry.registrar.index):
         now["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
@@ -188,14 +223,20 @@ def _save(path: Path, carry: Carry, journals: Journals) -> None:
 
 
 def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, ending: dict[str, Any]) -> dict[str, Any]:
-    run = run_folder.Run(path)
-    n = shared.split.clients
+    accuracy = setup.at(carry.registrar.index - 1).world.evaluator.client_accuracies(carry.params)
+    totals = {"totals": carry.totals, "clock": carry.clock, **ending}
+    return _write_summary(path, shared, setup, accuracy, totals)
+
+
+def _write_summary(
+    path: Path, shared: BuiltFederation, setup: Setup, accuracy: Array | None, totals: dict[str, Any]
+) -> dict[str, Any]:
+    """What the records add up to: clients.npz and summary.json."""
+    run, n = run_folder.Run(path), shared.split.clients
     counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
     for record in run.records:
         counts["available"] += setup.reachable(record["round"])
-    accuracy = setup.at(carry.registrar.index - 1).world.evaluator.client_accuracies(carry.params)
-    write_folder.write_arrays(path / run_folder.CLIENTS, {**counts, "accuracy": accuracy})
-    summary = {"status": "done", "rounds": carry.registrar.index, "figures": metrics.summarise(run)}
-    summary |= {"totals": carry.totals, "clock": carry.clock, **ending}
+    write_folder.write_arrays(path / run_folder.CLIENTS, counts | ({} if accuracy is None else {"accuracy": accuracy}))
+    summary = {"status": "done", "rounds": len(run.records), "figures": metrics.summarise(run), **totals}
     write_folder.write_document(path / run_folder.SUMMARY, summary)
     return summary

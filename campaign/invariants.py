@@ -69,7 +69,8 @@ class Observer:
         if done.size:
             weights = cohort.weights_of(done)[0]
             require(np.isfinite(weights).all(), "weights of those who answered are not finite")
-            mass, kept = cohort.weights.sum(), weights.sum()
+            at = np.isin(cohort.ids, done) if cohort.mass == "expected" else slice(None)  # such mass is never rescaled
+            mass, kept = cohort.weights[at].sum(), weights.sum()
             require(np.isclose(mass, kept, rtol=1e-9) or not kept, f"mass {mass} became {kept}")
         self.heard |= set(done.tolist()).union(*(_senders(rows) for rows in reports.values()))
         self._untouched()

@@ -116,7 +116,7 @@ def federation(n=6, **options):
 def play(selection, controller, model, rounds):
     """Rounds as SelectorController plays them; the cohorts, and the model."""
     from sortition.clients.models import as_vector, from_vector
-    from sortition.nvflare.selection import combined
+    from sortition.nvflare.returned import combined
 
     cohorts = []
     for _ in range(rounds):

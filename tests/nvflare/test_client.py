@@ -12,7 +12,7 @@ from sortition.nvflare import wire
 
 
 def asked(site, kind, **about):
-    return site.handle(wire.Assignment(kind, 2, 3, **about).on(dict(MODEL), 5))
+    return site.handle(wire.SiteTask(kind, 2, 3, **about).on(dict(MODEL), 5))
 
 
 def test_a_profile_holds_the_declared_facts_and_no_others():
@@ -73,6 +73,6 @@ def test_a_difference_is_added_to_what_was_sent():
 
 
 def test_the_id_of_a_site_is_its_own():
-    message = wire.Assignment(wire.TRAIN, 0, 7).on(dict(MODEL), 1)
+    message = wire.SiteTask(wire.TRAIN, 0, 7).on(dict(MODEL), 1)
     message.meta[wire.CLIENTS] = {"site-2": 1, "site-3": 2}
-    assert wire.Assignment.of(message, "site-3").client == 2
+    assert wire.SiteTask.of(message, "site-3").client == 2

@@ -67,7 +67,7 @@ def test_weights_are_the_cohorts():
     cohort, asked = selection.cohort, selection.training()
     sent = controller.send_model_and_wait("train", selection.message(asked, dict(MODEL)), names)
     done, arrived = selection.finish({one.meta["client_name"]: one for one in sent}, dict(MODEL))
-    from sortition.nvflare.selection import combined
+    from sortition.nvflare.returned import combined
 
     expected = sum(w * as_vector(arrived.models[k]) for k, w in zip(cohort.ids.tolist(), cohort.weights, strict=True))
     assert done.tolist() == cohort.ids.tolist()

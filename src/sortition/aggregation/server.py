@@ -16,7 +16,14 @@ class ServerRule(StepRule):
 
     Attributes:
         step: the step's name; ``name`` means the same.
-        combine: the name of the combine rule.
+        combine: how updates become one: ``mean``, ``median``, ``trimmed-mean``, ``geometric-median``, ``norm-bound``,
+            ``fedvarp`` or ``mifa``.
+        trim: share of the weight that the trimmed mean cuts from each end.
+        passes: Weiszfeld passes of the geometric median.
+        smoothing: ν of these passes: distances below count as this.
+        bound: longest update of ``norm-bound``, in median norms.
+        remember: whether remembered updates are divided by the learning rate of their round (``rate``) or ``raw``.
+        memory_limit: GiB that remembered updates may take.
     """
 
     step: str | None = None

@@ -41,44 +41,44 @@ class Exchange:
     def __init__(self, answers: Answers, api: Any = flare) -> None:
         self.answers, self.api = answers, api
         self.message: FLModel | None = None
-        self.assignment: wire.Assignment | None = None
+        self.task: wire.SiteTask | None = None
         self.began = 0.0
 
     def take(self, message: FLModel) -> FLModel | None:
         """The message, if the script must train for it; else None, and it is answered."""
-        assignment = wire.Assignment.of(message, self.api.get_site_name())
-        self.message, self.assignment, self.began = message, assignment, time.monotonic()
-        if assignment is None:
+        task = wire.SiteTask.of(message, self.api.get_site_name())
+        self.message, self.task, self.began = message, task, time.monotonic()
+        if task is None:
             return message
-        if assignment.kind == wire.PROFILE:
-            self._reply(lambda: self._profile(assignment))
+        if task.kind == wire.PROFILE:
+            self._reply(lambda: self._profile(task))
             return None
-        if assignment.kind == wire.QUERY and not self._trains(assignment):
-            self._reply(lambda: {"rows": self._rows(assignment, self._client(message, assignment, None))})
+        if task.kind == wire.QUERY and not self._trains(task):
+            self._reply(lambda: {"rows": self._rows(task, self._client(message, task, None))})
             return None
         message.meta = {key: value for key, value in message.meta.items() if key not in (wire.KEY, wire.CLIENTS)}
         return message
 
-    def _trains(self, assignment: wire.Assignment) -> bool:
+    def _trains(self, task: wire.SiteTask) -> bool:
         """Whether a question needs a local training; one that nobody knows is answered with an error."""
         try:
-            return any(self.answers.signal(name).of == "training" for name in assignment.signals)
+            return any(self.answers.signal(name).of == "training" for name in task.signals)
         except SortitionError:
             return False
 
-    def _profile(self, assignment: wire.Assignment) -> dict[str, Any]:
+    def _profile(self, task: wire.SiteTask) -> dict[str, Any]:
         return {
-            "facts": self.answers.facts_of(self.api.get_site_name(), assignment.facts),
+            "facts": self.answers.facts_of(self.api.get_site_name(), task.facts),
             "signals": self.answers.names,
         }
 
-    def _rows(self, assignment: wire.Assignment, client: AppClient) -> dict[str, Any]:
-        payload = assignment.payload or None
-        return {name: self.answers.row(name, client, payload) for name in assignment.signals}
+    def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Any]:
+        payload = task.payload or None
+        return {name: self.answers.row(name, client, payload) for name in task.signals}
 
-    def _client(self, message: FLModel, assignment: wire.Assignment, sent: FLModel | None) -> AppClient:
+    def _client(self, message: FLModel, task: wire.SiteTask, sent: FLModel | None) -> AppClient:
         model, make = wire.as_model(message.params), self.answers.make_client
-        received = Received(model, {}, assignment.t, assignment.client, assignment.purpose, self.api.get_site_name())
+        received = Received(model, {}, task.t, task.client, task.purpose, self.api.get_site_name())
 
         def run() -> AppReply:
             if sent is None:
@@ -97,16 +97,16 @@ class Exchange:
 
     def give(self, sent: FLModel) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
-        assignment, message = self.assignment, self.message
-        self.assignment = self.message = None
-        if assignment is None or message is None:
+        task, message = self.task, self.message
+        self.task = self.message = None
+        if task is None or message is None:
             self.api.send(sent)
             return
         try:
-            content: dict[str, Any] = {"rows": self._rows(assignment, self._client(message, assignment, sent))}
+            content: dict[str, Any] = {"rows": self._rows(task, self._client(message, task, sent))}
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
-        if assignment.kind == wire.QUERY:
+        if task.kind == wire.QUERY:
             self.api.send(wire.reply(**content))
             return
         sent.meta = {**(sent.meta or {}), wire.KEY: content}

@@ -15,7 +15,8 @@ from sortition.aggregation.step import StepState
 from sortition.clients.models import Model, as_vector, from_vector
 from sortition.core.errors import SortitionError, bad
 from sortition.nvflare import checkpoint, wire
-from sortition.nvflare.selection import Selection, combined
+from sortition.nvflare.returned import combined
+from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
 
 
@@ -96,9 +97,9 @@ class SelectorController(ModelController):
         names = selection.choose(model)
         self.info(f"{type(selection.selector).__name__} chose {', '.join(names) or 'nobody'}")
         cohort, sent = selection.cohort, self._train(selection, model)
-        done, arrived = selection.finish(sent, model)
+        done, returned = selection.finish(sent, model)
         if done.size:
-            update = combined(cohort, done, arrived.models, model).astype(np.float32)
+            update = combined(cohort, done, returned.models, model).astype(np.float32)
             vector, state = self._rule.apply(as_vector(model).astype(np.float32), update, state)
             model = from_vector(vector, model)
         if self.persistor:

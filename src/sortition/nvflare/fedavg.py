@@ -11,7 +11,8 @@ from nvflare.app_common.workflows.fedavg import FedAvg
 from sortition.clients.models import Model, as_vector, from_vector
 from sortition.core.errors import SortitionError, bad
 from sortition.nvflare import checkpoint, wire
-from sortition.nvflare.selection import Selection, combined
+from sortition.nvflare.returned import combined
+from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
 
 
@@ -80,7 +81,7 @@ class SelectedFedAvg(FedAvg):
         timeout: int = 0,
         callback: Callable[[FLModel], Any] | None = None,
     ) -> None:
-        """Send the model with assignments; results are kept, so that their weights can be the cohort's."""
+        """Send the model with tasks; results are kept, so that their weights can be the cohort's."""
         if self.selection is None or not targets:
             return  # nobody was chosen: to NVFlare an empty list means everybody
         self._results = {}
@@ -101,10 +102,10 @@ class SelectedFedAvg(FedAvg):
         if selection is None:
             return model
         before, cohort = wire.as_model(model.params), selection.cohort
-        done, arrived = selection.finish(self._results, before)
+        done, returned = selection.finish(self._results, before)
         after = before
         if done.size:
-            update = combined(cohort, done, arrived.models, before)
+            update = combined(cohort, done, returned.models, before)
             after = from_vector(as_vector(before) + update, before)
         moved = FLModel(ParamsType.FULL, dict(after), metrics=aggr_result.metrics, meta=aggr_result.meta)
         updated: FLModel = super().update_model(model, moved)

@@ -7,31 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from nvflare.app_common.abstract.fl_model import FLModel
 
-from sortition.aggregation import CombineRule
 from sortition.audit.log_file import LogFile
-from sortition.clients.models import Model, as_vector, from_vector, shared_update
+from sortition.clients.models import Model, as_vector, from_vector
 from sortition.core import Cohort, InputError, Measure, Registrar, Turn
-from sortition.core.arrays import Array, Ids
-from sortition.core.guards.screening import norms
+from sortition.core.arrays import Ids
 from sortition.core.signals import UPDATE
 from sortition.nvflare import wire
+from sortition.nvflare.returned import Returned, combined, screen
 from sortition.nvflare.settings import Settings
 from sortition.nvflare.sites import Sites
-
-
-@dataclass
-class Arrived:
-    """What a cohort sent: sound models by client, reports by signal and client, and what was wrong with the others."""
-
-    models: dict[int, Model] = field(default_factory=dict)
-    reports: dict[str, dict[int, Any]] = field(default_factory=dict)
-    faults: dict[int, str] = field(default_factory=dict)
 
 
 class Selection:
@@ -84,8 +73,8 @@ class Selection:
         if not names:
             return
         t = 0 if self.registrar is None else self.registrar.index
-        assignment = wire.Assignment(wire.PROFILE, t, facts=self.sites.reads)
-        asked = dict.fromkeys(sorted(names, key=names.index), assignment)
+        task = wire.SiteTask(wire.PROFILE, t, facts=self.sites.reads)
+        asked = dict.fromkeys(sorted(names, key=names.index), task)
         sent = self._exchange(asked, model, self.settings.answer_timeout, "profile")
         able = {signal.name for signal in self.selector.needs.asks} | {s.name for s in self.selector.needs.reports}
         for name in names:
@@ -144,15 +133,15 @@ class Selection:
         self.sites.changed = False
         return self.registrar
 
-    def assignments(self, kind: str, clients: Sequence[int], **about: Any) -> dict[str, wire.Assignment]:
-        """One assignment a site."""
+    def tasks(self, kind: str, clients: Sequence[int], **about: Any) -> dict[str, wire.SiteTask]:
+        """One task a site."""
         t = 0 if self.turn is None else self.turn.index
-        return {self.sites.names[k]: wire.Assignment(kind, t, k, **about) for k in clients}
+        return {self.sites.names[k]: wire.SiteTask(kind, t, k, **about) for k in clients}
 
-    def training(self) -> dict[str, wire.Assignment]:
-        """The assignments of the cohort's training."""
+    def training(self) -> dict[str, wire.SiteTask]:
+        """The tasks of the cohort's training."""
         names = tuple(signal.name for signal in self.selector.needs.reports if signal != UPDATE)
-        return self.assignments(wire.TRAIN, self.cohort.ids.tolist(), signals=names)
+        return self.tasks(wire.TRAIN, self.cohort.ids.tolist(), signals=names)
 
     def _ask(self, question: Measure, model: Model, t: int) -> dict[int, Any]:
         """The rows that came back, by client; silence makes a shorter reading."""
@@ -160,7 +149,7 @@ class Selection:
         if question.after is not None:
             purpose, model = "rehearsal", self._rehearsed(question.after, model)
         about: dict[str, Any] = {"signals": (signal.name,), "purpose": purpose, "payload": dict(signal.payload)}
-        asked = self.assignments(wire.QUERY, question.ids.tolist(), **about)
+        asked = self.tasks(wire.QUERY, question.ids.tolist(), **about)
         sent = self._exchange(asked, model, self.settings.answer_timeout, signal.name)
         rows: dict[int, Any] = {}
         for name, message in sent.items():
@@ -173,19 +162,19 @@ class Selection:
 
     def _rehearsed(self, cohort: Cohort, model: Model) -> Model:
         """w + Σ a_k Δ_k of a training that leaves no trace."""
-        asked = self.assignments(wire.REHEARSE, cohort.ids.tolist(), purpose="rehearsal")
+        asked = self.tasks(wire.REHEARSE, cohort.ids.tolist(), purpose="rehearsal")
         sent = self._exchange(asked, model, self.settings.answer_timeout, "rehearsal")
-        arrived = self.screen({self.sites.names.index(name): message for name, message in sent.items()}, model)
-        done = cohort.ids[[k in arrived.models for k in cohort.ids.tolist()]]
+        returned = self._screened(sent, model)
+        done = cohort.ids[[k in returned.models for k in cohort.ids.tolist()]]
         if not done.size:
             return model
-        update = combined(cohort, done, arrived.models, model)
+        update = combined(cohort, done, returned.models, model)
         return from_vector(as_vector(model) + update, model)
 
     def _exchange(
-        self, asked: Mapping[str, wire.Assignment], model: Model, timeout: int, what: str
+        self, asked: Mapping[str, wire.SiteTask], model: Model, timeout: int, what: str
     ) -> dict[str, FLModel]:
-        """Send each site its own assignment and wait; who does not answer in time is left out from now on."""
+        """Send each site its own task and wait; who does not answer in time is left out from now on."""
         found: dict[str, FLModel] = {}
         if not asked:
             return found
@@ -198,7 +187,7 @@ class Selection:
         self.fell_silent([name for name in asked if name not in found], what)
         return found
 
-    def message(self, asked: Mapping[str, wire.Assignment], model: Model) -> FLModel:
+    def message(self, asked: Mapping[str, wire.SiteTask], model: Model) -> FLModel:
         """One message for all these sites; it names the id of each."""
         message = next(iter(asked.values())).on(model, self.rounds)
         message.meta[wire.CLIENTS] = {name: one.client for name, one in asked.items()}
@@ -216,46 +205,24 @@ class Selection:
 
     # -- what came back --------------------------------------------------------------------------------------------
 
-    def screen(self, sent: Mapping[int, FLModel], model: Model) -> Arrived:
-        """Which models can be used: names and shapes as sent, finite, and of a norm that the guards allow."""
-        arrived = Arrived()
-        for client, message in sent.items():
-            fault = _fault(found := wire.trained(message, model), model)
-            if fault:
-                arrived.faults[client] = fault
-            else:
-                arrived.models[client] = found
-        clients = sorted(arrived.models)
-        updates = [shared_update(arrived.models[k], model) for k in clients]
-        far = norms(np.stack(updates).astype(np.float64)) if clients else np.empty(0)
-        for at, reason in self.settings.trust().absurd(far).items():
-            arrived.faults[clients[at]] = f"update: {reason}"
-            del arrived.models[clients[at]]
-        for signal in self.selector.needs.reports:
-            rows = {k: self._report(signal.name, sent[k], arrived.models[k], model) for k in sorted(arrived.models)}
-            arrived.reports[signal.name] = {k: row for k, row in rows.items() if row is not None}
-        return arrived
+    def _screened(self, sent: Mapping[str, FLModel], model: Model) -> Returned:
+        by_client = {self.sites.names.index(name): message for name, message in sent.items()}
+        return screen(by_client, model, self.selector.needs.reports, self.settings.trust())
 
-    @staticmethod
-    def _report(name: str, message: FLModel, trained: Model, model: Model) -> Any:
-        if name == UPDATE.name:
-            return shared_update(trained, model)
-        return wire.arrays_of(wire.content_of(message).get("rows")).get(name)
-
-    def finish(self, sent: Mapping[str, FLModel], model: Model) -> tuple[Ids, Arrived]:
-        """Close the round; the clients whose updates are aggregated, in the cohort's order, and what arrived."""
+    def finish(self, sent: Mapping[str, FLModel], model: Model) -> tuple[Ids, Returned]:
+        """Close the round; the clients whose updates are aggregated, in the cohort's order, and what was returned."""
         turn, registrar = self.turn, self.registrar
         if turn is None or registrar is None or turn.cohort is None:
             raise InputError("finish must be called after choose.")
-        arrived = self.screen({self.sites.names.index(name): one for name, one in sent.items()}, model)
-        turn.blame(arrived.faults)
-        done = turn.cohort.ids[[k in arrived.models for k in turn.cohort.ids.tolist()]]
-        usable = registrar.finish(turn, done, arrived.reports)
-        self._remember(turn, done, arrived.faults)
-        for client, reason in arrived.faults.items():
+        returned = self._screened(sent, model)
+        turn.blame(returned.faults)
+        done = turn.cohort.ids[[k in returned.models for k in turn.cohort.ids.tolist()]]
+        usable = registrar.finish(turn, done, returned.reports)
+        self._remember(turn, done, returned.faults)
+        for client, reason in returned.faults.items():
             self.controller.warning(f"{self.sites.names[client]} is left out of round {turn.index}: {reason}")
         self.turn = None
-        return done if usable.size else usable, arrived
+        return done if usable.size else usable, returned
 
     def _remember(self, turn: Turn, done: Ids, faults: Mapping[int, str]) -> None:
         cohort = turn.cohort or Cohort.uniform([])
@@ -281,30 +248,7 @@ class Selection:
             self.log_file.close()
 
 
-def combined(cohort: Cohort, done: Ids, models: Mapping[int, Model], model: Model) -> Array:
-    """Σ a_k Δ_k (P,) of those who completed, with the cohort's weights."""
-    weights, _ = cohort.weights_of(done)
-    updates = np.stack([shared_update(models[k], model) for k in done.tolist()])
-    return CombineRule().apply(done, weights, updates)[0]
-
-
 def _answerable(known: Any, wanted: set[str]) -> set[str]:
     """Which of the wanted signals a site can answer; a sketch follows from its vector."""
     names = {str(name) for name in known}
     return {name for name in wanted if name in names or name.partition("-sketch")[0] in names}
-
-
-def _fault(sent: Model, model: Model) -> str:
-    """What is wrong with a model that a site sent; empty if nothing is."""
-    if not sent:
-        return "no model"
-    if strange := sorted(sent.keys() ^ model.keys()):
-        return f"arrays {strange[:3]} missing or unknown"
-    for name, value in sent.items():
-        if value.dtype.kind not in "fiub":
-            return f"{name} holds no numbers"
-        if value.shape != model[name].shape:
-            return f"{name} of shape {value.shape} in place of {model[name].shape}"
-        if value.dtype.kind == "f" and not np.isfinite(value).all():
-            return f"{name} is not finite"
-    return ""

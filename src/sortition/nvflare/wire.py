@@ -1,4 +1,4 @@
-"""What travels in the ``meta`` of an FLModel, under one key: an assignment down, rows and facts up."""
+"""What travels in the ``meta`` of an FLModel, under one key: a task down, rows and facts up."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROFILE, QUERY, REHEARSE, TRAIN = "profile", "query", "rehearse", "train"
 
 
 @dataclass(frozen=True)
-class Assignment:
+class SiteTask:
     """What the server wants of a site with one message.
 
     Attributes:
@@ -40,13 +40,13 @@ class Assignment:
     payload: dict[str, Array] = field(default_factory=dict)
 
     def on(self, model: Model, rounds: int) -> FLModel:
-        """A message that carries this assignment and the model."""
+        """A message that carries this task and the model."""
         meta = {KEY: asdict(self)}
         return FLModel(ParamsType.FULL, dict(model), current_round=self.t, total_rounds=rounds, meta=meta)
 
     @classmethod
-    def of(cls, message: FLModel, site: str = "") -> Assignment | None:
-        """The assignment of a message to this site; None if it is not ours."""
+    def of(cls, message: FLModel, site: str = "") -> SiteTask | None:
+        """The task of a message to this site; None if it is not ours."""
         sent = (message.meta or {}).get(KEY)
         if not isinstance(sent, Mapping) or "kind" not in sent:
             return None

@@ -1,0 +1,77 @@
+"""What a cohort's sites returned: which models can be used, what they reported, and their weighted sum."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from nvflare.app_common.abstract.fl_model import FLModel
+
+from sortition.aggregation import CombineRule
+from sortition.clients.models import Model, shared_update
+from sortition.core import Cohort, Guards, Signal
+from sortition.core.arrays import Array, Ids
+from sortition.core.guards.screening import norms
+from sortition.core.signals import UPDATE
+from sortition.nvflare import wire
+
+
+@dataclass
+class Returned:
+    """Sound models by client, reports by signal and client, and what was wrong with the others."""
+
+    models: dict[int, Model] = field(default_factory=dict)
+    reports: dict[str, dict[int, Any]] = field(default_factory=dict)
+    faults: dict[int, str] = field(default_factory=dict)
+
+
+def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal], guards: Guards) -> Returned:
+    """Which models can be used: names and shapes as sent, finite, and of a norm that the guards allow."""
+    found = Returned()
+    for client, message in sent.items():
+        trained = wire.trained(message, model)
+        if fault := _fault(trained, model):
+            found.faults[client] = fault
+        else:
+            found.models[client] = trained
+    clients = sorted(found.models)
+    updates = [shared_update(found.models[k], model) for k in clients]
+    far = norms(np.stack(updates).astype(np.float64)) if clients else np.empty(0)
+    for at, reason in guards.absurd(far).items():
+        found.faults[clients[at]] = f"update: {reason}"
+        del found.models[clients[at]]
+    for signal in reports:
+        rows = {k: _report(signal, sent[k], found.models[k], model) for k in sorted(found.models)}
+        found.reports[signal.name] = {k: row for k, row in rows.items() if row is not None}
+    return found
+
+
+def combined(cohort: Cohort, done: Ids, models: Mapping[int, Model], model: Model) -> Array:
+    """Σ a_k Δ_k (P,) of those who completed, with the cohort's weights."""
+    weights, _ = cohort.weights_of(done)
+    updates = np.stack([shared_update(models[k], model) for k in done.tolist()])
+    return CombineRule().apply(done, weights, updates, None)[0]
+
+
+def _report(signal: Signal, message: FLModel, trained: Model, model: Model) -> Any:
+    if signal == UPDATE:
+        return shared_update(trained, model)
+    return wire.arrays_of(wire.content_of(message).get("rows")).get(signal.name)
+
+
+def _fault(sent: Model, model: Model) -> str:
+    """What is wrong with a model that a site sent; empty if nothing is."""
+    if not sent:
+        return "no model"
+    if strange := sorted(sent.keys() ^ model.keys()):
+        return f"arrays {strange[:3]} missing or unknown"
+    for name, value in sent.items():
+        if value.dtype.kind not in "fiub":
+            return f"{name} holds no numbers"
+        if value.shape != model[name].shape:
+            return f"{name} of shape {value.shape} in place of {model[name].shape}"
+        if value.dtype.kind == "f" and not np.isfinite(value).all():
+            return f"{name} is not finite"
+    return ""

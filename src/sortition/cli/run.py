@@ -64,13 +64,18 @@ def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: b
     finish(outcome, f"add --resume to go on: {out}")
 
 
-def print_summary(out: Path, screen: Console) -> None:
-    """Print the summary of the runs in a folder."""
+def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
+    """Print the tables of the runs in a folder, where things are, and what follows in plain words."""
     from sortition.results import run_folder, summary
 
-    for one in summary.tables(run_folder.find(out)):
+    runs = run_folder.find(out)
+    for one in summary.tables(runs):
         screen.print(one)
-    screen.print(f"runs: {out}", soft_wrap=True)
+    screen.print(f"\nruns: {out}", soft_wrap=True)
+    if page is not None:
+        screen.print(f"open: {page}", soft_wrap=True)
+    for sentence in ["", *summary.conclusions(runs)]:
+        screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
 def finish(outcome: Execution, hint: str) -> None:
@@ -127,9 +132,7 @@ def demo(
     screen = console()
     made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])
     outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
-    print_summary(out / "runs", screen)
-    if page := _report(out):
-        screen.print(f"open: {page}", soft_wrap=True)
+    print_summary(out / "runs", screen, _report(out))
     finish(outcome, "the same command goes on.")
 
 

@@ -25,7 +25,7 @@ def test_the_page_shows_them_by_method(tmp_path):
         write_run(tmp_path, "fedgs", seed, [0.1, 0.2, 0.3], notes={"guards": {"explored": [1], "capped": 2}})
     page = Page(gather([tmp_path])).selected()
     assert "Where guards acted" in page
-    assert "<th>explorers</th><th>members with capped size</th>" in page
+    assert '>explorers</th><th scope="col" tabindex="0">members with capped size</th>' in page
     assert '<td class="name">fedgs</td><td>2</td><td>4</td>' in page
     assert '<td class="name">uniform</td><td>0</td><td>0</td>' in page
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.report.conftest import write_run
 
+from sortition.core.errors import InputError
 from sortition.report import tables
 from sortition.report.digest import condense
+from sortition.report.export import latex
 from sortition.report.gather import gather
 from sortition.results.run_folder import Run
 
@@ -19,21 +21,21 @@ def rows(study):
 def test_figures_by_hand(rows):
     uniform, fedgs = rows["uniform"].cells, rows["fedgs"].cells
     # last 10 of three rounds is their mean: 0.4 and 0.2667; mean 0.333, sd 0.094
-    assert uniform["last 10 accuracy"] == "0.333 ± 0.094"
-    assert uniform["final accuracy"] == "0.500 ± 0.141"
-    assert uniform["best accuracy"] == "0.500 ± 0.141"
+    assert uniform["last 10, %"] == "33.3 ± 9.4"
+    assert uniform["final, %"] == "50.0 ± 14.1"
+    assert uniform["best, %"] == "50.0 ± 14.1"
     # 0.5 is reached in round 3 by seed 0 only; by fedgs in round 2 by both
     assert uniform["first crossing"] == "3.0 (1/2)"
     assert fedgs["first crossing"] == "2.0 ± 0.0"
     # paired: (0.5667 − 0.4, 0.4667 − 0.2667) = +16.67 and +20.00 points
     assert fedgs["− uniform"].startswith("+18.33 [")
     assert rows["fedgs"].verdict.startswith("undecided")
-    assert rows["uniform"].verdict == "the baseline"
+    assert rows["uniform"].verdict == "baseline"
     assert uniform["MB"] == "7.5"  # 3 rounds × 2.5 MB
     assert uniform["client passes"] == "300"
     assert uniform["ms/selection"] == "2.00"
     # the worst tenth of four clients is the worst one
-    assert uniform["worst tenth"] == "0.250 ± 0.000"
+    assert uniform["worst tenth, %"] == "25.0 ± 0.0"
     assert uniform["final loss"] == "0.500 ± 0.141"
 
 
@@ -44,20 +46,20 @@ def test_the_smoothed_target_needs_five_evaluations(rows):
 def test_jain_is_relative_to_availability(rows):
     # uniform: selected (3,3,0,0), available (3,3,2,2): shares 1,1,0,0 → (2)²/(4·2) = 0.5
     assert rows["uniform"].cells["Jain"] == "0.500"
-    assert rows["uniform"].cells["never chosen"] == "50.0 %"
+    assert rows["uniform"].cells["never chosen, %"] == "50.0"
 
 
 def test_spread_among_similar_clients(rows):
     # distances by labels: 0–3: 0; 0–2, 1–2, 2–3: ½; 0–1, 1–3: 1. The fifth of them ends at ½, so near are
     # 0: {0, 2, 3}, 1: {1, 2}, 2: all, 3: {0, 2, 3}; of the counts (3, 3, 0, 0) that is √2, 1.5, 1.5, √2 on average
-    assert rows["uniform"].cells["σ of similar"] == "1.46"
+    assert rows["uniform"].cells["spread among similar"] == "1.46"
 
 
 def test_the_main_table_is_a_part_of_the_whole(study):
     setting = gather([study]).settings[0]
     whole, main = tables.rows(setting)[0].cells, tables.rows(setting, whole=False)[0].cells
     assert set(main) < set(whole)
-    assert "best accuracy" not in main
+    assert "best, %" not in main
 
 
 def test_better_and_worse_in_words(tmp_path):
@@ -67,7 +69,7 @@ def test_better_and_worse_in_words(tmp_path):
         write_run(tmp_path, "bad", seed, [0.2, 0.3, 0.3 + seed / 80])
         write_run(tmp_path, "same", seed, [0.2, 0.4, 0.5 + seed / 100 + (-1) ** seed * 0.01])
     found = {row.label: row.verdict for row in tables.rows(gather([tmp_path]).settings[0])}
-    assert found == {"uniform": "the baseline", "good": "better", "bad": "worse", "same": "practically equal"}
+    assert found == {"uniform": "baseline", "good": "better", "bad": "worse", "same": "practically equal"}
 
 
 def test_a_digest_counts_labels_and_questions(study):
@@ -86,8 +88,20 @@ def test_counts_of_an_unfinished_run_are_recounted(tmp_path):
     assert digest.counts["available"].tolist() == [3, 3, 2, 2]
 
 
-def test_latex(study):
-    text = tables.latex(gather([study]).settings[0])
+def test_latex_has_the_columns_that_decide_or_those_chosen(study):
+    setting = gather([study]).settings[0]
+    text = latex(setting)
     assert text.startswith(r"\begin{tabular}{l")
-    assert r"0.333 $\pm$ 0.094" in text
+    assert r"33.3 $\pm$ 9.4" in text
+    assert r"\textbf{51.7 $\pm$ 7.1}" in text  # fedgs is the best
     assert text.count(r"\\") == 3
+    assert latex(setting, ["MB", "verdict"]).splitlines()[2] == r"method & MB & verdict \\"
+    with pytest.raises(InputError, match="Unknown column 'Megabytes'"):
+        latex(setting, ["Megabytes"])
+
+
+def test_the_best_of_a_column_is_marked_and_ties_are_not(study):
+    setting = gather([study]).settings[0]
+    best = tables.best_cells(setting, tables.rows(setting))
+    assert ("fedgs", "last 10, %") in best
+    assert not any(column == "MB" for _, column in best)  # both moved the same

@@ -1,4 +1,4 @@
-"""``sortition report`` and ``sortition watch``: run folders into one page, figures and tables."""
+"""``sortition report``, ``watch`` and ``export``: run folders into one page, figures and tables."""
 
 from __future__ import annotations
 
@@ -8,40 +8,86 @@ from typing import Annotated
 import typer
 
 Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders that hold some", show_default=False)]
-Out = Annotated[Path, typer.Option("-o", "--out", help="the page")]
+Out = Annotated[
+    Path | None, typer.Option("-o", "--out", help="the page [default: in the first folder, named after the study]")
+]
+Margin = Annotated[
+    float, typer.Option(help="points of accuracy (percent of the baseline's loss) that are practically no difference")
+]
+Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
 
 
 def report(
     folders: Folders,
-    out: Out = Path("report.html"),
+    out: Out = None,
     figures: Annotated[Path | None, typer.Option(help="also write PNG, SVG, PDF and LaTeX files here")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="a column of the LaTeX tables [default: those that decide]")
+    ] = None,
+    margin: Margin = 0.5,
+    open_: Open = False,
 ) -> None:
     """Turn runs into one self-contained page: is a method better than uniform here, by how much, at what cost?
 
-    Example: sortition report runs/first -o first.html --figures figures/
+    Example: sortition report runs/first --open
+
+    For a paper: sortition report runs/first --figures figures/ --column 'last 10, %' --column MB
     """
     from sortition.report import write
 
-    typer.echo(f"open: {write(folders, out, figures=figures)}")
+    page = write(folders, out, figures=figures, columns=column or (), margin=margin)
+    typer.echo(f"open: {page}")
     if figures is not None:
         typer.echo(f"figures: {figures}")
+    if open_:
+        typer.launch(page.resolve().as_uri())
 
 
 def watch(
     folders: Folders,
-    out: Out = Path("report.html"),
+    out: Out = None,
     every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 10.0,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="of the live page on this machine; 0: any that is free")
+    ] = 0,
+    serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
+    margin: Margin = 0.5,
+    open_: Open = False,
 ) -> None:
-    """Rewrite the page while runs go on; the page loads itself anew. Ends when all are done.
+    """Show the page live while runs go on, with progress and the time left. Ends when all are done.
 
-    Example: sortition watch runs/first -o first.html
+    Example: sortition watch runs/first --open
     """
-    from sortition.report import watch
+    from sortition.report.watch import watch
 
-    watch(folders, out, every=every, say=typer.echo)
+    def ready(address: str) -> None:
+        typer.echo(f"live: {address}")
+        if open_:
+            typer.launch(address if serve else Path(address).resolve().as_uri())
+
+    watch(folders, out, every=every, port=port if serve else None, margin=margin, say=typer.echo, ready=ready)
+
+
+def export(
+    folders: Folders,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="folder of the tables [default: FOLDER/tables]")
+    ] = None,
+    format_: Annotated[str, typer.Option("--format", help="csv or parquet")] = "csv",
+    margin: Margin = 0.5,
+) -> None:
+    """Write every table as CSV or Parquet: rounds, runs, methods, comparisons.
+
+    Example: sortition export runs/first --format parquet
+    """
+    from sortition.results import frames, run_folder
+
+    made = frames.write(frames.frames(run_folder.find(*folders), margin), out or folders[0] / "tables", format_)
+    for path in made:
+        typer.echo(path)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command()(report)
-    app.command()(watch)
+    for command in (report, watch, export):
+        app.command()(command)

@@ -2,49 +2,51 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from sortition.core.errors import bad
 from sortition.core.storage.snapshot import write_atomically
-from sortition.report.gather import gather
+from sortition.report.gather import gather, title_of
 from sortition.report.page import Page
+from sortition.results.comparisons import MARGIN
 
-__all__ = ["watch", "write"]
+__all__ = ["place", "write"]
 
 
 def write(
     folders: Sequence[str | Path],
-    out: str | Path = "report.html",
+    out: str | Path | None = None,
     *,
     figures: str | Path | None = None,
-    refresh: float | None = None,
+    columns: Sequence[str] = (),
+    margin: float = MARGIN,
 ) -> Path:
-    """Write the page, atomically, and with ``figures`` PNG, SVG, PDF and LaTeX files into that folder."""
-    page = Page(gather(folders))
-    text = page.render(refresh)
-    write_atomically(Path(out), text.encode())
+    """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
+
+    Args:
+        folders: run folders, or folders that hold some.
+        out: the page. Default: inside the first folder, named after the study.
+        figures: a folder for the charts and tables of a paper.
+        columns: of the LaTeX tables; default: those that decide.
+        margin: points of accuracy (percent of the baseline's loss) that are practically no difference.
+    """
+    page = Page(gather(folders, margin))
+    text = page.render()
+    path = place(folders) if out is None else Path(out)
+    if path.is_dir():
+        raise bad("--out", "a file", f"the folder {path}")
+    write_atomically(path, text.encode())
     if figures is not None:
         from sortition.report.export import export
 
-        export(page, Path(figures))
-    return Path(out)
+        export(page, Path(figures), columns)
+    return path
 
 
-def watch(
-    folders: Sequence[str | Path],
-    out: str | Path = "report.html",
-    *,
-    every: float = 10.0,
-    say: Callable[[str], None] = print,
-) -> Path:
-    """Rewrite the page while runs go on; the last time when all of them are done."""
-    while True:
-        page = Page(gather(folders))
-        runs = [run for setting in page.gathered.settings for run in setting.runs]
-        left = sum(not run.done for run in runs)
-        write_atomically(Path(out), page.render(every if left else None).encode())
-        say(f"{out}: {len(runs) - left} of {len(runs)} runs done")
-        if not left:
-            return Path(out)
-        time.sleep(every)
+def place(folders: Sequence[str | Path]) -> Path:
+    """Where the page goes by default: into the first folder, named after the study."""
+    from sortition.report.export import slug
+
+    name = slug(title_of(folders))[:60].rstrip("-.").lower()
+    return Path(folders[0]) / f"{name}.html"

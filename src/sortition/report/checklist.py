@@ -8,7 +8,7 @@ from typing import Any
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 
-FEWEST_CLIENTS, FEWEST_SEEDS = 100, 6
+FEWEST_CLIENTS = 100
 
 
 @dataclass
@@ -43,12 +43,15 @@ def _clients(settings: list[Setting]) -> Point:
 
 
 def _seeds(settings: list[Setting]) -> Point:
+    """Whether the seeds decide: the same computation as the verdicts."""
     fewest = min(len(runs) for s in settings for runs in s.methods.values())
-    return Point(
-        "Enough seeds for a test (6, better 10)",
-        fewest >= FEWEST_SEEDS,
-        f"{fewest} for the method that has fewest",
-    )
+    compared = [(label, one) for s in settings for label, one in s.compared().items()]
+    undecided = [
+        f"{label} ({one.seeds_needed or '> 1,000'} would decide)" for label, one in compared if not one.decided
+    ]
+    fact = f"{fewest} for the method that has fewest; "
+    fact += f"undecided: {', '.join(undecided[:6])}" if undecided else "every comparison is decided"
+    return Point("Enough seeds to decide", bool(compared) and fewest > 1 and not undecided, fact)
 
 
 def _pairs(settings: list[Setting]) -> Point:

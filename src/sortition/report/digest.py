@@ -32,6 +32,7 @@ class Digest:
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
         attrition: places by what became of them, and how often each fault occurred.
+        diverged: whether the loss is not finite, or ends above its start.
     """
 
     setting: str
@@ -59,6 +60,7 @@ class Digest:
     pictures: dict[str, tuple[int, Any]] = field(default_factory=dict)
     guarded: dict[str, int] = field(default_factory=dict)
     attrition: dict[str, int] = field(default_factory=dict)
+    diverged: bool = False
 
 
 def condense(run: Run) -> Digest:
@@ -88,6 +90,7 @@ def condense(run: Run) -> Digest:
         pictures=_pictures(records),
         guarded=actions(records),
         attrition=attrition(records),
+        diverged=metrics.diverged(run),
     )
 
 

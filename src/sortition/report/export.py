@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from sortition.core.errors import unknown
 from sortition.core.storage.snapshot import write_atomically
-from sortition.report import tables
+from sortition.report.gather import Setting
 from sortition.report.page import Page
+from sortition.report.tables import best_cells, columns, rows
+from sortition.results.table import Table
 
 FORMATS = ("png", "svg", "pdf")
 STYLE = {
@@ -19,15 +23,16 @@ STYLE = {
 }
 
 
-def export(page: Page, folder: Path) -> list[Path]:
+def export(page: Page, folder: Path, chosen: Sequence[str] = ()) -> list[Path]:
     """Write all of them; the page must have been rendered."""
     import vl_convert
 
+    tables = {setting.name: latex(setting, chosen) for setting in page.gathered.settings}  # a bad column stops here
     made = []
-    for setting, figure in page.figures:
-        spec: dict[str, Any] = figure.spec()
+    for setting, chart in page.charts:
+        spec: dict[str, Any] = chart.spec()
         spec["config"] = {**spec.get("config", {}), **STYLE}
-        name = slug(figure.name if len(page.gathered.settings) == 1 else f"{setting}-{figure.name}")
+        name = slug(chart.name if len(page.gathered.settings) == 1 else f"{setting}-{chart.name}")
         contents = {
             "svg": vl_convert.vegalite_to_svg(spec).encode(),
             "png": vl_convert.vegalite_to_png(spec, scale=2.0),
@@ -36,10 +41,30 @@ def export(page: Page, folder: Path) -> list[Path]:
         for kind in FORMATS:
             made.append(folder / f"{name}.{kind}")
             write_atomically(made[-1], contents[kind])
-    for group in page.gathered.settings:
-        made.append(folder / f"{slug(group.name)}.tex")
-        write_atomically(made[-1], tables.latex(group).encode())
+    for name, text in tables.items():
+        made.append(folder / f"{slug(name)}.tex")
+        write_atomically(made[-1], text.encode())
     return made
+
+
+def latex(setting: Setting, chosen: Sequence[str] = ()) -> str:
+    """A booktabs table of the columns that decide, or of those chosen; the best of each is bold."""
+    known = [column.title for column in columns(setting)]
+    for title in chosen:
+        if title not in (*known, "verdict", "seeds"):
+            raise unknown("column", title, [*known, "verdict", "seeds"])
+    made = rows(setting, whole=bool(chosen))
+    best = best_cells(setting, made)
+    heads = list(chosen) or [*made[0].cells, "verdict"]
+    cells = [{**row.cells, "verdict": row.verdict, "seeds": str(row.seeds)} for row in made]
+    body = [[row.label, *[texts.get(title, "") for title in heads]] for row, texts in zip(made, cells, strict=True)]
+    bold = {
+        (at, place + 1)
+        for at, row in enumerate(made)
+        for place, title in enumerate(heads)
+        if (row.label, title) in best
+    }
+    return Table(setting.name, ["method", *heads], body).latex(frozenset(bold))
 
 
 def slug(text: str) -> str:

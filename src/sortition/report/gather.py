@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,11 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.core.errors import InputError, SortitionError
+from sortition.core.errors import InputError, SortitionError, bad
 from sortition.report.digest import Digest, condense
-from sortition.results.comparisons import Methods, baseline_of, metric_of
+from sortition.results.comparisons import COMPARED, MARGIN, Methods, against_baseline, baseline_of, metric_of
 from sortition.results.metrics import HIGHER
-from sortition.results.run_folder import Run, find
+from sortition.results.run_folder import INDEX, Run, document, find
+from sortition.results.statistics import Comparison, centre
 
 
 @dataclass
@@ -24,6 +25,7 @@ class Setting:
     name: str
     methods: dict[str, list[Digest]]
     federation: dict[str, Array] = field(default_factory=dict)
+    margin: float = MARGIN
 
     @property
     def first(self) -> Digest:
@@ -55,6 +57,28 @@ class Setting:
         """The figures of each run, by method and seed."""
         return {label: {run.seed: run.figures for run in runs} for label, runs in self.methods.items()}
 
+    def compared(self, figure: str = "last") -> dict[str, Comparison]:
+        """Every method's ``last`` or ``mean`` figure against the baseline's."""
+        return self._comparisons[figure]
+
+    @cached_property
+    def _comparisons(self) -> dict[str, dict[str, Comparison]]:
+        return {
+            figure: against_baseline(self.figures, self.baseline, self.metric, figure, self.margin)
+            for figure in COMPARED
+        }
+
+    def mean(self, label: str, key: str) -> float | None:
+        """A figure's mean over the seeds of a method."""
+        found = centre([run.figures.get(key) for run in self.methods[label]])
+        return None if found is None else found.mean
+
+    @property
+    def target(self) -> float | None:
+        """The value of the metric that the study wants to reach."""
+        found = (self.first.config.get("target") or {}).get(self.metric)
+        return None if found is None else float(found)
+
     @property
     def seeds(self) -> list[int]:
         """All seeds that any method has."""
@@ -76,6 +100,7 @@ class Gathered:
 
     settings: list[Setting]
     left_out: list[str]
+    title: str = ""
 
     @property
     def methods(self) -> list[str]:
@@ -93,10 +118,12 @@ class Gathered:
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
 
 
-def gather(folders: Sequence[str | Path]) -> Gathered:
+def gather(folders: Sequence[str | Path], margin: float = MARGIN) -> Gathered:
     """Read all run folders under some folders; a run that cannot be read is named and left out."""
     if not folders:
         raise InputError("sortition report must be given at least one folder of runs; got none.")
+    if not margin > 0:
+        raise bad("--margin", "> 0 points", margin)
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
@@ -112,7 +139,7 @@ def gather(folders: Sequence[str | Path]) -> Gathered:
         if not digest.played or not digest.rounds.size:
             left_out.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
             continue
-        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}))
+        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, margin=margin))
         setting.methods.setdefault(digest.method, []).append(digest)
         if not setting.federation:
             setting.federation = run.federation()
@@ -125,7 +152,19 @@ def gather(folders: Sequence[str | Path]) -> Gathered:
         )
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
-    return Gathered(list(settings.values()), left_out)
+    left_out += _mixed_targets(settings.values())
+    return Gathered(list(settings.values()), left_out, title_of(folders))
+
+
+def title_of(folders: Sequence[str | Path]) -> str:
+    """The studies' titles, or the folders' names where they have none."""
+    titles = [str(document(Path(one) / INDEX).get("title") or Path(one).resolve().name) for one in folders]
+    return " · ".join(dict.fromkeys(titles))
+
+
+def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
+    mixed = [s.name for s in settings if len({repr(run.config.get("target")) for run in s.runs}) > 1]
+    return [f"The runs of {name} have different targets: rounds to target are not comparable." for name in mixed]
 
 
 def evenly_spread(length: int, most: int) -> Array:

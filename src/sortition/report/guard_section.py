@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any
+
+from sortition.report.markup import plain
+from sortition.results.table import Table
 
 if TYPE_CHECKING:
     from sortition.report.gather import Gathered
@@ -43,19 +45,15 @@ def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 def guard_table(gathered: Gathered) -> str:
     """One row a setting and method, a column per guard that acted; nothing where none did."""
-    rows = {(s.name, label): _summed(runs) for s in gathered.settings for label, runs in s.methods.items()}
-    shown = [name for name in COLUMNS if any(name in found for found in rows.values())]
+    found = {(s.name, label): _summed(runs) for s in gathered.settings for label, runs in s.methods.items()}
+    shown = [name for name in COLUMNS if any(name in counts for counts in found.values())]
     if not shown:
         return ""
-    several = len(gathered.settings) > 1
-    head = "".join(f"<th>{escape(COLUMNS[name])}</th>" for name in shown)
-    body = "".join(
-        f'<tr><td class="name">{escape(f"{setting} · {label}" if several else label)}</td>'
-        + "".join(f"<td>{found.get(name, 0)}</td>" for name in shown)
-        + "</tr>"
-        for (setting, label), found in rows.items()
-    )
-    return f'<h3>Where guards acted</h3><div class="scroll"><table><tr><th>method</th>{head}</tr>{body}</table></div>'
+    table = Table("Where guards acted", ["method", *[COLUMNS[name] for name in shown]])
+    for (setting, label), counts in found.items():
+        name = f"{setting} · {label}" if len(gathered.settings) > 1 else label
+        table.rows.append([name, *[str(counts.get(key, 0)) for key in shown]])
+    return plain(table)
 
 
 def _summed(runs: Iterable[Any]) -> dict[str, int]:

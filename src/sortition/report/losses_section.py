@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from sortition.report.gather import Gathered
+from sortition.report.markup import plain
 from sortition.results.attrition_tables import Attacked, capture, losses
-from sortition.results.table import Table
 
 
 def loss_tables(gathered: Gathered) -> str:
@@ -19,14 +17,4 @@ def loss_tables(gathered: Gathered) -> str:
         Attacked(s.name, s.first.config, {label: [run.figures for run in runs] for label, runs in s.methods.items()})
         for s in gathered.settings
     ]
-    return "".join(_html(table) for table in (*capture(attacked), *made) if table is not None)
-
-
-def _html(table: Table) -> str:
-    head = "".join(f"<th>{escape(cell)}</th>" for cell in table.columns)
-    body = "".join(
-        f'<tr><td class="name">{escape(row[0])}</td>{"".join(f"<td>{escape(cell)}</td>" for cell in row[1:])}</tr>'
-        for row in table.rows
-    )
-    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
-    return f'<h3>{escape(table.title)}</h3><div class="scroll"><table><tr>{head}</tr>{body}</table></div>{notes}'
+    return "".join(plain(table) for table in (*capture(attacked), *made) if table is not None)

@@ -1,11 +1,14 @@
 // Draws each chart when it comes near the window, in the colours of the reader's theme; all at once before printing.
 const specs = JSON.parse(document.getElementById("specs").textContent);
-const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const dark = window.matchMedia("(prefers-color-scheme: dark)"), narrow = window.matchMedia("(max-width: 700px)");
+let printing = false;
 function config() {
-  const ink = dark.matches ? "#c9d1d9" : "#3b434b", line = dark.matches ? "#3a424b" : "#e3e7eb";
+  const night = dark.matches && !printing;
+  const ink = night ? "#c9d1d9" : "#3b434b", line = night ? "#3a424b" : "#e3e7eb";
   const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: 500 };
-  return { background: "transparent", axis, view: { stroke: "transparent" }, title: { color: ink, anchor: "start" },
-           legend: { labelColor: ink, titleColor: ink }, header: { labelColor: ink, titleColor: ink }, rule: { color: ink },
+  const legend = { labelColor: ink, titleColor: ink, ...(narrow.matches ? { orient: "bottom", columns: 2 } : {}) };
+  return { background: "transparent", axis, legend, view: { stroke: "transparent" }, title: { color: ink, anchor: "start" },
+           header: { labelColor: ink, titleColor: ink }, rule: { color: ink }, text: { color: ink }, line: { color: ink },
            font: "system-ui, DejaVu Sans, sans-serif" };
 }
 // Tables come by column, texts as positions in a list of distinct ones.
@@ -14,16 +17,43 @@ function rows(table) {
   return keys.length ? columns[0].map((_, i) => Object.fromEntries(keys.map((k, j) => [k, columns[j][i]]))) : [];
 }
 async function draw(place) {
-  if (place.dataset.drawn === String(dark.matches)) return;
-  place.dataset.drawn = String(dark.matches);
+  const state = `${dark.matches} ${narrow.matches} ${printing}`;
+  if (place.dataset.drawn === state || (!place.clientWidth && !printing)) return;
+  place.dataset.drawn = state;
   const actions = { export: true, source: false, compiled: false, editor: false };
   const { spec, tables } = specs[place.dataset.chart];
   const datasets = Object.fromEntries(Object.entries(tables).map(([name, table]) => [name, rows(table)]));
-  await vegaEmbed(place, { ...spec, datasets }, { config: config(), actions, renderer: "canvas" });
+  await vegaEmbed(place, { ...spec, datasets }, { config: config(), actions, renderer: "svg" });
 }
 const places = [...document.querySelectorAll(".chart")];
 const near = new IntersectionObserver(seen => seen.forEach(e => { if (e.isIntersecting) draw(e.target); }), { rootMargin: "600px" });
 places.forEach(place => near.observe(place));
-dark.addEventListener("change", () => places.filter(p => p.dataset.drawn).forEach(draw));
-window.addEventListener("beforeprint", () => places.forEach(draw));
-if (location.hash === "#all") Promise.all(places.map(draw)).then(() => document.body.dataset.ready = "yes");
+const redraw = () => places.filter(p => p.dataset.drawn).forEach(draw);
+dark.addEventListener("change", redraw); narrow.addEventListener("change", redraw);
+document.querySelectorAll("details").forEach(d => d.addEventListener("toggle", () => d.querySelectorAll(".chart").forEach(draw)));
+// Several settings: one at a time, or all.
+const chooser = document.getElementById("setting");
+function choose() {
+  document.querySelectorAll(".of-setting").forEach(b => { b.hidden = chooser.value !== "" && b.dataset.setting !== chooser.value; });
+}
+if (chooser) { chooser.addEventListener("change", choose); choose(); }
+// A heading sorts its table: numbers by their value, texts by the alphabet.
+function sort(th) {
+  const at = th.cellIndex, body = th.closest("table").tBodies[0], up = th.getAttribute("aria-sort") === "descending";
+  th.parentElement.querySelectorAll("th").forEach(other => other.removeAttribute("aria-sort"));
+  th.setAttribute("aria-sort", up ? "ascending" : "descending");
+  const key = row => { const cell = row.cells[at]; return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value); };
+  const missing = row => key(row) === "" || key(row) === "–" ? 1 : 0;
+  const order = (a, b) => typeof key(a) === "number" && typeof key(b) === "number" ? key(a) - key(b) : String(key(a)).localeCompare(String(key(b)));
+  body.append(...[...body.rows].sort((a, b) => missing(a) - missing(b) || (up ? order(a, b) : order(b, a))));
+}
+document.querySelectorAll(".sortable th").forEach(th => {
+  th.addEventListener("click", () => sort(th)); th.addEventListener("keydown", e => { if (e.key === "Enter") sort(th); }); });
+function drawAll() { document.querySelectorAll(".of-setting").forEach(b => { b.hidden = false; }); return Promise.all(places.map(draw)); }
+let opened = [];  // what is folded on the screen is open on paper
+window.addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("main details:not([open])")].filter(d => !d.closest(".chart"));
+  opened.forEach(d => { d.open = true; }); printing = true; drawAll(); });
+window.addEventListener("afterprint", () => {
+  opened.forEach(d => { d.open = false; }); printing = false; if (chooser) choose(); redraw(); });
+if (location.hash === "#all") drawAll().then(() => document.body.dataset.ready = "yes");

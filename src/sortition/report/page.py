@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from html import escape
@@ -10,31 +11,29 @@ from importlib.resources import files
 from typing import Any
 
 from sortition import __version__
-from sortition.report import guard_section, losses_section, privacy, tables
+from sortition.report import overview
 from sortition.report.charts import Chart, cost, federation, learning, method_notes, selection
 from sortition.report.checklist import checklist
+from sortition.report.configuration import configuration
+from sortition.report.description import description
 from sortition.report.gather import Gathered, Setting
+from sortition.report.guard_section import guard_table
+from sortition.report.losses_section import loss_tables
 from sortition.report.palette import Palette
-from sortition.report.verdicts import description, verdict_lines
+from sortition.report.privacy import privacy_table
+from sortition.report.verdicts import answer
 
 SECTIONS = {
-    "overview": "Overview",
+    "overview": "",
     "learning": "Learning",
+    "cost": "Cost and privacy",
     "selected": "Who was selected",
     "method_notes": "What the method saw",
     "losses": "Lost on the way, and adversaries",
-    "cost": "Cost and privacy",
     "federation": "Federation",
     "checklist": "Reviewer's checklist",
     "configuration": "Configuration",
 }
-
-
-NOTE = (
-    "Mean ± sd over seeds. Differences are paired over seeds; their 95 % intervals hold for all methods of the setting "
-    "together, and the verdicts follow from them. Rounds to the target (of the 5-round mean) count only seeds that "
-    "reached it. Jain's index is relative to availability."
-)
 
 
 class Page:
@@ -44,25 +43,25 @@ class Page:
         self.gathered = gathered
         self.palette = Palette(gathered.methods, gathered.names)
         self.specs: list[dict[str, Any]] = []
-        self.figures: list[tuple[str, Chart]] = []
+        self.charts: list[tuple[str, Chart]] = []
 
-    def render(self, refresh: float | None = None) -> str:
-        """The whole page; with ``refresh``, one that loads itself anew every so many seconds."""
+    def render(self, progress: str = "") -> str:
+        """The whole page; ``progress`` is markup above it, of a page that is still growing."""
         bodies = {key: getattr(self, key)() for key in SECTIONS}
         shown = {key: body for key, body in bodies.items() if body}
-        parts = [f'<section id="{key}"><h2>{SECTIONS[key]}</h2>{body}</section>' for key, body in shown.items()]
-        links = "".join(f'<a href="#{key}">{SECTIONS[key]}</a>' for key in shown)
-        data = json.dumps(self.specs, separators=(",", ":")).replace("<", "\\u003c")  # no text can end the script
-        reload = f'<meta http-equiv="refresh" content="{refresh:g}">' if refresh else ""
-        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
-        title = " · ".join(setting.name for setting in self.gathered.settings[:3])
+        parts = [f'<section id="{key}">{_heading(key)}{body}</section>' for key, body in shown.items()]
+        links = "".join(f'<a href="#{key}">{SECTIONS[key] or "Result"}</a>' for key in shown)
+        data = json.dumps(self.specs, separators=(",", ":"), default=float).replace(
+            "<", "\\u003c"
+        )  # cannot end the script
+        title = escape(self.gathered.title)
         return (
-            f'<!doctype html><html lang="en"><head><meta charset="utf-8">{reload}'
-            f'<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-            f"<title>Sortition: {escape(title)}</title><style>{_text('page.css')}</style></head><body>"
-            f"<h1>Who trained, and what came of it</h1>"
-            f'<p class="soft">Sortition {__version__} · {len(self.gathered.methods)} methods · {made}</p>'
-            f"<nav>{links}</nav>{self._left_out()}{''.join(parts)}"
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+            f"<title>{title} · Sortition</title><style>{_text('page.css')}</style></head><body>"
+            f'<header>{progress}<h1>{title}</h1><p class="lead">{escape(answer(self.gathered))}</p>'
+            f'<p class="soft">{self._facts()}</p></header><nav>{links}{self._selector()}</nav>'
+            f"<main>{self._left_out()}{''.join(parts)}</main>"
             f'<script type="application/json" id="specs">{data}</script>'
             f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
         )
@@ -70,39 +69,38 @@ class Page:
     # -- sections -------------------------------------------------------------------------------------------------
 
     def overview(self) -> str:
-        """First screen: the setting in one line, the answer in words, the main table."""
-        parts = []
-        for setting in self.gathered.settings:
-            parts.append(f"<h3>{escape(setting.name)}</h3><p>{escape(description(setting))}</p>{_verdicts(setting)}")
-            parts.append(self._table(setting))
-        parts.append(self._show("all", learning.overview(self.gathered, self.palette)))
-        return "".join(parts)
+        """First screen: cards, forest plots, the main table; ranks and sweeps where there are several settings."""
+        several = overview.of_all(self.gathered, self.palette, self.show)
+
+        def block(setting: Setting) -> str:
+            words = f'<p class="soft">{escape(description(setting))}</p>' if several else ""
+            return words + overview.of_setting(setting, self.palette, self.show)
+
+        return several + self._each(block)
 
     def learning(self) -> str:
         """Curves."""
-        return self._each(lambda setting: learning.figures(setting, self.palette))
+        return self._drawn(lambda setting: learning.figures(setting, self.palette))
+
+    def cost(self) -> str:
+        """Accuracy against cost, traffic, and the privacy label of each method."""
+        return self._drawn(lambda setting: cost.figures(setting, self.palette)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
         """Counts, timelines, mixtures, and where guards acted."""
-        return self._each(lambda setting: selection.figures(setting, self.palette)) + guard_section.guard_table(
-            self.gathered
-        )
+        return self._drawn(lambda setting: selection.figures(setting, self.palette)) + guard_table(self.gathered)
 
     def method_notes(self) -> str:
         """Pictures from the notes."""
-        return self._each(method_notes.figures)
+        return self._drawn(method_notes.figures)
 
     def losses(self) -> str:
         """Dropouts, faults and what adversaries captured; nothing where nothing went wrong."""
-        return losses_section.loss_tables(self.gathered)
-
-    def cost(self) -> str:
-        """Traffic and the privacy label of each method."""
-        return self._each(cost.figures) + privacy.privacy_table(self.gathered)
+        return loss_tables(self.gathered)
 
     def federation(self) -> str:
-        """The partition and who is there."""
-        return self._each(federation.figures)
+        """The partition and who is reachable."""
+        return self._drawn(federation.figures)
 
     def checklist(self) -> str:
         """What reviewers ask."""
@@ -111,77 +109,75 @@ class Page:
             f"<td>{escape(point.asks)}</td><td>{escape(point.fact)}</td></tr>"
             for point in checklist(self.gathered)
         )
-        return f'<table class="text"><tr><th></th><th>point</th><th>here</th></tr>{rows}</table>'
+        return (
+            f'<div class="scroll"><table class="text"><tr><th></th><th>point</th><th>here</th></tr>{rows}</table></div>'
+        )
 
     def configuration(self) -> str:
         """Exactly what ran, with what, and whom to cite."""
-        parts, cited = [], {}
-        for setting in self.gathered.settings:
-            for label, runs in setting.methods.items():
-                run = runs[0]
-                text, title = json.dumps(run.config, indent=1, ensure_ascii=False), escape(f"{setting.name} · {label}")
-                parts.append(f"<details><summary>{title}</summary><pre>{escape(text)}</pre></details>")
-                cited[run.name] = str(run.manifest.get("cite") or "")
-        first = self.gathered.settings[0].first
-        facts = {key: first.manifest[key] for key in first.manifest if key not in ("cite", "needs")}
-        seeds = "; ".join(f"{s.name}: {', '.join(map(str, s.seeds))}" for s in self.gathered.settings)
-        bibtex = "\n\n".join(dict.fromkeys(text for text in cited.values() if text))
-        return (
-            f"<p>Seeds: {escape(seeds)}.</p>{''.join(parts)}"
-            f"<details><summary>Versions and hashes</summary><pre>{escape(json.dumps(facts, indent=1))}</pre></details>"
-            f"<details open><summary>BibTeX</summary><pre>{escape(bibtex)}</pre></details>"
-        )
+        return configuration(self.gathered)
 
     # -- parts ----------------------------------------------------------------------------------------------------
 
-    def _each(self, figures: Any) -> str:
-        parts = []
-        for setting in self.gathered.settings:
-            made = figures(setting)
-            if made and len(self.gathered.settings) > 1:
-                parts.append(f"<h3>{escape(setting.name)}</h3>")
-            parts += [self._show(setting.name, figure) for figure in made]
-        return "".join(parts)
-
-    def _show(self, setting: str, figure: Chart) -> str:
-        self.figures.append((setting, figure))
-        self.specs.append({"spec": figure.bare(), "tables": figure.columns()})
-        title, place = escape(figure.title), len(self.specs) - 1
+    def show(self, setting: str, chart: Chart) -> str:
+        """The place of a chart; it is drawn there by the page's script."""
+        self.charts.append((setting, chart))
+        self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
+        title, place = escape(chart.title), len(self.specs) - 1
         return (
-            f'<figure><h3>{title}</h3><div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
-            f"<figcaption>{escape(figure.caption)}</figcaption></figure>"
+            f'<figure class="span{chart.span}"><h3>{title}</h3>'
+            f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
+            f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
         )
 
-    def _table(self, setting: Setting) -> str:
-        """What decides first; every figure behind a fold."""
-        main, every = (self._rows(tables.rows(setting, whole), setting) for whole in (False, True))
-        return f'{main}<p class="soft">{NOTE}</p><details><summary>All figures</summary>{every}</details>'
+    def _each(self, make: Callable[[Setting], str]) -> str:
+        """One block a setting; with several, the page shows the one that is chosen."""
+        bodies = [make(setting) for setting in self.gathered.settings]
+        if len(bodies) < 2:
+            return "".join(bodies)
+        return "".join(
+            f'<div class="of-setting" data-setting="{at}"><h3 class="setting">{escape(setting.name)}</h3>{body}</div>'
+            for at, (setting, body) in enumerate(zip(self.gathered.settings, bodies, strict=True))
+            if body
+        )
 
-    def _rows(self, rows: list[tables.Row], setting: Setting) -> str:
-        head = "".join(f"<th>{escape(key)}</th>" for key in rows[0].cells)
-        body = ""
-        for row in rows:
-            kind = tables.COLOURS.get(row.comparison.verdict if row.comparison else "", "even")
-            seeds = f"{row.finished}/{row.seeds}" if row.finished < row.seeds else f"{row.seeds}"
-            cells = "".join(f"<td>{escape(cell)}</td>" for cell in row.cells.values())
-            swatch = f'<span class="swatch" style="border-color:{self.palette.colour(row.label)}"></span>'
-            chip = f'<span class="chip {kind}">{escape(row.verdict or "–")}</span>'
-            body += f'<tr><td class="name">{swatch}{escape(row.label)}</td><td>{chip}</td><td>{seeds}</td>{cells}</tr>'
-        first = f"<th>method</th><th>against {escape(setting.baseline or '–')}</th><th>seeds</th>"
-        return f'<div class="scroll"><table><tr>{first}{head}</tr>{body}</table></div>'
+    def _drawn(self, figures: Callable[[Setting], Sequence[Chart]]) -> str:
+        def make(setting: Setting) -> str:
+            drawn = "".join(self.show(setting.name, chart) for chart in figures(setting))
+            return f'<div class="figures">{drawn}</div>' if drawn else ""
+
+        return self._each(make)
+
+    def _selector(self) -> str:
+        if len(self.gathered.settings) < 2:
+            return ""
+        options = "".join(
+            f'<option value="{at}">{escape(s.name)}</option>' for at, s in enumerate(self.gathered.settings)
+        )
+        return f'<label>setting <select id="setting">{options}<option value="">all</option></select></label>'
+
+    def _facts(self) -> str:
+        gathered = self.gathered
+        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        if len(gathered.settings) == 1:
+            return f"{escape(description(gathered.settings[0]))} · Sortition {__version__} · {made}"
+        seeds = len({run.seed for run in gathered.runs})
+        counts = (
+            f"{len(gathered.methods)} methods · {len(gathered.settings)} settings · {seeds} seed{'s' * (seeds != 1)}"
+        )
+        return f"{counts} · Sortition {__version__} · {made}"
 
     def _left_out(self) -> str:
         if not self.gathered.left_out:
             return ""
-        items = "".join(f"<li>{escape(text)}</li>" for text in self.gathered.left_out[:12])
+        listed = "".join(f"<li>{escape(text)}</li>" for text in self.gathered.left_out[:12])
         more = len(self.gathered.left_out) - 12
         rest = f"<li>and {more} more</li>" if more > 0 else ""
-        return f'<div class="answer warn">Left out or mixed:<ul>{items}{rest}</ul></div>'
+        return f'<div class="warn">Left out or mixed:<ul>{listed}{rest}</ul></div>'
 
 
-def _verdicts(setting: Setting) -> str:
-    items = "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in verdict_lines(setting))
-    return f'<div class="answer"><ul>{items}</ul></div>'
+def _heading(key: str) -> str:
+    return f"<h2>{SECTIONS[key]}</h2>" if SECTIONS[key] else ""
 
 
 def _text(name: str) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 GREY = "#7f7f7f"
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#B2A000")
 DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2])
-LABELS = (
-    "#4E79A7", "#F28E2B", "#E15759", "#76B7B2", "#59A14F", "#EDC948", "#B07AA1", "#FF9DA7", "#9C755F", "#BAB0AC",
+LABELS = (  # of the data: pale, so that no label looks like a method
+    "#A0CBE8", "#FFBE7D", "#FF9D9A", "#86BCB6", "#8CD17D", "#F1CE63", "#D4A6C8", "#FABFD2", "#D7B5A6", "#BAB0AC",
 )  # fmt: skip
 # the seed methods keep their colour from report to report; others take what is left
 KNOWN = {

@@ -1,18 +1,28 @@
-"""The main table: how good, how soon, better than uniform or not, how fair, at what cost; and the same for LaTeX."""
+"""The main table: how good, how soon, better than the baseline or not, how fair, at what cost."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
-from sortition.results.comparisons import against_baseline, difference_text, verdict_text
-from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, centre
+from sortition.results.comparisons import difference_text, p_text, verdict_text
+from sortition.results.statistics import Centre, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
 
-OTHER = {"last 10": "last", "best": "best", "final": "final"}
-COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
+HIGH, LOW, NEITHER = "more is better", "less is better", ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, what it says of a method, which values are best, and whether it is among the few that decide."""
+
+    title: str
+    text: Callable[[str], str]
+    value: Callable[[str], float | None]
+    best: str = NEITHER
+    main: bool = False
 
 
 @dataclass
@@ -22,84 +32,176 @@ class Row:
     label: str
     seeds: int
     finished: int
+    diverged: int
     comparison: Comparison | None
     verdict: str
     cells: dict[str, str]
+    values: dict[str, float | None]
+
+
+def rows(setting: Setting, whole: bool = True) -> list[Row]:
+    """The table of one setting: all figures, or those that decide. Columns that are empty everywhere are left out."""
+    found = setting.compared()
+    shown = [column for column in columns(setting) if whole or column.main]
+    shown = [column for column in shown if any(column.text(label).strip("– ") for label in setting.methods)]
+    return [
+        Row(
+            label,
+            len(runs),
+            sum(run.done for run in runs),
+            sum(run.diverged for run in runs),
+            found.get(label),
+            verdict_text(found[label]) if label in found else ("baseline" if label == setting.baseline else "–"),
+            {column.title: column.text(label) for column in shown},
+            {column.title: column.value(label) for column in shown},
+        )
+        for label, runs in setting.methods.items()
+    ]
+
+
+def best_cells(setting: Setting, made: Sequence[Row]) -> set[tuple[str, str]]:
+    """(method, column) of the best value of each column in which more or less is better."""
+    found = set()
+    for column in columns(setting):
+        known = {row.label: v for row in made if (v := row.values.get(column.title)) is not None}
+        if len(known) > 1 and column.best and len(set(known.values())) > 1:
+            choose = max if column.best == HIGH else min
+            found.add((choose(known, key=lambda label: known[label]), column.title))
+    return found
+
+
+def columns(setting: Setting) -> list[Column]:
+    """All that is known of a setting's methods."""
+    of, other = setting.metric, "loss" if setting.metric == "accuracy" else "accuracy"
+    good = HIGH if setting.higher else LOW
+    unit = ", %" if of == "accuracy" else ""
+    return [
+        _spread(setting, f"last 10{unit}", f"last-{of}", of, good, main=True),
+        _difference(setting, "last", f"− {setting.baseline}", main=True),
+        _p(setting),
+        _spread(setting, f"all rounds{unit}", f"mean-{of}", of, good),
+        _difference(setting, "mean", f"all rounds − {setting.baseline}"),
+        _spread(setting, f"best{unit}", f"best-{of}", of, good),
+        _spread(setting, f"final{unit}", f"final-{of}", of, good),
+        _spread(setting, f"peak − final{unit}", f"peak-minus-final-{of}", of, LOW),
+        _spread(setting, f"last 10 {other}", f"last-{other}", other, LOW if good == HIGH else HIGH),
+        _spread(setting, f"final {other}", f"final-{other}", other, LOW if good == HIGH else HIGH),
+        _rounds(setting, "first crossing", "rounds-to-target"),
+        _rounds(setting, "rounds to target", "rounds-to-target-smoothed", main=True),
+        Column("speed-up", lambda label: speed_up(setting, label), lambda label: _speed(setting, label), HIGH, True),
+        _spread(setting, "worst tenth, %", "worst-tenth", "accuracy", HIGH, main=True),
+        _mean(setting, "Jain", "jain", 3, HIGH, main=True),
+        _mean(setting, "Gini", "gini", 3, LOW),
+        _mean(setting, "count variance", "count-variance", 2),
+        _mean(setting, "spread among similar", "sigma", 2),
+        _mean(setting, "never chosen, %", "never-selected", 1, LOW, scale=100),
+        _mean(setting, "MB", "megabytes", 1, LOW, main=True),
+        Column(
+            "client passes",
+            lambda label: thousands(passes(setting.methods[label])),
+            lambda label: passes(setting.methods[label]),
+            LOW,
+            True,
+        ),
+        _mean(setting, "ms/selection", "ms", 2),
+    ]
+
+
+def _spread(setting: Setting, title: str, key: str, of: str, best: str, main: bool = False) -> Column:
+    scale, digits = (100.0, 1) if of == "accuracy" else (1.0, 3)
+    return Column(
+        title,
+        lambda label: mean_and_sd(_centre(setting, label, key), digits, scale=scale),
+        lambda label: setting.mean(label, key),
+        best,
+        main,
+    )
+
+
+def _mean(
+    setting: Setting, title: str, key: str, digits: int, best: str = NEITHER, *, scale: float = 1.0, main: bool = False
+) -> Column:
+    def text(label: str) -> str:
+        value = setting.mean(label, key)
+        return "" if value is None else f"{value * scale:.{digits}f}"
+
+    return Column(title, text, lambda label: setting.mean(label, key), best, main)
+
+
+def _rounds(setting: Setting, title: str, key: str, main: bool = False) -> Column:
+    def text(label: str) -> str:
+        total = len(setting.methods[label])
+        return "" if setting.target is None else mean_and_sd(_centre(setting, label, key), 1, total=total)
+
+    return Column(title, text, lambda label: setting.mean(label, key), LOW, main)
+
+
+def _difference(setting: Setting, figure: str, title: str, main: bool = False) -> Column:
+    found = setting.compared(figure)
+    return Column(
+        title,
+        lambda label: difference_text(found[label], setting.metric) if label in found else "",
+        lambda label: found[label].difference if label in found else None,
+        main=main,
+    )
+
+
+def _p(setting: Setting) -> Column:
+    found = setting.compared()
+    return Column(
+        "p", lambda label: p_text(found.get(label)), lambda label: found[label].p if label in found else None, main=True
+    )
+
+
+def _centre(setting: Setting, label: str, key: str) -> Centre | None:
+    return centre([run.figures.get(key) for run in setting.methods[label]])
 
 
 def speed_up(setting: Setting, label: str) -> str:
     """Geometric mean over seeds of the baseline's rounds to target over ours, where both reached it."""
+    found = _ratios(setting, label)
+    known = [ratio for ratio in found if ratio is not None]
+    if not known:
+        return f"– (0/{len(found)})" if found and setting.target is not None else ""
+    return f"{_speed(setting, label):.2f}×" + ("" if len(known) == len(found) else f" ({len(known)}/{len(found)})")
+
+
+def _speed(setting: Setting, label: str) -> float | None:
+    found = centre(_ratios(setting, label), geometric=True)
+    return None if found is None else found.mean
+
+
+def _ratios(setting: Setting, label: str) -> list[float | None]:
     base, key = setting.baseline, "rounds-to-target-smoothed"
     if base is None or label == base:
-        return ""
+        return []
     theirs = {run.seed: run.figures.get(key) for run in setting.methods[base]}
-    ratios: list[float | None] = []
-    for run in setting.methods[label]:
-        ours, other = run.figures.get(key), theirs.get(run.seed)
-        ratios.append(other / ours if ours and other else None)
-    found = centre(ratios, geometric=True)
-    if found is None:
-        return f"– (0/{len(ratios)})"
-    return f"{found.mean:.2f}×" + ("" if found.known == found.total else f" ({found.known}/{found.total})")
+    pairs = [(run.figures.get(key), theirs.get(run.seed)) for run in setting.methods[label]]
+    return [other / ours if ours and other else None for ours, other in pairs]
 
 
-MAIN = ("last 10", "− ", "rounds to target", "speed-up", "worst tenth", "Jain", "MB", "client passes", "ms/selection")
+def traffic_ratio(setting: Setting, label: str) -> str:
+    """``1.50×`` the baseline's bytes in a round."""
+    if setting.baseline is None or label == setting.baseline:
+        return ""
+    ours, theirs = (_traffic(setting.methods[name]) for name in (label, setting.baseline))
+    return f"{ours / theirs:.2f}×" if ours and theirs else ""
 
 
-def rows(setting: Setting, whole: bool = True) -> list[Row]:
-    """The table of one setting: all figures, or those that decide."""
-    of = setting.metric
-    found = against_baseline(setting.figures, setting.baseline, of)
-    other = "loss" if of == "accuracy" else "accuracy"
-    made = []
-    for label, runs in setting.methods.items():
-        one = found.get(label)
-        words = verdict_text(one) if one else ("the baseline" if label == setting.baseline else "")
-        cells = {
-            f"last 10 {of}": _text(runs, f"last-{of}"),
-            f"− {setting.baseline}": difference_text(one, of) if one else "",
-            f"best {of}": _text(runs, f"best-{of}"),
-            f"final {of}": _text(runs, f"final-{of}"),
-            "peak − final": _text(runs, f"peak-minus-final-{of}"),
-            **{f"{name} {other}": _text(runs, f"{key}-{other}") for name, key in OTHER.items()},
-            "first crossing": _reached(runs, "rounds-to-target"),
-            "rounds to target": _reached(runs, "rounds-to-target-smoothed"),
-            "speed-up": speed_up(setting, label),
-            "worst tenth": _text(runs, "worst-tenth"),
-            "Jain": _mean(runs, "jain", 3),
-            "Gini": _mean(runs, "gini", 3),
-            "count variance": _mean(runs, "count-variance", 2),
-            "σ of similar": _mean(runs, "sigma", 2),
-            "never chosen": _mean(runs, "never-selected", 1, 100, " %"),
-            "MB": _mean(runs, "megabytes", 1),
-            "client passes": thousands(_average(runs, lambda run: sum(run.passes.values()))),
-            "ms/selection": _mean(runs, "ms", 2),
-        }
-        finished = sum(run.done for run in runs)
-        shown = {k: v for k, v in cells.items() if k != "− None" and (whole or (k.startswith(MAIN) and other not in k))}
-        made.append(Row(label, len(runs), finished, one, words, shown))
-    return _useful(made)
+def _traffic(runs: list[Digest]) -> float:
+    return sum(sum(run.bytes.values()) / max(run.played, 1) for run in runs) / len(runs)
 
 
-def _useful(made: list[Row]) -> list[Row]:
-    """Leave out columns that are empty in every row (no target, no hold-outs, no timings)."""
-    empty = [key for key in made[0].cells if not any(row.cells[key].strip("– ") for row in made)] if made else []
-    for row in made:
-        for key in empty:
-            row.cells.pop(key)
-    return made
+def passes(runs: list[Digest]) -> float | None:
+    """Examples that clients passed through the model, mean over seeds."""
+    return sum(sum(run.passes.values()) for run in runs) / len(runs) if runs else None
 
 
-def table(setting: Setting) -> Table:
-    """The same as texts, for Markdown and LaTeX."""
-    made = rows(setting)
-    columns = ["method", "seeds", *made[0].cells, "verdict"]
-    return Table(setting.name, columns, [[row.label, str(row.seeds), *row.cells.values(), row.verdict] for row in made])
-
-
-def latex(setting: Setting) -> str:
-    """A booktabs table."""
-    return table(setting).latex()
+def table(setting: Setting, whole: bool = True) -> Table:
+    """The same as texts, for export."""
+    made = rows(setting, whole)
+    heads = ["method", "seeds", *made[0].cells, "verdict"]
+    return Table(setting.name, heads, [[row.label, str(row.seeds), *row.cells.values(), row.verdict] for row in made])
 
 
 def thousands(value: float | None) -> str:
@@ -110,22 +212,3 @@ def thousands(value: float | None) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"
-
-
-def _text(runs: list[Digest], key: str) -> str:
-    return mean_and_sd(centre([run.figures.get(key) for run in runs]), 3)
-
-
-def _reached(runs: list[Digest], key: str) -> str:
-    if not runs[0].config.get("target"):
-        return ""
-    return mean_and_sd(centre([run.figures.get(key) for run in runs]), 1, total=len(runs))
-
-
-def _mean(runs: list[Digest], key: str, digits: int, scale: float = 1.0, unit: str = "") -> str:
-    found = centre([run.figures.get(key) for run in runs])
-    return "" if found is None else f"{found.mean * scale:.{digits}f}{unit}"
-
-
-def _average(runs: list[Digest], of: Callable[[Digest], float]) -> float | None:
-    return sum(of(run) for run in runs) / len(runs) if runs else None

@@ -1,41 +1,145 @@
-"""The setting and the answer in words, so that 'not better than uniform here' is as easy to see as a win."""
+"""The answer of the first screen: one sentence, six cards, and a sentence about each method."""
 
 from __future__ import annotations
 
-from sortition.report import tables
-from sortition.report.gather import Setting
-from sortition.results.comparisons import conclusions
+from collections import Counter
+from dataclasses import dataclass
+
+from sortition.report.gather import Gathered, Setting
+from sortition.report.tables import speed_up, traffic_ratio
+from sortition.results.comparisons import conclusions, interval_text, signed, unit_of
+from sortition.results.metrics import HIGHER
+from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
+
+COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
+NO_BASELINE = "Uniform is not among the methods, so there is nothing to compare with: add it to the study."
+ONE_METHOD = "Only one method was run: there is nothing to compare. Add others to the study."
+ONE_SEED = "One seed shows no spread, so nothing can be concluded yet: run at least 5 seeds."
 
 
-def description(setting: Setting) -> str:
-    """What was run, in a sentence."""
-    config = setting.first.config
-    data, model, local = (config.get(key) or {} for key in ("data", "model", "local"))
-    sizes = setting.federation.get("sizes")
-    n = "?" if sizes is None else f"{sizes.size:,}"
-    partition = (data.get("partition") or {}).get("name", "as given") if isinstance(data, dict) else "as given"
-    mask = setting.federation.get("availability")
-    there = (
-        "all of them always there"
-        if mask is None or mask.all()
-        else f"{100 * mask.mean():.0f} % of them there on average"
-    )
-    work = f"{local['steps']} steps" if "steps" in local else f"{local.get('epochs', 1)} epochs"
-    named = [part.get("name", "?") if isinstance(part, dict) else str(part) for part in (data, model)]
-    target = config.get("target") or {}
-    aim = f" Target: {setting.metric} {target[setting.metric]:g}." if setting.metric in target else ""
-    return (
-        f"{named[0]} over {n} clients ({partition}), {there}; {config.get('cohort', '?')} train in each of "
-        f"{config.get('rounds', '?')} rounds, {work} of {local.get('batch', '?')} at rate {local.get('lr', '?')}, "
-        f"model {named[1]}; {len(setting.seeds)} seeds.{aim}"
-    )
+@dataclass(frozen=True)
+class Card:
+    """A figure of the first screen."""
+
+    title: str
+    value: str
+    detail: str
+    kind: str = ""
+
+
+def answer(gathered: Gathered) -> str:
+    """Is any method better than the baseline, and by how much? In one sentence."""
+    unfinished = sum(not run.done for run in gathered.runs)
+    before = f"So far, with {unfinished} of {len(gathered.runs)} runs unfinished: " if unfinished else ""
+    if len(gathered.settings) == 1:
+        return before + of_setting(gathered.settings[0])
+    won = Counter(
+        label for s in gathered.settings for label, one in s.compared().items() if one.verdict == BETTER
+    ).most_common(2)
+    if not won:
+        return f"{before}No method is shown better than the baseline in any of the {len(gathered.settings)} settings."
+    parts = [f"{label} in {count} of {len(gathered.settings)} settings" for label, count in won]
+    return f"{before}Better than the baseline: {', '.join(parts)}."
+
+
+def of_setting(setting: Setting) -> str:
+    """The same of one setting."""
+    if setting.baseline is None:
+        return NO_BASELINE
+    found = setting.compared()
+    if not found:
+        return ONE_METHOD
+    if max(one.seeds for one in found.values()) < 2:
+        return ONE_SEED
+    counts = Counter(one.verdict for one in found.values())
+    if not counts[BETTER]:
+        return f"No method is shown better than {setting.baseline}: {_counted(found, counts)}."
+    label = leader(setting)
+    text = next(t for one, t in _sentences(setting) if one is not None and t.startswith(f"{label} beats"))
+    if len(found) == 1:
+        return text
+    many = f"{counts[BETTER]} of {len(found)} methods beat {setting.baseline}; "
+    return many + text.replace(f"beats {setting.baseline} by", "leads with" if counts[BETTER] > 1 else "gains")
+
+
+def _counted(found: dict[str, Comparison], counts: Counter[str]) -> str:
+    needed = [one.seeds_needed for one in found.values() if one.seeds_needed]
+    words = {
+        WORSE: f"{counts[WORSE]} worse",
+        EQUAL: f"{counts[EQUAL]} practically equal",
+        UNDECIDED: f"{counts[UNDECIDED]} undecided"
+        + (f" ({min(needed)} seeds or more would decide)" if needed else ""),
+    }
+    return ", ".join(text for verdict, text in words.items() if counts[verdict])
+
+
+def _sentences(setting: Setting) -> list[tuple[Comparison, str]]:
+    return conclusions(setting.figures, setting.baseline, setting.metric, setting.margin)
 
 
 def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
     """One line a method: kind for its colour, and the verdict with size and cost."""
     if setting.baseline is None:
-        return [("even", "Uniform is not among the methods, so there is nothing to compare with.")]
-    found = conclusions(setting.figures, setting.baseline, setting.metric)
-    if not found:
-        return [("even", "Only one method was run: there is nothing to compare.")]
-    return [(tables.COLOURS[one.verdict], sentence) for one, sentence in found]
+        return [("even", NO_BASELINE)]
+    found = [(COLOURS[one.verdict], sentence) for one, sentence in _sentences(setting)]
+    found += [
+        ("bad", f"{label} diverged on {n} of {len(runs)} seeds: its loss is infinite, or stays above its start.")
+        for label, runs in setting.methods.items()
+        if (n := sum(run.diverged for run in runs))
+    ]
+    return found or [("even", ONE_METHOD)]
+
+
+def leader(setting: Setting) -> str:
+    """The method of the cards: the best of those shown better, else the best of all but the baseline."""
+    sign = 1 if setting.higher else -1
+    found = setting.compared()
+    better = [label for label, one in found.items() if one.verdict == BETTER]
+    if better:
+        return max(better, key=lambda label: sign * found[label].difference)
+    others = [label for label in setting.methods if label != setting.baseline] or list(setting.methods)
+    return max(others, key=lambda label: sign * (setting.mean(label, f"last-{setting.metric}") or -1e9 * sign))
+
+
+def cards(setting: Setting) -> list[Card]:
+    """Of the leading method: gain, speed-up, traffic, fairness and the worst-served tenth, against the baseline."""
+    label, of = leader(setting), setting.metric
+    one = setting.compared().get(label)
+    kind = COLOURS[one.verdict] if one else ""
+    made = [
+        Card("Best method", label, one.verdict if one else "not compared", kind),
+        _gain(setting, one),
+        Card("Speed-up to target", speed_up(setting, label) or "–", _target(setting)),
+        Card("Traffic", traffic_ratio(setting, label) or "–", _beside(setting, label, "megabytes", 1, " MB")),
+        Card("Evenness (Jain)", _figure(setting, label, "jain", 2), _beside(setting, label, "jain", 2)),
+        Card(
+            "Worst-served tenth", _figure(setting, label, "worst-tenth", 2), _beside(setting, label, "worst-tenth", 2)
+        ),
+    ]
+    return made if of in HIGHER else []
+
+
+def _gain(setting: Setting, one: Comparison | None) -> Card:
+    scale, digits, unit = unit_of(setting.metric)
+    words = f"last-10 {setting.metric}{f', {unit}' if unit else ''}"
+    if one is None:
+        value = setting.mean(leader(setting), f"last-{setting.metric}")
+        return Card("Last 10", "–" if value is None else f"{value:.3f}", setting.metric)
+    interval = interval_text(one.low, one.high, setting.metric).strip()
+    return Card("Gain", signed(one.difference * scale, digits), f"{interval} {words}".strip(), COLOURS[one.verdict])
+
+
+def _target(setting: Setting) -> str:
+    return "no target was set" if setting.target is None else f"rounds to {setting.metric} {setting.target:g}"
+
+
+def _figure(setting: Setting, label: str, key: str, digits: int) -> str:
+    value = setting.mean(label, key)
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _beside(setting: Setting, label: str, key: str, digits: int, unit: str = "") -> str:
+    if setting.baseline is None or label == setting.baseline:
+        return ""
+    value = setting.mean(setting.baseline, key)
+    return "" if value is None else f"{setting.baseline}: {value:.{digits}f}{unit}"

@@ -1,11 +1,18 @@
-"""What it cost: traffic by kind."""
+"""What it cost: accuracy against each kind of cost, and traffic by kind."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import altair as alt
 
-from sortition.report.charts import WIDTH, Chart, on
+from sortition.report.charts import Chart, Rows, filling, on
+from sortition.report.charts.learning import colour, end_labels
+from sortition.report.digest import Digest
 from sortition.report.gather import Setting
+from sortition.report.palette import Palette
+from sortition.report.tables import passes
 
 KINDS = {
     "model_down": "model down",
@@ -17,10 +24,88 @@ KINDS = {
     "wasted_up": "wasted up",
     "metadata": "metadata",
 }
-COLOURS = ("#0072B2", "#56B4E9", "#D55E00", "#E69F00", "#009E73", "#7FC9B0", "#CC79A7", "#999999")
+COLOURS = ("#3f5f7f", "#8fb0cc", "#7f4f3f", "#cc9f8f", "#4f6f4f", "#a5c4a0", "#806080", "#b5b5b5")
+COSTS: dict[str, tuple[str, Callable[[list[Digest]], float | None]]] = {
+    "megabytes": ("traffic, MB", lambda runs: _mean([sum(run.bytes.values()) / 1e6 for run in runs])),
+    "passes": ("client passes, examples", lambda runs: passes(runs)),
+    "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.clock.size])),
+}
+HEIGHT = 260
 
 
-def figures(setting: Setting) -> list[Chart]:
+def figures(setting: Setting, palette: Palette) -> list[Chart]:
+    """Accuracy against cost three times, and bytes by kind."""
+    return [*pareto(setting, palette), *traffic(setting)]
+
+
+def pareto(setting: Setting, palette: Palette) -> list[Chart]:
+    """Which methods nobody beats in value and cost; one chart for each cost that is known."""
+    of = setting.metric
+    made = []
+    for name, (title, cost) in COSTS.items():
+        rows: list[dict[str, Any]] = [
+            {"method": label, "cost": paid, "value": value}
+            for label, runs in setting.methods.items()
+            if (paid := cost(runs)) and (value := setting.mean(label, f"last-{of}")) is not None
+        ]
+        if len(rows) > 1:
+            shown = [
+                {**row, "cost": float(f"{row['cost']:.5g}"), "value": round(float(row["value"]), 5)} for row in rows
+            ]
+            made.append(_pareto(name, title, shown, setting, palette))
+    return made
+
+
+def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting, palette: Palette) -> Chart:
+    of, table = setting.metric, f"pareto_{name}"
+    least, most = min(row["cost"] for row in rows), max(row["cost"] for row in rows)
+    room = [least - 0.08 * (most - least or least), most + 0.45 * (most - least or least)]  # names stand at the right
+    x = alt.X("cost:Q", title=title, scale=alt.Scale(domain=room, nice=False), axis=alt.Axis(format="~s", tickCount=5))
+    y = alt.Y("value:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False, padding=14))
+    points = (
+        on(table)
+        .mark_circle(size=90, opacity=1)
+        .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
+    )
+    names = (
+        on(f"{table}_names")
+        .mark_text(align="left", dx=9, fontSize=11)
+        .encode(x="cost:Q", y="label:Q", text="method:N", color=colour(palette, None))
+    )
+    front = (
+        on(f"{table}_front")
+        .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)
+        .encode(x="cost:Q", y="value:Q")
+    )
+    costs = {row["method"]: row["cost"] for row in rows}
+    labels = [{**label, "cost": costs[label["method"]]} for label in end_labels(rows, "value", HEIGHT - 50)]
+    tables: dict[str, Rows] = {
+        table: rows,
+        f"{table}_names": labels,
+        f"{table}_front": best_for_less(rows, setting.higher),
+    }
+    caption = "The dashed line joins the methods that nobody beats in both."
+    return Chart(
+        table.replace("_", "-"),
+        f"{of.capitalize()} against {title.split(',')[0]}",
+        caption,
+        filling(front + points + names, HEIGHT),
+        tables,
+        2,
+    )
+
+
+def best_for_less(rows: list[dict[str, Any]], higher: bool) -> list[dict[str, Any]]:
+    """The rows that no other beats in cost and value, the cheapest first."""
+    sign = 1 if higher else -1
+    front: list[dict[str, Any]] = []
+    for row in sorted(rows, key=lambda row: (row["cost"], -sign * row["value"])):
+        if not front or sign * row["value"] > sign * front[-1]["value"]:
+            front.append(row)
+    return front
+
+
+def traffic(setting: Setting) -> list[Chart]:
     """Bytes by kind, per method, mean over seeds."""
     rows = []
     for label, runs in setting.methods.items():
@@ -30,17 +115,22 @@ def figures(setting: Setting) -> list[Chart]:
                 rows.append({"method": label, "kind": words, "order": at, "MB": round(megabytes, 3)})
     if not rows:
         return []
+    shown = [words for words in KINDS.values() if any(row["kind"] == words for row in rows)]
+    colours = [COLOURS[list(KINDS.values()).index(words)] for words in shown]
     chart = (
         on("traffic")
         .mark_bar()
         .encode(
             x=alt.X("MB:Q", title="MB, up and down, all clients, all rounds"),
             y=alt.Y("method:N", sort=list(setting.methods), title=None, axis=alt.Axis(labelLimit=200)),
-            color=alt.Color("kind:N", scale=alt.Scale(domain=list(KINDS.values()), range=list(COLOURS)), title=None),
+            color=alt.Color("kind:N", scale=alt.Scale(domain=shown, range=colours), title=None),
             order="order:Q",
             tooltip=["method:N", "kind:N", "MB:Q"],
         )
-        .properties(width=WIDTH, height=alt.Step(24))
     )
     caption = "Mean over seeds; questions and rehearsals are counted."
-    return [Chart("traffic", "Traffic by kind", caption, chart, {"traffic": rows})]
+    return [Chart("traffic", "Traffic by kind", caption, filling(chart, 24 * len(setting.methods)), {"traffic": rows})]
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

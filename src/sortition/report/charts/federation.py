@@ -5,7 +5,7 @@ from __future__ import annotations
 import altair as alt
 import numpy as np
 
-from sortition.report.charts import WIDTH, Chart, on
+from sortition.report.charts import Chart, filling, on
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import LABELS
 
@@ -17,15 +17,15 @@ def figures(setting: Setting) -> list[Chart]:
     """Those that the runs have data for."""
     made = []
     if setting.labels() is not None:
-        made.append(partition(setting))
+        made.append(label_holdings(setting))
     if "sizes" in setting.federation:
         made.append(sizes(setting))
     if "availability" in setting.federation:
-        made.append(availability(setting))
+        made.append(presence(setting))
     return made
 
 
-def partition(setting: Setting) -> Chart:
+def label_holdings(setting: Setting) -> Chart:
     """FedGS Fig. 7: one bar a client, one colour a label, as long as its data."""
     counts = setting.federation["label_counts"]
     keep = evenly_spread(len(counts), SHOWN)
@@ -51,11 +51,10 @@ def partition(setting: Setting) -> Chart:
             ),
             tooltip=["client:O", "label:N", "examples:Q"],
         )
-        .properties(width=WIDTH, height=220)
     )
     note = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
     caption = f"Labels of each client's examples, seed {setting.first.seed}.{note}"
-    return Chart("partition", "Who holds what", caption, chart, {"partition": rows})
+    return Chart("partition", "Who holds what", caption, filling(chart, 240), {"partition": rows})
 
 
 def sizes(setting: Setting) -> Chart:
@@ -76,11 +75,10 @@ def sizes(setting: Setting) -> Chart:
             y=alt.Y("clients:Q"),
             tooltip=["from:Q", "to:Q", "clients:Q"],
         )
-        .properties(width=WIDTH, height=140)
     )
     caption = f"{held.size:,} clients hold {int(held.sum()):,} examples; "
     caption += f"median {np.median(held):.0f}, from {held.min()} to {held.max()}."
-    return Chart("sizes", "How much", caption, chart, {"sizes": rows})
+    return Chart("sizes", "How much", caption, filling(chart, 240), {"sizes": rows}, span=3)
 
 
 def ticks_of(length: int, step: int, start: int) -> list[int]:
@@ -89,7 +87,7 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def availability(setting: Setting) -> Chart:
+def presence(setting: Setting) -> Chart:
     """Share of clients that are reachable, by group of clients and span of rounds."""
     mask = setting.federation["availability"][: max(run.played for run in setting.runs)]
     rounds, n = mask.shape
@@ -112,9 +110,8 @@ def availability(setting: Setting) -> Chart:
             color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
             tooltip=["round:O", "client:O", "available:Q"],
         )
-        .properties(width=WIDTH, height=240)
     )
     here = mask.mean(axis=1)
     caption = f"{100 * mask.mean():.0f} % of the clients on average, "
     caption += f"from {100 * here.min():.0f} to {100 * here.max():.0f} % in a round."
-    return Chart("availability", "Who is there", caption, chart, {"availability": rows})
+    return Chart("availability", "Who is reachable", caption, filling(chart, 240), {"availability": rows}, span=3)

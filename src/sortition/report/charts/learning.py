@@ -1,45 +1,52 @@
-"""How the model learnt: curves over rounds, simulated time and traffic, with their spread over seeds."""
+"""How the model learnt: curves over rounds, simulated time and traffic, and their difference from the baseline."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import altair as alt
 import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.report.charts import WIDTH, Chart, on
+from sortition.report.charts import Chart, Rows, filling, on, spread_out, whole_rounds
 from sortition.report.digest import Digest
-from sortition.report.gather import Gathered, Setting, evenly_spread
+from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
 from sortition.results.metrics import smoothed
 
 SMOOTHINGS = (1, 5, 20)
 POINTS = 160  # of a curve on the page
 AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
+HEIGHT, LABEL = 320, 15  # of the chart, and of a label beside the end of a line
 
 
 def curves(setting: Setting, of: str) -> pl.DataFrame:
     """Mean over seeds and 95 % interval of the mean (t), per method, round and smoothing."""
-    frames = [_seed(run, of, width) for run in setting.runs for width in SMOOTHINGS]
+    frames = [_seed_curve(run, of, width) for run in setting.runs for width in SMOOTHINGS]
     frame = pl.concat([frame for frame in frames if frame.height])
-    keys = ["method", "smoothing", "round"]
+    frame = banded(frame, ["method", "smoothing", "round"], "clock", "megabytes")
+    most = 1.0 if of == "accuracy" else np.inf
+    return frame.with_columns(pl.col("low").clip(0.0, most), pl.col("high").clip(0.0, most))
+
+
+def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
+    """Mean of ``value`` over the rows of each key, its 95 % interval from three rows on, and the means of others."""
+    means = [pl.col(name).mean() for name in others]
+    value = pl.col("value")
     frame = frame.group_by(keys, maintain_order=True).agg(
-        pl.col("value").mean().alias("mean"),
-        pl.col("value").std().alias("sd"),
-        pl.len().alias("n"),
-        pl.col("clock").mean(),
-        pl.col("megabytes").mean(),
+        value.mean().alias("mean"), value.std().alias("sd"), pl.len().alias("n"), *means
     )
     n = frame["n"].to_numpy()
     half = stats.t.ppf(0.975, np.maximum(n - 1, 1)) * frame["sd"].fill_null(0).to_numpy() / np.sqrt(n)
-    half = np.where(n < 3, 0.0, half)  # of two seeds the interval says nothing but that they are two
+    half = np.where(n < 3, 0.0, half)  # the interval of two seeds says only that they are two
     mean = frame["mean"].to_numpy()
-    low, high = np.maximum(mean - half, 0.0), np.minimum(mean + half, 1.0 if of == "accuracy" else np.inf)
-    frame = frame.with_columns(pl.Series("low", low), pl.Series("high", high))
-    return frame.sort(keys).select(*keys, "mean", "low", "high", "clock", "megabytes", "n")
+    frame = frame.with_columns(pl.Series("low", mean - half), pl.Series("high", mean + half))
+    return frame.sort(keys).select(*keys, "mean", "low", "high", *others, "n")
 
 
-def _seed(run: Digest, of: str, width: int) -> pl.DataFrame:
+def _seed_curve(run: Digest, of: str, width: int) -> pl.DataFrame:
     values = run.accuracy if of == "accuracy" else run.loss
     values = smoothed(values, width)
     rounds, clock, sent = (column[column.size - values.size :] for column in (run.rounds, run.clock, run.megabytes))
@@ -49,7 +56,7 @@ def _seed(run: Digest, of: str, width: int) -> pl.DataFrame:
     ).with_columns(method=pl.lit(run.method), smoothing=pl.lit(width))
 
 
-def rounded(frame: pl.DataFrame, digits: int = 4) -> list[dict[str, object]]:
+def rounded(frame: pl.DataFrame, digits: int = 4) -> list[dict[str, Any]]:
     """Rows with short numbers: half the page is data."""
     numbers = [name for name, kind in frame.schema.items() if kind.is_float()]
     return frame.with_columns(pl.col(name).round(digits) for name in numbers).to_dicts()
@@ -68,102 +75,124 @@ def colour(palette: Palette, legend: object = ..., symbol: str = "stroke") -> al
 def dash(palette: Palette) -> alt.StrokeDash:
     """The constant line pattern of each method."""
     scale = alt.Scale(domain=palette.labels, range=palette.dashes)
-    return alt.StrokeDash("method:N", scale=scale)
+    return alt.StrokeDash("method:N", scale=scale, legend=None)
+
+
+def lines(
+    table: str,
+    palette: Palette,
+    x: alt.X,
+    y: alt.Y,
+    tooltip: list[Any],
+    *,
+    band: bool = False,
+    prepare: Callable[[alt.Chart], alt.Chart] = lambda chart: chart,
+) -> alt.LayerChart:
+    """A line a method with its name beside its end; the one under the pointer stands out."""
+    chosen = alt.selection_point(fields=["method"], on="pointerover", clear="pointerout", name=f"chosen_{table}")
+    base = prepare(on(table)).encode(x=x, color=colour(palette, None))
+    line = base.mark_line(strokeWidth=2).encode(
+        y=y,
+        strokeDash=dash(palette),
+        opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
+        tooltip=tooltip,
+    )
+    names = (
+        prepare(on(f"{table}_names"))
+        .mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
+        .encode(
+            x=alt.value("width"),
+            y=alt.Y("label:Q"),
+            text="method:N",
+            color=colour(palette, None),
+            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.25)),
+        )
+    )
+    layers = [line.add_params(chosen), names]
+    if band:
+        shade = alt.condition(chosen, alt.value(0.16), alt.value(0.02))
+        layers.insert(0, base.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", opacity=shade))
+    return alt.layer(*layers)
+
+
+def end_labels(rows: list[dict[str, Any]], value: str, height: int = HEIGHT, by: str = "") -> list[dict[str, Any]]:
+    """Where the name of each method stands: beside its last value, and no name upon another."""
+    made = []
+    for group in dict.fromkeys(row.get(by) for row in rows):
+        inside = [row for row in rows if row.get(by) == group]
+        ends = {row["method"]: row for row in inside}  # the last one of each
+        drawn = [row[key] for row in inside for key in (value, "low", "high") if row.get(key) is not None]
+        low, high = min(drawn), max(drawn)
+        placed = spread_out([row[value] for row in ends.values()], (high - low or 1.0) * LABEL / height, low, high)
+        made += [
+            {"method": method, by or "all": group, "label": round(float(at), 5)}
+            for method, at in zip(ends, placed, strict=True)
+        ]
+    return made
 
 
 def figures(setting: Setting, palette: Palette) -> list[Chart]:
-    """Accuracy and loss against a chosen axis."""
+    """Accuracy and loss against a chosen axis, and the difference from the baseline."""
     caption = (
-        "Mean over seeds with its 95 % interval (from three seeds on). Click a method in the legend to single it out "
-        "(shift-click for more); choose what runs along the axis and over how many evaluations to average."
+        "Mean over seeds with its 95 % interval (from three seeds on). Point at a line to single it out; choose what "
+        "runs along the axis and over how many evaluations to average."
     )
     start = SMOOTHINGS[1] if min(run.rounds.size for run in setting.runs) >= 2 * SMOOTHINGS[1] else 1
-    return [
-        Chart(of, f"Test {of}", caption, _curve(of, palette, start), {f"curves_{of}": rounded(curves(setting, of))})
-        for of in ("accuracy", "loss")
-    ]
+    made = _difference(setting, palette, start) if setting.baseline and len(setting.methods) > 1 else []
+    for of in ("accuracy", "loss") if setting.metric == "accuracy" else ("loss", "accuracy"):
+        rows = rounded(curves(setting, of))
+        names = end_labels(rows, "mean", by="smoothing")
+        tables = {f"curves_{of}": rows, f"curves_{of}_names": names, "axis_title": [{"at": 0}]}
+        made.append(Chart(of, f"Test {of}", caption, _curve(of, palette, start), tables))
+    return made
 
 
-def _curve(of: str, palette: Palette, start: int) -> alt.LayerChart:
+def _curve(of: str, palette: Palette, start: int) -> Any:
     smoothing = alt.param(
         name=f"smooth_{of}", value=start, bind=alt.binding_radio(options=list(SMOOTHINGS), name="averaged over ")
     )
     axis = alt.param(
         name=f"axis_{of}", value="rounds", bind=alt.binding_select(options=list(AXES.values()), name="against ")
     )
-    chosen = alt.selection_point(fields=["method"], bind="legend", name=f"legend_{of}")
-    names = list(AXES.items())
-    pick = (
-        " : ".join(f"axis_{of} == '{title}' ? datum['{key}']" for key, title in names[:-1])
-        + f" : datum['{names[-1][0]}']"
+    *others, last = AXES.items()
+    pick = " : ".join(f"axis_{of} == '{title}' ? datum['{key}']" for key, title in others) + f" : datum['{last[0]}']"
+    x = alt.X("x:Q", title=" ", axis=alt.Axis(format="~s"), scale=alt.Scale(nice=False))
+    y = alt.Y("mean:Q", title=f"test {of}", scale=alt.Scale(zero=False))
+    tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format=".4f"), alt.Tooltip("n:Q", title="seeds")]
+    drawn = lines(
+        f"curves_{of}",
+        palette,
+        x,
+        y,
+        tooltip,
+        band=True,
+        prepare=lambda chart: chart.transform_filter(f"datum.smoothing == smooth_{of}").transform_calculate(x=pick),
     )
-    base = (
-        on(f"curves_{of}")
-        .transform_filter(f"datum.smoothing == smooth_{of}")
-        .transform_calculate(x=pick)
-        .encode(x=alt.X("x:Q", title=None, scale=alt.Scale(nice=False)))
+    title = on("axis_title").mark_text(text=alt.ExprRef(f"axis_{of}"), y=HEIGHT + 36, x=alt.ExprRef("width / 2"))
+    return filling((drawn + title).add_params(smoothing, axis), HEIGHT)
+
+
+def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
+    """Each method's curve minus the baseline's, seed by seed."""
+    of, base = setting.metric, setting.baseline
+    frames = {
+        label: [_seed_curve(run, of, width).with_columns(seed=run.seed) for run in runs]
+        for label, runs in setting.methods.items()
+    }
+    theirs = pl.concat(frames.pop(base or "")).select("seed", "round", other="value")
+    ours = pl.concat([frame for found in frames.values() for frame in found])
+    scale = 100.0 if of == "accuracy" else 1.0
+    paired = ours.join(theirs, on=["seed", "round"]).with_columns(value=(pl.col("value") - pl.col("other")) * scale)
+    if not paired.height:  # no common seed
+        return []
+    rows = rounded(banded(paired, ["method", "round"]), 3)
+    unit = "points" if of == "accuracy" else of
+    y = alt.Y("mean:Q", title=f"{of} − {base}, {unit}", axis=alt.Axis(format="+~r"))
+    tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")]
+    drawn = lines("gap", palette, whole_rounds(), y, tooltip, band=True)
+    zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
+    caption = (
+        f"Paired over seeds, mean over {width} evaluations, 95 % band at each round (not corrected for their number)."
     )
-    faded = alt.condition(chosen, alt.value(1.0), alt.value(0.12))
-    line = base.mark_line(strokeWidth=2).encode(
-        y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)),
-        color=colour(palette),
-        strokeDash=dash(palette),
-        opacity=faded,
-        tooltip=["method:N", "round:Q", alt.Tooltip("mean:Q", format=".4f"), alt.Tooltip("n:Q", title="seeds")],
-    )
-    band = base.mark_area().encode(
-        y="low:Q",
-        y2="high:Q",
-        color=colour(palette),
-        opacity=alt.condition(chosen, alt.value(0.15), alt.value(0.02)),
-    )
-    return (band + line).add_params(smoothing, axis, chosen).properties(width=WIDTH, height=320)
-
-
-def overview(gathered: Gathered, palette: Palette) -> Chart:
-    """Methods × settings: each panel one method against the baseline."""
-    columns = min(max(len(gathered.methods), 1), 5)
-    width = max(110, (WIDTH + 140) // columns - 30)
-    layered = _panel(palette).properties(width=width, height=80)
-    header = alt.Header(labelLimit=width, labelFontWeight="bold")
-    panel = alt.Facet("panel:N", sort=gathered.methods, title=None, header=header)
-    if len(gathered.settings) > 1:
-        drawing: alt.FacetChart | alt.VConcatChart = alt.vconcat(
-            *(
-                layered.transform_filter(alt.datum.setting == s.name)
-                .facet(facet=panel, columns=columns, title=s.name)
-                .resolve_scale(y="shared")
-                for s in gathered.settings
-            )
-        )
-    else:
-        drawing = layered.facet(facet=panel, columns=columns)
-    caption = f"Test {gathered.settings[0].metric} of each method beside the baseline (grey), 95 % band."
-    rows = [row for setting in gathered.settings for row in _panel_rows(setting)]
-    return Chart("overview", "At a glance", caption, drawing, {"panels": rows})
-
-
-def _panel(palette: Palette) -> alt.LayerChart:
-    base = on("panels").encode(x=alt.X("round:Q", title=None, axis=alt.Axis(tickCount=3)))
-    line = base.mark_line(strokeWidth=1.6).encode(
-        y=alt.Y("mean:Q", title=None, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=3)),
-        color=colour(palette, None),
-    )
-    band = base.mark_area(opacity=0.18).encode(y="low:Q", y2="high:Q", color=colour(palette, None))
-    return band + line
-
-
-def _panel_rows(setting: Setting) -> list[dict[str, object]]:
-    """Of each method its own curve and the baseline's, thinned to forty rounds."""
-    whole = curves(setting, setting.metric)
-    frame = whole.filter(pl.col("smoothing") == 5)
-    if not frame.height:  # fewer than five evaluations
-        frame = whole.filter(pl.col("smoothing") == 1)
-    rounds = np.sort(frame["round"].unique().to_numpy())
-    frame = frame.filter(pl.col("round").is_in(rounds[evenly_spread(rounds.size, 40)].tolist()))
-    return [
-        {"setting": setting.name, "panel": label, "method": shown, **row}
-        for label in setting.methods
-        for shown in (label, setting.baseline or label)
-        for row in rounded(frame.filter(pl.col("method") == shown).select("round", "mean", "low", "high"))
-    ]
+    tables: dict[str, Rows] = {"gap": rows, "gap_names": end_labels(rows, "mean", 260)}
+    return [Chart("difference", f"Difference from {base}", caption, filling(drawn + zero, 260), tables)]

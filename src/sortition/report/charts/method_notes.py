@@ -16,11 +16,11 @@ import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.report.charts import Chart, Rows, on
+from sortition.report.charts import Chart, Rows, filling, on
 from sortition.report.gather import Setting
 from sortition.report.palette import LABELS
 
-SIDE = 340
+SIDE = 420
 Drawn = tuple[Any, dict[str, Rows], str]  # chart, its tables, how to read it
 
 
@@ -33,7 +33,10 @@ def figures(setting: Setting) -> list[Chart]:
                 chart, tables, caption = DRAWN[kind](note, setting)
             except (KeyError, TypeError, ValueError, IndexError):
                 continue  # a method of somebody else may mean another thing by the word
-            made.append(Chart(f"notes-{label}-{kind}", f"{label}: {kind}", f"Round {round}. {caption}", chart, tables))
+            drawn = filling(chart, SIDE if kind != "grouping" else 260)
+            made.append(
+                Chart(f"notes-{label}-{kind}", f"{label}: {kind}", f"Round {round}. {caption}", drawn, tables, 3)
+            )
     return made
 
 
@@ -90,7 +93,7 @@ def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
     """Each client's estimate, by group; without estimates, the labels of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     if "value" not in note:
-        return mixtures(note, setting)
+        return group_labels(note, setting)
     top = _top(ids, setting)
     rows = [
         {"client": int(k), "group": int(g) + 1, "value": v, "label": t}
@@ -98,7 +101,7 @@ def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
     ]
     chart = (
         on("grouping")
-        .mark_circle(size=60, opacity=0.8)
+        .mark_circle(size=70, opacity=1, stroke="#5b6570", strokeWidth=0.6)
         .encode(
             x=alt.X("group:O", title="group", axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("client:O"),
@@ -106,7 +109,6 @@ def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
             color=_label_colour(),
             tooltip=["client:O", "group:O", "value:Q", "label:N"],
         )
-        .properties(width=2 * SIDE, height=220)
     )
     return (
         chart,
@@ -115,7 +117,7 @@ def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
     )
 
 
-def mixtures(note: dict[str, Any], setting: Setting) -> Drawn:
+def group_labels(note: dict[str, Any], setting: Setting) -> Drawn:
     """Label mixture of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     counts = setting.labels()
@@ -135,7 +137,6 @@ def mixtures(note: dict[str, Any], setting: Setting) -> Drawn:
             color=_label_colour(),
             tooltip=["group:O", "label:N", "examples:Q"],
         )
-        .properties(width=2 * SIDE, height=220)
     )
     sizes = ", ".join(str(int((group == g).sum())) for g in np.unique(group))
     return chart, {"mixtures": rows}, f"Labels inside each group; clients: {sizes}."
@@ -193,7 +194,6 @@ def _label_colour() -> alt.Color:
 def _scatter() -> alt.Chart:
     return (
         on("points")
-        .mark_circle(size=70, opacity=0.85)
+        .mark_circle(size=90, opacity=1, stroke="#5b6570", strokeWidth=0.8)
         .encode(x=_bare("x"), y=_bare("y"), color=_label_colour(), tooltip=["client:O", "label:N"])
-        .properties(width=SIDE, height=SIDE)
     )

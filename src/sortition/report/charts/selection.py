@@ -6,8 +6,8 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from sortition.report.charts import WIDTH, Chart, on
-from sortition.report.charts.learning import colour, dash, rounded
+from sortition.report.charts import Chart, filling, on, whole_rounds
+from sortition.report.charts.learning import colour, end_labels, lines, rounded
 from sortition.report.digest import TIMELINE
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
@@ -19,46 +19,33 @@ def figures(setting: Setting, palette: Palette) -> list[Chart]:
     """Those that the runs have data for."""
     made = []
     if setting.first.counts:
-        made += [counts(setting, palette), shares(setting, palette)]
+        made += [selection_counts(setting, palette), against_availability(setting, palette)]
         made.append(timeline(setting, palette))
     if setting.first.skew.size:
-        made.append(mixtures(setting, palette))
+        made.append(cohort_labels(setting, palette))
     return made
 
 
-def lines(table: str, x: tuple[str, str], y: tuple[str, str], palette: Palette) -> alt.Chart:
-    """A line a method, with a legend to pick from; x and y are columns with their titles."""
-    chosen = alt.selection_point(fields=["method"], bind="legend", name=f"legend_{table}")
-    return (
-        on(table)
-        .mark_line(strokeWidth=2)
-        .encode(
-            x=alt.X(f"{x[0]}:Q", title=x[1]),
-            y=alt.Y(f"{y[0]}:Q", title=y[1]),
-            color=colour(palette),
-            strokeDash=dash(palette),
-            opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
-            tooltip=["method:N", f"{x[0]}:Q", f"{y[0]}:Q"],
-        )
-        .add_params(chosen)
-        .properties(width=WIDTH, height=260)
-    )
-
-
-def counts(setting: Setting, palette: Palette) -> Chart:
+def selection_counts(setting: Setting, palette: Palette) -> Chart:
     """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
     rows = []
     for label, runs in setting.methods.items():
         ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in runs], axis=0)
         keep = evenly_spread(ranked.size, BINS)
         rows += [{"method": label, "rank": int(at) + 1, "count": round(float(ranked[at]), 2)} for at in keep]
-    chart = lines("counts", ("rank", "clients, most often selected first"), ("count", "times selected"), palette)
+    x = alt.X("rank:Q", title="clients, most often selected first", scale=alt.Scale(nice=False))
+    chart = lines("counts", palette, x, alt.Y("count:Q", title="times selected"), ["method:N", "rank:Q", "count:Q"])
     return Chart(
-        "counts", "How often each client trained", "Mean over seeds; a flat line is even.", chart, {"counts": rows}
+        "counts",
+        "How often each client trained",
+        "Mean over seeds; a flat line is even.",
+        filling(chart, 260),
+        {"counts": rows, "counts_names": end_labels(rows, "count", 260)},
+        span=3,
     )
 
 
-def shares(setting: Setting, palette: Palette) -> Chart:
+def against_availability(setting: Setting, palette: Palette) -> Chart:
     """Times selected against rounds available: raw counts would blame a method for clients that were away."""
     rows = []
     for label, runs in setting.methods.items():
@@ -85,15 +72,15 @@ def shares(setting: Setting, palette: Palette) -> Chart:
             tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
         )
         .add_params(chosen)
-        .properties(width=WIDTH, height=280)
     )
     binned = " Clients are averaged in groups of neighbours." if setting.first.counts["selected"].size > 60 else ""
     return Chart(
         "availability-counts",
         "Selected against available",
         f"One seed ({setting.first.seed}). A level cloud means that being away costs a client nothing later.{binned}",
-        chart,
+        filling(chart, 260),
         {"shares": rows},
+        span=3,
     )
 
 
@@ -118,12 +105,12 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
     options = list(setting.methods)
     start = next((label for label in options if label != setting.baseline), options[0])
     picked = alt.param(name="timeline_method", value=start, bind=alt.binding_select(options=options, name="method "))
-    height, cell = max(160, min(420, -(-n // group) * 4)), WIDTH / max(rounds, 1)
+    height = max(160, min(420, -(-n // group) * 4))
     x = alt.X(
         "round:O", title="round", axis=alt.Axis(values=list(range(10, rounds + 1, 10)), labelAngle=0, ticks=False)
     )
     y = alt.Y("client:O", title="client" if group == 1 else f"clients, {group} a row", axis=_sparse(n, group))
-    size = {"width": max(1.0, cell * 0.9), "height": max(1.0, height / -(-n // group) * 0.9)}
+    size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.9)}
     background = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y)
     marks = (
         on("timeline")
@@ -135,7 +122,7 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
         "timeline",
         "Round by round",
         f"Seed {setting.first.seed}, first {rounds} rounds: coloured where a client trained, grey where it was away.",
-        (background + marks).add_params(picked).properties(width=WIDTH, height=height),
+        filling((background + marks).add_params(picked), height),
         {"away": grey, "timeline": rows},
     )
 
@@ -145,7 +132,7 @@ def _sparse(n: int, group: int) -> alt.Axis:
     return alt.Axis(values=[c // group * group for c in range(0, n, step)], ticks=False)
 
 
-def mixtures(setting: Setting, palette: Palette) -> Chart:
+def cohort_labels(setting: Setting, palette: Palette) -> Chart:
     """Distance of each cohort's label mixture from the population's."""
     frames = []
     for run in setting.runs:
@@ -159,12 +146,14 @@ def mixtures(setting: Setting, palette: Palette) -> Chart:
         .agg(pl.col("skew").mean())
         .sort("method", "round")
     )
-    chart = lines("mixtures", ("round", "round"), ("skew", "distance from the population's labels"), palette)
+    rows = rounded(frame)
+    y = alt.Y("skew:Q", title="distance from the population's labels")
+    chart = lines("mixtures", palette, whole_rounds(), y, ["method:N", "round:Q", "skew:Q"])
     return Chart(
         "mixtures",
         "Labels of the cohort against the population's",
         f"Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
         f"{f' and {width} rounds' if width > 1 else ''}. It needs no training, and shows much of how a method works.",
-        chart,
-        {"mixtures": rounded(frame)},
+        filling(chart, 260),
+        {"mixtures": rows, "mixtures_names": end_labels(rows, "skew", 260)},
     )

@@ -1,0 +1,30 @@
+"""What was run: data, clients, availability, cohort, local work, model and seeds of a setting."""
+
+from __future__ import annotations
+
+from sortition.report.gather import Setting
+
+
+def description(setting: Setting) -> str:
+    """One sentence."""
+    config = setting.first.config
+    data, model, local = (config.get(key) or {} for key in ("data", "model", "local"))
+    sizes = setting.federation.get("sizes")
+    n = "?" if sizes is None else f"{sizes.size:,}"
+    partition = (data.get("partition") or {}).get("name", "as given") if isinstance(data, dict) else "as given"
+    mask = setting.federation.get("availability")
+    reachable = "all of them always reachable"
+    if mask is not None and not mask.all():
+        reachable = f"{100 * mask.mean():.0f} % of them reachable on average"
+    work = f"{local['steps']} steps" if "steps" in local else f"{local.get('epochs', 1)} epochs"
+    named = [part.get("name", "?") if isinstance(part, dict) else str(part) for part in (data, model)]
+    aim = "" if setting.target is None else f" Target: {setting.metric} {setting.target:g}."
+    return (
+        f"{named[0]} over {n} clients ({partition}), {reachable}; {config.get('cohort', '?')} train in each of "
+        f"{config.get('rounds', '?')} rounds, {work} of {local.get('batch', '?')} at rate {local.get('lr', '?')}, "
+        f"model {named[1]}; {_seeds(setting)}.{aim}"
+    )
+
+
+def _seeds(setting: Setting) -> str:
+    return "1 seed" if len(setting.seeds) == 1 else f"{len(setting.seeds)} seeds"

@@ -1,0 +1,144 @@
+"""The first screen: the answer, cards, forest plots, the table of what decides; and all settings beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+from sortition.report.charts import Chart, across, forest, sweeps
+from sortition.report.gather import Gathered, Setting
+from sortition.report.markup import Cell, items, plain, sortable
+from sortition.report.palette import Palette
+from sortition.report.tables import Row, best_cells, rows
+from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
+from sortition.results.comparisons import difference_text, unit_of
+from sortition.results.ranking import wins
+from sortition.results.statistics import VERDICTS
+from sortition.results.sweeps import swept, value_text, variants
+from sortition.results.table import Table
+
+Show = Callable[[str, Chart], str]  # of the page: takes a setting's name and a chart, gives its place
+NOTE = (
+    "Mean ± sd over seeds; best in bold; a click on a heading sorts. Differences are paired over seeds: their 95 % "
+    "intervals hold for all methods of the setting together, and p and verdicts follow from them. Rounds to the target "
+    "(of the 5-round mean) count only seeds that reached it. Jain's index is relative to availability."
+)
+BEST_OF = (
+    "The best value of each method was chosen on the same seeds that are shown: expect a little less on new ones, and "
+    "compare methods that were given the same number of values."
+)
+
+
+def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
+    """Cards, forest plots and table of one setting."""
+    plots = [chart for figure in ("last", "mean") if (chart := forest.forest(setting, figure))]
+    drawn = "".join(show(setting.name, chart) for chart in plots)
+    tuned = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, palette))
+    return (
+        f'<div class="cards">{"".join(map(_card, cards(setting)))}</div>'
+        f'<div class="figures">{drawn}</div>{_table(setting, palette, whole=False)}'
+        f'<p class="soft">{NOTE}</p>'
+        f"<details><summary>In words</summary>{items(verdict_lines(setting))}</details>"
+        f"<details><summary>All figures</summary>{_table(setting, palette, whole=True)}</details>"
+        f'<div class="figures">{tuned}</div>{_best_of(setting)}'
+    )
+
+
+def _card(card: Card) -> str:
+    value = f'<strong class="{card.kind}">{escape(card.value)}</strong>'
+    texts = (f'<span class="soft">{escape(text)}</span>' for text in (card.title, card.detail))
+    return f'<div class="card">{value.join(texts)}</div>'
+
+
+def _table(setting: Setting, palette: Palette, *, whole: bool) -> str:
+    made = rows(setting, whole)
+    best = best_cells(setting, made)
+    uneven = len({(row.seeds, row.finished) for row in made}) > 1 or any(row.finished < row.seeds for row in made)
+    heads = ["method", "verdict", *(["seeds"] if uneven or whole else []), *made[0].cells]
+    body = []
+    for row in made:
+        seeds = f"{row.finished}/{row.seeds} done" if row.finished < row.seeds else f"{row.seeds}"
+        body.append(
+            [
+                Cell(row.label, kind="name", before=_swatch(palette, row.label)),
+                _verdict(row),
+                *([Cell(seeds, row.seeds)] if uneven or whole else []),
+                *[Cell(text, row.values[key], (row.label, key) in best) for key, text in row.cells.items()],
+            ]
+        )
+    return sortable(heads, body)
+
+
+def _swatch(palette: Palette, label: str) -> str:
+    return f'<span class="swatch" style="border-color:{palette.colour(label)}"></span>'
+
+
+def _verdict(row: Row) -> Cell:
+    kind = COLOURS.get(row.comparison.verdict if row.comparison else "", "even")
+    words = f"{row.verdict}, diverged {row.diverged}/{row.seeds}" if row.diverged else row.verdict
+    return Cell(words, kind=f"verdict {'bad' if row.diverged else kind}")
+
+
+def _best_of(setting: Setting) -> str:
+    """Each method at its best value, where a study tries several."""
+    found = variants({label: runs[0].config for label, runs in setting.methods.items()})
+    if not found:
+        return ""
+    compared, of, sign = setting.compared(), setting.metric, 1 if setting.higher else -1
+    scale, digits, _ = unit_of(of)
+    table = Table("Best of each method", ["method", "tried", "best value", f"last 10 {of}", f"− {setting.baseline}"])
+    for name, labels in found.items():
+        means = {label: v for label in labels if (v := setting.mean(label, f"last-{of}")) is not None}
+        if not means:
+            continue
+        label = max(means, key=lambda one: sign * means[one])
+        values = ", ".join(f"{key}={value_text(value)}" for key, value in labels[label].items())
+        difference = difference_text(compared[label], of) if label in compared else ""
+        table.rows.append([name, str(len(labels)), values, f"{means[label] * scale:.{digits}f}", difference])
+    table.notes = [BEST_OF]
+    return plain(table)
+
+
+def of_all(gathered: Gathered, palette: Palette, show: Show) -> str:
+    """Ranks, profiles, sweeps and the count of verdicts; empty for a single setting."""
+    if len(gathered.settings) < 2:
+        return ""
+    charts = [*across.figures(gathered, palette), *sweeps.figures(gathered, palette)]
+    drawn = "".join(show("all", chart) for chart in charts)
+    return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{drawn}</div>{_settings(gathered)}'
+
+
+def _wins(gathered: Gathered) -> str:
+    found = wins([setting.compared() for setting in gathered.settings])
+    if not found:
+        return ""
+    table = Table("Verdicts over settings", ["method", *VERDICTS])
+    table.rows = [[label, *[str(counts[verdict]) for verdict in VERDICTS]] for label, counts in found.items()]
+    return plain(table)
+
+
+def _settings(gathered: Gathered) -> str:
+    """One row a setting and method, the swept values as columns."""
+    values = swept({setting.name: setting.first.config for setting in gathered.settings})
+    keys = list(next(iter(values.values())))
+    if len(keys) > 8:  # settings of different kinds: their names say more than every key that differs
+        keys = []
+    heads = ["setting", *keys, "method", "last 10", "− baseline", "verdict"]
+    body = []
+    for setting in gathered.settings:
+        compared = setting.compared()
+        given = [value_text(values[setting.name][key]) for key in keys]
+        for label in setting.methods:
+            one, mean = compared.get(label), setting.mean(label, f"last-{setting.metric}")
+            kind = COLOURS[one.verdict] if one else "even"
+            body.append(
+                [
+                    Cell(setting.name, kind="name"),
+                    *map(Cell, given),
+                    Cell(label),
+                    Cell("" if mean is None else f"{mean:.3f}", mean),
+                    Cell(difference_text(one, setting.metric) if one else "", one.difference if one else None),
+                    Cell(one.verdict if one else "–", kind=f"verdict {kind}"),
+                ]
+            )
+    return f"<details><summary>Every setting and method</summary>{sortable(heads, body)}</details>"

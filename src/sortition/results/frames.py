@@ -1,0 +1,86 @@
+"""Every table of a study as data: runs, curves, comparisons and methods, for CSV and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sortition.core.errors import InputError, bad
+from sortition.results import run_folder, summary
+from sortition.results.comparisons import COMPARED, MARGIN, against_baseline
+from sortition.results.metrics import diverged
+from sortition.results.run_folder import Run
+from sortition.results.statistics import centre
+from sortition.results.sweeps import swept
+
+FORMATS = ("csv", "parquet")
+
+
+def frames(runs: Iterable[Run], margin: float = MARGIN) -> dict[str, pl.DataFrame]:
+    """Name → table: ``rounds`` (one row a round), ``runs`` (a run), ``methods`` (means) and ``comparisons``."""
+    chosen = list(runs)
+    if not chosen:
+        raise InputError("There must be at least one run to export; got none. Make some with: sortition run study.toml")
+    groups = summary.grouped(run for run in chosen if run.done)
+    made = {"rounds": run_folder.curves(chosen), "runs": _frame(_runs(chosen))}
+    made["methods"] = _frame(row for setting, methods in groups.items() for row in _methods(setting, methods))
+    made["comparisons"] = _frame(
+        row for setting, methods in groups.items() for row in _compared(setting, methods, margin)
+    )
+    return made
+
+
+def write(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> list[Path]:
+    """One file a table; empty ones are left out."""
+    if kind not in FORMATS:
+        raise bad("--format", f"one of {', '.join(FORMATS)}", kind)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for name, frame in tables.items():
+        if frame.height:
+            made.append(folder / f"{name}.{kind}")
+            frame.write_csv(made[-1]) if kind == "csv" else frame.write_parquet(made[-1])
+    return made
+
+
+def _frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(list(rows), infer_schema_length=None)
+
+
+def _name(run: Run) -> dict[str, Any]:
+    return {"setting": run.setting, "method": run.method, "seed": run.seed}
+
+
+def _runs(runs: list[Run]) -> list[dict[str, Any]]:
+    """The figures of each run, with the swept values of its setting."""
+    values = swept({run.setting: run.config for run in runs})
+    return [
+        {
+            **_name(run),
+            **values[run.setting],
+            "done": run.done,
+            "diverged": diverged(run),
+            **summary.figures({run.method: {run.seed: run}})[run.method][run.seed],
+        }
+        for run in runs
+    ]
+
+
+def _methods(setting: str, methods: summary.Runs) -> Iterable[dict[str, Any]]:
+    for label, runs in summary.figures(methods).items():
+        for key in dict.fromkeys(key for figures in runs.values() for key in figures):
+            found = centre([figures.get(key) for figures in runs.values()])
+            if found is not None:
+                spread = {"mean": found.mean, "sd": found.sd, "seeds": found.known, "of": found.total}
+                yield {"setting": setting, "method": label, "figure": key, **spread}
+
+
+def _compared(setting: str, methods: summary.Runs, margin: float) -> Iterable[dict[str, Any]]:
+    of, base = summary.metric(methods), summary.baseline(methods)
+    for figure in COMPARED:
+        for label, one in against_baseline(summary.figures(methods), base, of, figure, margin).items():
+            yield {"setting": setting, "method": label, "baseline": base, "figure": f"{figure}-{of}", **asdict(one)}

@@ -1,0 +1,133 @@
+"""What a reader sees first: title, answer, cards; and the answer for studies that cannot give one."""
+
+import json
+
+import pytest
+from tests.report.conftest import write_run
+
+from sortition.core.errors import InputError
+from sortition.report import place, write
+from sortition.report.checklist import checklist
+from sortition.report.gather import gather
+from sortition.report.page import Page
+from sortition.report.verdicts import answer, cards, verdict_lines
+
+
+def study(folder, gains, seeds=6, **options):
+    for seed in range(seeds):
+        wobble = 0.002 * (-1) ** seed
+        write_run(folder, "uniform", seed, [0.2, 0.4, 0.5 + seed / 100], **options)
+        for label, gain in gains.items():
+            write_run(folder, label, seed, [0.2, 0.4, 0.5 + seed / 100 + gain + wobble], **options)
+    return folder
+
+
+def test_a_win_is_the_answer(tmp_path):
+    gathered = gather([study(tmp_path, {"good": 0.15, "same": 0.0, "bad": -0.2})])
+    # the last ten of three rounds are their mean: a third of each gain
+    assert answer(gathered).startswith("1 of 3 methods beat uniform; good gains 5.00 points [4.8")
+    shown = {card.title: card for card in cards(gathered.settings[0])}
+    assert (shown["Best method"].value, shown["Best method"].detail) == ("good", "better")
+    assert shown["Gain"].value == "+5.00"
+    assert shown["Traffic"].value == "1.00×"
+
+
+def test_no_win_is_an_answer_too(tmp_path):
+    found = answer(gather([study(tmp_path, {"same": 0.0, "bad": -0.2})]))
+    assert found == "No method is shown better than uniform: 1 worse, 1 practically equal."
+
+
+@pytest.mark.parametrize(
+    ("gains", "seeds", "words"),
+    [({}, 3, "Only one method was run"), ({"good": 0.1}, 1, "One seed shows no spread")],
+)
+def test_what_is_missing_is_said(tmp_path, gains, seeds, words):
+    assert words in answer(gather([study(tmp_path, gains, seeds)]))
+
+
+def test_without_uniform(tmp_path):
+    write_run(tmp_path, "fedcor", 0, [0.1, 0.2, 0.3])
+    gathered = gather([tmp_path])
+    assert "Uniform is not among the methods" in answer(gathered)
+    assert verdict_lines(gathered.settings[0])[0][1].startswith("Uniform is not among")
+    assert cards(gathered.settings[0])[0].value == "fedcor"
+
+
+def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
+    study(tmp_path, {"good": 0.1}, 3)
+    write_run(tmp_path, "good", 3, [0.2, 0.4, 0.6], done=False, target=0.7)
+    gathered = gather([tmp_path])
+    assert answer(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
+    assert gathered.left_out == ["The runs of main have different targets: rounds to target are not comparable."]
+
+
+def test_several_settings_are_counted(tmp_path):
+    study(tmp_path, {"good": 0.1}, setting="easy")
+    study(tmp_path, {"good": -0.1}, setting="hard")
+    gathered = gather([tmp_path])
+    assert answer(gathered) == "Better than the baseline: good in 1 of 2 settings."
+    page = Page(gathered)
+    first = page.overview()
+    assert "Verdicts over settings" in first
+    assert {"ranks", "profiles"} <= {chart.name for _, chart in page.charts}
+    assert '<select id="setting">' in page.render()
+
+
+def test_a_sweep_is_drawn_against_its_values(tmp_path):
+    for at, alpha in enumerate((0.1, 1.0)):
+        for name in ("uniform", "fedgs"):
+            home = write_run(tmp_path, name, 0, [0.2, 0.4, 0.5 + at / 10], setting=f"alpha={alpha}")
+            text = (home / "config.toml").read_text().replace("clients = 4", f"clients = 4\nalpha = {alpha}")
+            (home / "config.toml").write_text(text)
+    page = Page(gather([tmp_path]))
+    first = page.overview()
+    (sweep,) = (chart for _, chart in page.charts if chart.name == "sweep-data.alpha")
+    rows = next(rows for name, rows in sweep.tables.items() if not name.endswith("_names"))
+    assert {(row["method"], row["value"]) for row in rows} == {(m, v) for m in ("uniform", "fedgs") for v in (0.1, 1.0)}
+    assert "data.alpha" in first
+
+
+def test_variants_of_a_method_have_their_best(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.2, 0.4, 0.5])
+    for d, end in ((10, 0.5), (25, 0.8)):
+        home = write_run(tmp_path, f"poc,d={d}", 0, [0.2, 0.4, end], name="power-of-choice")
+        text = (home / "config.toml").read_text().replace("[method]\n", f"[method]\nd = {d}\n")
+        (home / "config.toml").write_text(text)
+    page = Page(gather([tmp_path]))
+    assert "Best of each method" in page.overview()
+    assert "d=25" in page.overview()
+    assert "sweep-power-of-choice-d" in {chart.name for _, chart in page.charts}
+
+
+def test_a_run_that_diverged_is_flagged(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.2, 0.4, 0.5])
+    home = write_run(tmp_path, "broken", 0, [0.2, 0.2, 0.1])
+    lines = [json.loads(line) for line in (home / "rounds.jsonl").read_text().splitlines()]
+    lines[-1]["test"]["loss"] = float("inf")
+    (home / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    gathered = gather([tmp_path])
+    assert "broken diverged on 1 of 1 seeds" in " ".join(text for _, text in verdict_lines(gathered.settings[0]))
+    assert "diverged 1/1" in Page(gathered).overview()
+
+
+def test_the_seeds_of_the_checklist_follow_the_verdicts(tmp_path):
+    seeds = {p.asks: p for p in checklist(gather([study(tmp_path / "a", {"good": 0.1})]))}["Enough seeds to decide"]
+    assert (seeds.passed, seeds.fact) == (True, "6 for the method that has fewest; every comparison is decided")
+    for seed, gain in enumerate((0.2, -0.1, 0.1)):
+        write_run(tmp_path / "b", "uniform", seed, [0.2, 0.4, 0.5])
+        write_run(tmp_path / "b", "wild", seed, [0.2, 0.4, 0.5 + gain])
+    seeds = {p.asks: p for p in checklist(gather([tmp_path / "b"]))}["Enough seeds to decide"]
+    assert not seeds.passed
+    assert "undecided: wild (" in seeds.fact
+
+
+def test_the_title_heads_the_page_and_names_the_file(tmp_path):
+    study(tmp_path / "runs", {"good": 0.1}, 2)
+    (tmp_path / "runs" / "study.json").write_text(json.dumps({"title": "Who <wins>?", "settings": [], "methods": []}))
+    page = write([tmp_path / "runs"])
+    assert page == tmp_path / "runs" / "who-wins.html" == place([tmp_path / "runs"])
+    assert "<h1>Who &lt;wins&gt;?</h1>" in page.read_text(encoding="utf-8")
+    with pytest.raises(InputError, match="--out must be a file"):
+        write([tmp_path / "runs"], tmp_path / "runs")
+    with pytest.raises(InputError, match="--margin must be > 0 points; got 0"):
+        gather([tmp_path / "runs"], 0)

@@ -1,0 +1,37 @@
+import polars as pl
+import pytest
+from tests.studies.folders import make
+
+from sortition.core.errors import InputError
+from sortition.results import frames
+from sortition.results.run_folder import find
+
+
+@pytest.fixture
+def runs(tmp_path):
+    for seed in range(3):
+        make(tmp_path / "runs", [0.1, 0.5 + 0.01 * seed], seed=seed)
+        make(tmp_path / "runs", [0.1, 0.7 + 0.012 * seed], method="fedgs", seed=seed)
+    make(tmp_path / "runs", [0.1], method="fedgs", seed=3, done=False)
+    return find(tmp_path / "runs")
+
+
+@pytest.mark.parametrize(("kind", "read"), [("csv", pl.read_csv), ("parquet", pl.read_parquet)])
+def test_every_table_is_written_and_read_back(runs, tmp_path, kind, read):
+    made = frames.frames(runs)
+    paths = frames.write(made, tmp_path / "tables", kind)
+    assert [path.name for path in paths] == [f"{name}.{kind}" for name in ("rounds", "runs", "methods", "comparisons")]
+    assert read(paths[0]).height == 13
+    assert read(paths[1]).filter(~pl.col("done")).height == 1
+    compared = read(paths[3]).filter(pl.col("figure") == "last-accuracy").to_dicts()[0]
+    assert (compared["method"], compared["baseline"], compared["verdict"]) == ("fedgs", "uniform", "better")
+    assert compared["difference"] == pytest.approx(0.101)
+    mean = read(paths[2]).filter((pl.col("method") == "uniform") & (pl.col("figure") == "final-accuracy"))
+    assert mean["mean"][0] == pytest.approx(0.51)
+
+
+def test_bad_formats_and_no_runs(runs, tmp_path):
+    with pytest.raises(InputError, match="--format must be one of csv, parquet; got 'xls'"):
+        frames.write(frames.frames(runs), tmp_path, "xls")
+    with pytest.raises(InputError, match="at least one run to export; got none"):
+        frames.frames([])

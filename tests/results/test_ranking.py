@@ -1,0 +1,47 @@
+import math
+
+import numpy as np
+import pytest
+
+from sortition.results.ranking import Ranking, profiles, rank, wins
+from sortition.results.statistics import compare
+
+
+def test_mean_ranks_and_their_critical_difference():
+    values = {
+        "easy": {"a": 0.9, "b": 0.8, "c": 0.7},
+        "hard": {"a": 0.5, "b": 0.6, "c": 0.4},
+        "odd": {"a": 3, "b": 2, "c": 1},
+    }
+    found = rank(values, higher=True)
+    assert found.ranks == pytest.approx({"a": 4 / 3, "b": 5 / 3, "c": 3.0})
+    assert found.settings == 3
+    # Demšar's table: q = 2.343 for three methods; CD = q √(k (k + 1) / 6 n)
+    assert found.critical == pytest.approx(2.343 * math.sqrt(3 * 4 / 18), abs=2e-3)
+    assert 0 < found.p < 1
+    assert list(rank(values, higher=False).ranks) == ["c", "b", "a"]
+
+
+def test_nothing_is_ranked_without_two_settings_that_share_two_methods():
+    assert rank({"only": {"a": 1.0, "b": 2.0}}, higher=True) is None
+    assert rank({"one": {"a": 1.0, "b": 2.0}, "two": {"a": 1.0, "c": 2.0}}, higher=True) is None
+
+
+def test_groups_are_the_largest_sets_of_neighbours():
+    found = Ranking({"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}, 5, 1.0, math.nan)
+    assert found.groups() == [["a", "b"], ["b", "c"]]
+
+
+def test_wins_count_verdicts():
+    found = compare([0.0] * 4, {"a": [0.1, 0.11, 0.1, 0.12], "b": [0.0, 0.0, 0.0, 0.0]})
+    counted = wins([found, found])
+    assert counted["a"]["better"] == 2
+    assert counted["b"]["practically equal"] == 2
+
+
+def test_profiles_by_hand():
+    # best: 10, 10, 5; a needs 1, 2 and never; b needs 2, 1 and 1 times as much; the last problem nobody solves
+    costs = {"a": np.array([10.0, 20, np.inf, np.inf]), "b": np.array([20.0, 10, 5, np.inf])}
+    found = profiles(costs, np.array([1.0, 2.0]))
+    assert found["a"] == pytest.approx([1 / 3, 2 / 3])
+    assert found["b"] == pytest.approx([2 / 3, 1.0])

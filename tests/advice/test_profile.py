@@ -3,7 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.advice.profile import Limits, Profile, from_profile, known, shrunk
+from sortition.advice.profile import Limits, Profile, from_profile, shrunk
+from sortition.advice.sources import known
 from sortition.core import InputError
 
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.advice.profile import Known, Profile, from_profile, known
+from sortition.advice.profile import Known, Profile, from_profile
 from sortition.advice.replay import measured, replay, replay_table
+from sortition.advice.sources import known
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import execute, place
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from sortition.core import InputError
-from sortition.leaderboard.entries import chosen_entries, default_entries, label_of
+from sortition.leaderboard.entries import chosen_entries, default_entries
 from sortition.selectors import discover
+from sortition.studies.overlay import label_of
 
 
 def test_all_methods_and_what_microcosm_is_with_less_knowledge():

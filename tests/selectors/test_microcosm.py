@@ -178,12 +178,6 @@ def test_secure_products_choose_as_the_label_counts_themselves():
         assert plain.weights == pytest.approx(secure.weights, abs=1e-6)
 
 
-def test_pairs_that_never_met_count_as_the_mean():
-    products = np.array([[4.0, 2.0, np.nan], [2.0, 4.0, 2.0], [np.nan, 2.0, 4.0]])
-    rows = microcosm.embedded(products, np.arange(3), np.ones(3))
-    assert rows @ rows.T == pytest.approx(np.where(np.isnan(products), 20 / 7, products), abs=1e-6)
-
-
 def test_sizes_alone_take_turns():
     population = Population(np.full(12, 5), np.ones((12, 2), int))
     registrar = Registrar(load("microcosm", by="sizes", forgetting=0.0), population)

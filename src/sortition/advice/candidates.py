@@ -7,8 +7,9 @@ from typing import Any
 
 from sortition.advice.profile import Limits
 from sortition.core.selector import Needs, Selector
-from sortition.leaderboard.entries import REFERENCES, default_entries, label_of
+from sortition.leaderboard.entries import REFERENCES, default_entries
 from sortition.studies import methods
+from sortition.studies.overlay import label_of
 
 Candidates = dict[str, Selector[Any]]
 

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from sortition import availability
 from sortition.core.arrays import Array, Ids
-from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
 from sortition.core.rounds import Population
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.core.streams import stream
 from sortition.data import partitions
-from sortition.results import run_folder
-from sortition.studies.audit.log_reader import Log
-from sortition.studies.config import Named, validated
-from sortition.studies.plan import read
+from sortition.studies.config import Named
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
 
@@ -104,22 +101,6 @@ class Known:
         )
 
 
-def known(source: str | Path, *, cohort: int | None = None, kind: Literal["", "counts", "trace"] = "") -> Known:
-    """A profile's file, a run's folder, an audit log, label histograms or a trace, by what the source is."""
-    path = Path(source)
-    if path.is_dir():
-        return from_run(run_folder.Run(path))
-    if path.suffix == ".toml":
-        return from_profile(validated(Profile, read(path), "profile"), path.parent)
-    if path.suffix == ".jsonl":
-        return from_log(path)
-    if path.suffix not in (".csv", ".npy", ".npz", ".parquet"):
-        raise bad("source", "a profile (.toml), a run's folder, an audit log (.jsonl) or a table of clients", str(path))
-    if cohort is None:
-        raise InputError("--cohort must be given where the source does not say it; got nothing.")
-    return from_profile(Profile(cohort=cohort, label_counts=str(path.resolve())), path.parent)
-
-
 def from_profile(profile: Profile, folder: Path) -> Known:
     """What a profile says; files are relative to it."""
     notes: list[str] = []
@@ -165,53 +146,6 @@ def made_counts(profile: Profile, sizes: Array | None) -> Array:
     return np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(sizes, shares, strict=True)])
 
 
-def from_run(run: run_folder.Run) -> Known:
-    """A finished or unfinished run of a study: its federation, and whom its method chose."""
-    arrays, config = run.federation(), run.config
-    if "label_counts" not in arrays:
-        raise StorageError(f"{run.path} has no federation.npz to learn from.")
-    faults = config.get("faults") or {}
-    chosen = tuple((np.array(r["cohort"], np.int64), np.array(r.get("weights") or [])) for r in run.records)
-    return Known(
-        int(config["cohort"]),
-        int(config["rounds"]),
-        arrays["label_counts"],
-        Named(**config.get("availability", {"name": "always"})),
-        arrays.get("availability"),
-        dropout=float(sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))),
-        chosen=tuple((ids, weights if weights.size == ids.size else _equal(ids)) for ids, weights in chosen),
-        played_by=run.method,
-    )
-
-
-def from_log(path: Path) -> Known:
-    """An audit log: who was there and who was chosen; facts of clients where they were disclosed beside it."""
-    log = Log(path)
-    if not log.entries:
-        raise StorageError(f"{path} has no round yet.")
-    rounds = [log.round(t) for t in range(len(log.entries))]
-    clients = log.clients(len(rounds) - 1)
-    masks = np.zeros((len(rounds), clients), bool)
-    for t, one in enumerate(rounds):
-        masks[t, one.available] = True
-    disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
-    notes: tuple[str, ...] = ()
-    if "label_counts" in disclosed:
-        counts = np.asarray(disclosed["label_counts"])
-    else:
-        counts = np.asarray(disclosed.get("sizes") or np.full(clients, MEAN_SIZE)).reshape(-1, 1)
-        notes = ("The log does not hold the clients' label counts, so nothing is said of mixtures.",)
-    return Known(
-        int(rounds[0].entry["budget"]),
-        len(rounds),
-        counts,
-        masks=masks,
-        chosen=tuple((one.cohort, one.weights) for one in rounds),
-        played_by=log.method,
-        notes=notes,
-    )
-
-
 def shrunk(whole: Known, most: int) -> Known:
     """At most so many clients, drawn by lot, with a cohort of the same share: small enough to be simulated."""
     if whole.clients <= most:
@@ -221,10 +155,6 @@ def shrunk(whole: Known, most: int) -> Known:
     note = f"{most} of {whole.clients} clients were drawn, and {cohort} of them train a round."
     masks = None if whole.masks is None else whole.masks[:, kept]
     return replace(whole, counts=whole.counts[kept], masks=masks, cohort=cohort, notes=(*whole.notes, note))
-
-
-def _equal(ids: Ids) -> Array:
-    return np.full(ids.size, 1.0 / max(ids.size, 1))
 
 
 def _table(path: Path) -> Array:
@@ -248,8 +178,3 @@ def _table(path: Path) -> Array:
 def _header(path: Path) -> int:
     first = path.read_text(errors="replace").partition("\n")[0]
     return int(any(letter.isalpha() for letter in first))
-
-
-def options_of(source: Known) -> dict[str, Any]:
-    """What the advice rests on, for its heading."""
-    return {"clients": source.clients, "cohort": source.cohort, "labels": source.counts.shape[1]}

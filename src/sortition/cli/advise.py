@@ -30,7 +30,7 @@ def advise(
     Example: sortition advise profile.toml
     """
     from sortition.advice import advise as advisor
-    from sortition.advice.profile import known
+    from sortition.advice.sources import known
 
     found = advisor.advise(
         known(source, cohort=cohort), seconds=seconds, say=(lambda text: None) if quiet else typer.echo
@@ -51,9 +51,9 @@ def replay(
 
     Example: sortition replay audit.jsonl
     """
-    from sortition.advice.profile import known
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table
+    from sortition.advice.sources import known
 
     recorded = known(source, cohort=cohort)
     found, left = replayed(recorded, rounds, seed)

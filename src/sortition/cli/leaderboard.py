@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sortition.cli.options import Jobs, Quiet, allowing, console
 
+if TYPE_CHECKING:
+    import polars as pl
+
+    from sortition.leaderboard.board import Board
+    from sortition.leaderboard.suite import Suite
+    from sortition.studies.plan import StudyPlan
+    from sortition.studies.runs.runner import Execution
+
 OUT = Path("runs") / "leaderboard"
+QUICK_SEEDS = 3
 
 
 def leaderboard(
@@ -33,34 +42,51 @@ def leaderboard(
     A method of your own: sortition leaderboard --method mymethods.neglected:Neglected
     """
     from sortition.cli.run import finish
-    from sortition.leaderboard import entries, results
     from sortition.leaderboard.board import Board
-    from sortition.leaderboard.page import standing_of, standings_table, write_page
+    from sortition.leaderboard.entries import chosen_entries, default_entries
+    from sortition.leaderboard.page import write_page
     from sortition.leaderboard.suite import load_suite
-    from sortition.studies.runs import runner
-    from sortition.studies.runs.progress import showing
 
     own = [text.partition(",")[0].partition(":")[0] for text in method or () if ":" in text]
     with allowing(own):
-        suite, screen = load_suite(), console()
+        suite = load_suite()
         cells = suite.cells(half, quick=quick)
-        chosen = entries.chosen_entries(method) if method else entries.default_entries()
-        plan = suite.study(cells, chosen, range(seeds or (3 if quick else suite.seeds)))
-        execution = None
-        if not show:
-            progress = showing(screen, quiet=quiet)
-            execution = runner.execute(plan, out, jobs=jobs, resume=True, progress=progress)
-        rows = results.collected(suite, plan, out, results.stored(out / results.RUNS))
-        results.write_runs(rows, out / results.RUNS)
-        board = Board(suite, cells, rows)
-        if not quiet and board.ranked:
-            screen.print(standings_table(board))
-        for line in standing_of(board, [entries.label_of(one) for one in chosen]) if method else ():
-            typer.echo(line)
+        chosen = chosen_entries(method) if method else default_entries()
+        plan = suite.study(cells, chosen, range(seeds or (QUICK_SEEDS if quick else suite.seeds)))
+        execution = None if show else _played(plan, out, jobs, quiet)
+        rows = _stored(suite, plan, out)
+        _print_standings(Board(suite, cells, rows), [] if method is None else chosen, quiet)
         if page is not None:
             typer.echo(f"page: {write_page(suite, rows, page)}")
         if execution is not None:
             finish(execution, f"the same command goes on: {out}")
+
+
+def _played(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
+    from sortition.studies.runs import runner
+    from sortition.studies.runs.progress import showing
+
+    return runner.execute(plan, out, jobs=jobs, resume=True, progress=showing(console(), quiet=quiet))
+
+
+def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
+    """All runs of the suite that are finished in the folder, which keeps them as one file."""
+    from sortition.leaderboard import results
+
+    rows = results.collected(suite, plan, out, results.stored(out / results.RUNS))
+    results.write_runs(rows, out / results.RUNS)
+    return rows
+
+
+def _print_standings(board: Board, named: list[dict[str, Any]], quiet: bool) -> None:
+    """The whole table, and a line for each method that was named."""
+    from sortition.leaderboard.page import standing_of, standings_table
+    from sortition.studies.overlay import label_of
+
+    if not quiet and board.ranked:
+        console().print(standings_table(board))
+    for line in standing_of(board, [label_of(one) for one in named]):
+        typer.echo(line)
 
 
 def register(app: typer.Typer) -> None:

@@ -127,7 +127,7 @@ def demo(
     from sortition.studies.runs.progress import showing
 
     study = read(DEMO)
-    known = selectors.discover()
+    known = [*selectors.discover(), *selectors.ALIASES]
     study["method"] = [one for one in study["method"] if one["name"] in known]
     screen = console()
     made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])

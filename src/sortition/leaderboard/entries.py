@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sortition import selectors
-from sortition.studies.config import Method
-from sortition.studies.overlay import assign
+from sortition.studies.overlay import assign, label_of
 
 BASELINE = "uniform"
 REFERENCES = ("full",)  # beyond the budget: shown, never ranked
@@ -35,15 +34,10 @@ def chosen_entries(texts: Sequence[str]) -> list[Entry]:
     found = {BASELINE: known[BASELINE]}
     for text in texts:
         name, *options = text.split(",")
-        entry: Entry = dict(known.get(name, {"name": name}))
+        entry: Entry = dict(known.get(name, {"name": name, "label": name.rpartition(":")[2]}))
         for option in options:
             entry = assign(entry, option)
-        if options and "label" not in entry:
-            entry["label"] = ",".join([label_of({"name": name}), *options])
+        if options and not any(option.startswith("label=") for option in options):
+            entry["label"] = ",".join([label_of(entry), *options])
         found[label_of(entry)] = entry
     return list(found.values())
-
-
-def label_of(entry: Entry) -> str:
-    """The label that a method has in a study."""
-    return Method(**entry).label

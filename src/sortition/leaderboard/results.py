@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -75,8 +74,3 @@ def write_runs(rows: pl.DataFrame, path: Path) -> None:
     temporary = path.with_suffix(".tmp")
     rows.sort(KEY).write_parquet(temporary, compression="zstd", compression_level=19)
     temporary.replace(path)
-
-
-def without(rows: pl.DataFrame, methods: Iterable[str]) -> pl.DataFrame:
-    """The rows of all other methods."""
-    return rows.filter(~pl.col("method").is_in(list(methods)))

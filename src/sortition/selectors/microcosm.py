@@ -47,9 +47,10 @@ from sortition.core import (
     per_client,
     per_pair,
 )
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
+from sortition.selectors._parts.feature_rows import embedded, row_known, with_rows
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import store_products, without_products
 from sortition.selectors._parts.portrait import FLAT, Portrait, provisional, shares_of, spread_of, unexplained
@@ -60,7 +61,6 @@ FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
 ONE_LABEL, OTHERWISE, LARGEST = 1.5, 3.0, 1e6  # λ₁ with labels, with anything else; λ at most
 LIMITS = (1.0, 30.0)  # of an estimated λ: below, giants are exchanged for unlike clients; above, features do not count
-RANK = 1e-9  # eigenvalues below this share of the largest are rounding
 PAIRS = 2000  # clients up to which products of all pairs are kept
 
 
@@ -210,7 +210,7 @@ class Microcosm(Selector[Memory]):
             return round.available[:0]
         if self.by in FACTS and self.epsilon is None:
             return round.population.known
-        return np.flatnonzero(met(state.rows))
+        return np.flatnonzero(row_known(state.rows))
 
     def _rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
         """Their features (n, d), neither centred nor scaled."""
@@ -223,11 +223,11 @@ class Microcosm(Selector[Memory]):
     def _enrol(self, state: Memory, round: Round) -> None:
         """Clients that are new to the server send label counts with noise, once."""
         known = round.population.known
-        new = known[~met(state.rows)[known]]
+        new = known[~row_known(state.rows)[known]]
         if new.size and self.epsilon is not None:
             counts = round.population.label_counts[new]
             sent = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
-            state.rows = kept(state.rows, new, label_shares(sent))
+            state.rows = with_rows(state.rows, new, label_shares(sent))
 
     def weight(self, state: Memory, round: Round, p: Floats, between: float) -> float:
         """λ: by κ, or estimated once enough clients' updates are known."""
@@ -235,7 +235,9 @@ class Microcosm(Selector[Memory]):
         given = min(one / max(between, FLAT), LARGEST)
         if not self.estimate:
             return given
-        seen = np.intersect1d(np.flatnonzero(met(state.updates)), self._portrayed(state, round), assume_unique=True)
+        seen = np.intersect1d(
+            np.flatnonzero(row_known(state.updates)), self._portrayed(state, round), assume_unique=True
+        )
         found = unexplained(self._rows(state, round, seen), state.updates[seen], p[seen]) if seen.size else None
         return given if found is None else float(np.clip(found, *LIMITS))
 
@@ -260,10 +262,10 @@ class Microcosm(Selector[Memory]):
             return
         values = reading.values.reshape(len(reading), -1)
         if self.by in FACTS or self.by == "secure":
-            state.updates = kept(state.updates, reading.ids, values)
+            state.updates = with_rows(state.updates, reading.ids, values)
             return
         before = state.rows[reading.ids] if state.rows.shape[1] else np.full_like(values, np.nan)
-        state.rows = kept(state.rows, reading.ids, np.where(np.isnan(before), values, (before + values) / 2))
+        state.rows = with_rows(state.rows, reading.ids, np.where(np.isnan(before), values, (before + values) / 2))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
@@ -281,32 +283,3 @@ class Microcosm(Selector[Memory]):
             {"epsilon": 1.0},
             {"epsilon": 1.0, "noise": "gaussian", "delta": 1e-3},
         ]
-
-
-def met(rows: Floats) -> np.ndarray:
-    """(N,) whether a client's row is known."""
-    return ~np.isnan(rows[:, 0]) if rows.shape[1] else np.zeros(len(rows), bool)
-
-
-def kept(table: Floats, ids: Ids, rows: Floats) -> Floats:
-    """The table with these clients' rows; the first rows fix its width."""
-    if table.shape[1] == 0:
-        table = np.full((len(table), rows.shape[1]), np.nan)
-    table[ids] = rows
-    return table
-
-
-def embedded(products: Floats, ids: Ids, sizes: Array) -> Floats:
-    """Rows (N, d) whose inner products are those of the clients' label shares; NaN of clients without products.
-
-    Products of pairs that never met count as the mean of the others.
-    """
-    held = np.maximum(np.asarray(sizes, np.float64)[ids], 1.0)
-    table = products[np.ix_(ids, ids)] / np.outer(held, held)
-    unknown = np.isnan(table)
-    table[unknown] = table[~unknown].mean() if not unknown.all() else 0.0
-    values, vectors = np.linalg.eigh((table + table.T) / 2)
-    large = values > RANK * max(float(values.max(initial=0.0)), FLAT)
-    rows = np.full((len(products), int(large.sum())), np.nan)
-    rows[ids] = vectors[:, large] * np.sqrt(values[large])
-    return rows

@@ -30,7 +30,7 @@ test-flower: setup  ## install Flower and Ray, and test the adapter against Flow
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
 	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower tests/campaign/test_fuzz.py
 
-test-flower-matrix: setup  ## every method with every kind of model and every Flower strategy, in about half an hour
+test-flower-matrix: setup  ## every method with every kind of model and every Flower strategy, in about ten minutes
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower]'
 	$(BIN)/python -m tests.flower.matrix --page docs/flower.md
 

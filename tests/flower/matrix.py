@@ -7,7 +7,7 @@ import logging
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -95,32 +95,31 @@ def outcome(method: str, kind: str, strategy: str, app: Any) -> str:
     return ""
 
 
-def combinations(few: bool) -> Iterator[tuple[str, str, str]]:
-    """All of them, or each method with each kind, and each strategy with some methods, on the stock network."""
-    usual, first = "FedAvg", next(iter(KINDS))
+USUAL, ASKS, STOCK = "FedAvg", "power-of-choice", next(iter(KINDS))
+
+
+def combinations(extent: str) -> Iterator[tuple[str, str, str]]:
+    """``few``: methods × kinds. ``pairs``: with strategies × methods and strategies × kinds. ``all``: the product."""
     for method in methods():
         for kind in KINDS:
             for strategy in STRATEGIES:
-                if (
-                    not few
-                    or strategy == usual
-                    or (kind == first and method in ("uniform", "fedgs", "power-of-choice"))
-                ):
+                few = strategy == USUAL
+                if extent == "all" or few or (extent == "pairs" and (kind == STOCK or method == ASKS)):
                     yield method, kind, strategy
 
 
-def run(few: bool, kind: str) -> dict[str, str]:
+def run(extent: str, kind: str) -> dict[str, str]:
     """The outcome of every combination with one kind of model, in this process."""
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         app = KINDS[kind].make(Path(folder))
-        for method, of, strategy in combinations(few):
+        for method, of, strategy in combinations(extent):
             if of == kind:
                 found[f"{method} | {kind} | {strategy}"] = outcome(method, kind, strategy, app)
     return found
 
 
-def _alone(few: bool, kind: str) -> dict[str, str]:
+def _alone(extent: str, kind: str) -> dict[str, str]:
     """The same in a process of its own, which Flower's messages ask who it is."""
     import torch
     from flwr.supercore.task_identity import TaskIdentity
@@ -128,37 +127,33 @@ def _alone(few: bool, kind: str) -> dict[str, str]:
     torch.set_num_threads(1)
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     FLOWER_LOGGER.setLevel(logging.CRITICAL)
-    return run(few, kind)
+    return run(extent, kind)
 
 
-def table(found: dict[str, str]) -> str:
-    """Method × model kind; a cell says with how many of the strategies it runs, or which note says why not."""
-    cells: dict[tuple[str, str], dict[str, str]] = {}
-    for key, sentence in found.items():
-        method, kind, strategy = key.split(" | ")
-        cells.setdefault((method, kind), {})[strategy] = sentence
+def tables(found: dict[str, str]) -> str:
+    """Methods × kinds of models, strategies × kinds, strategies × methods; a note says why something does not run."""
     notes: list[str] = []
-    most = max(len(outcomes) for outcomes in cells.values())
-    lines = ["| method | " + " | ".join(KINDS) + " |", "|---|" + "---|" * len(KINDS)]
-    for method in methods():
-        row = [_cell(cells.get((method, kind), {}), notes, most) for kind in KINDS]
-        lines.append(f"| {method} | " + " | ".join(row) + " |")
-    return "\n".join([*lines, "", *(f"{number}. {note}" for number, note in enumerate(notes, 1))])
+
+    def cell(method: str, kind: str, strategy: str) -> str:
+        sentence = found[f"{method} | {kind} | {strategy}"]
+        if sentence and (note := _general(sentence)) not in notes:
+            notes.append(note)
+        return f"[{notes.index(_general(sentence)) + 1}]" if sentence else "✓"
+
+    parts = [
+        _table("method, with FedAvg", methods(), KINDS, lambda row, column: cell(row, column, USUAL)),
+        _table(f"strategy, with {ASKS}", STRATEGIES, KINDS, lambda row, column: cell(ASKS, column, row)),
+        _table("method, on the stock network", methods(), STRATEGIES, lambda row, column: cell(row, STOCK, column)),
+    ]
+    said = [f"{number}. *{note}*" for number, note in enumerate(notes, 1)]
+    return "\n\n".join([*parts, "\n".join(said)])
 
 
-def _cell(outcomes: dict[str, str], notes: list[str], most: int) -> str:
-    good = sum(not sentence for sentence in outcomes.values())
-    marks = []
-    for strategy, sentence in outcomes.items():
-        if sentence:
-            whom = "" if not good else f"{strategy}: "
-            note = f"{whom}*{_general(sentence)}*"
-            if note not in notes:
-                notes.append(note)
-            marks.append(notes.index(note) + 1)
-    refused = " ".join(f"[{mark}]" for mark in sorted(set(marks)))
-    all_run = good == len(outcomes) == most
-    return ("all" if all_run else f"{good} {refused}".strip()) if good else refused
+def _table(corner: str, rows: Iterable[str], columns: Iterable[str], cell: Callable[[str, str], str]) -> str:
+    columns = list(columns)
+    lines = [f"| {corner} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    lines += [f"| {row} | " + " | ".join(cell(row, column) for column in columns) + " |" for row in rows]
+    return "\n".join(lines)
 
 
 def _general(sentence: str) -> str:
@@ -170,15 +165,15 @@ def _general(sentence: str) -> str:
 def main() -> None:
     """Run, and write the table to standard output and, where asked, between two marks of a page."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--few", action="store_true", help="each method with each kind, some with each strategy")
+    parser.add_argument("--all", action="store_true", help="the whole product, in place of all pairs; takes hours")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--page", type=Path, help="a page with the lines <!-- matrix --> and <!-- end of matrix -->")
     options, begun = parser.parse_args(), time.monotonic()
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        parts = list(pool.map(_alone, [options.few] * len(KINDS), KINDS))
+        parts = list(pool.map(_alone, ["all" if options.all else "pairs"] * len(KINDS), KINDS))
     found = {key: sentence for part in parts for key, sentence in part.items()}
     good = sum(not sentence for sentence in found.values())
-    text = f"{len(found):,} combinations, of which {good:,} run.\n\n{table(found)}"
+    text = f"{len(found):,} combinations, of which {good:,} run.\n\n{tables(found)}"
     print(f"{text}\n\n{time.monotonic() - begun:.0f} s")
     if options.page:
         before, rest = options.page.read_text().split("<!-- matrix -->")

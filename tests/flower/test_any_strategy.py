@@ -312,3 +312,20 @@ def test_trees_that_travel_from_client_to_client_take_a_cohort_of_one(rule, coho
 def test_a_method_that_compares_updates_is_refused_with_trees():
     with pytest.raises(InputError, match="compares updates, and FedXgbBagging trains trees"):
         SelectorStrategy(load("clustered"), cohort=2, strategy=FedXgbBagging(**QUIET))
+
+
+@dataclass(frozen=True)
+class Expected(Selector):
+    """Weights that sum to 1 only in expectation."""
+
+    def select(self, state, round):
+        return Cohort([4, 0, 2], [0.5, 0.25, 0.25], mass="expected")
+
+
+def test_an_expected_mass_is_not_rescaled_for_those_who_fall_silent():
+    grid = federation()
+    grid.nodes[2] = node("c2", trains=False)
+    _, model = played(FedAvg(**QUIET), Expected(), rounds=1, grid=grid)
+    np.testing.assert_allclose(model, [0.5 * 4, 0.75])  # w + Σ a_k Δ_k of two of three, from zeros
+    with pytest.raises(InputError, match="Expected weighs this cohort 1 in all, and FedMedian rescales weights to 1"):
+        played(FedMedian(**QUIET), Expected())

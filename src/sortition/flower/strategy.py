@@ -198,7 +198,7 @@ class SelectorStrategy(Strategy):
         available = self._eligible(self.enrolment.present(grid))
         registrar = self._up_to_date()
         turn = self._turn = registrar.begin(available, self.options.asked_to_train)
-        self._model = wire.to_arrays(arrays)
+        self._model = wire.view_arrays(arrays)
         number = server_round + self.files.played
         write = RoundMessages(self.base, self.roster, grid, number, arrays, config, turn.index, available)
         while turn.question is not None:
@@ -251,7 +251,7 @@ class SelectorStrategy(Strategy):
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
             arrays = with_counters(arrays, self._model)
-            self._moved, self._model = True, wire.to_arrays(arrays)
+            self._moved, self._model = True, wire.view_arrays(arrays)
         self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
         self._stop_if_nobody_can(found, faults)
         return arrays, metrics

@@ -87,6 +87,11 @@ def to_arrays(record: ArrayRecord) -> dict[str, arrays.Array]:
     return {name: item.numpy() for name, item in record.items()}
 
 
+def view_arrays(record: ArrayRecord) -> dict[str, arrays.Array]:
+    """The same without copies, to be read only."""
+    return {name: _view(item) for name, item in record.items()}
+
+
 def to_record(values: Mapping[str, Any]) -> ArrayRecord:
     """Named arrays as a record."""
     return ArrayRecord({name: Array(np.asarray(value, order="C")) for name, value in values.items()})
@@ -96,7 +101,7 @@ def received_arrays(content: RecordDict, key: str) -> dict[str, arrays.Array]:
     """The arrays of a record that a client sent; empty if there is none that can be read."""
     try:
         found = content.get(key)
-        return {name: _view(item) for name, item in found.items()} if isinstance(found, ArrayRecord) else {}
+        return view_arrays(found) if isinstance(found, ArrayRecord) else {}
     except FOREIGN:
         return {}
 

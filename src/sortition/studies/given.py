@@ -112,7 +112,7 @@ def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
     elif inspect.isfunction(value):
         yield from _function(value, seen)
     elif inspect.isclass(value):
-        yield _source(value)
+        yield _source(value, seen)
     else:
         yield from _instance(value, seen)
 
@@ -128,17 +128,17 @@ def _function(value: Any, seen: set[int]) -> Iterator[bytes]:
     yield from _parts([value.__defaults__, value.__kwdefaults__, cells], seen)
 
 
-def _source(value: type) -> bytes:
+def _source(value: type, seen: set[int]) -> bytes:
     try:
         return inspect.getsource(value).encode()
     except (OSError, TypeError):  # written at a prompt: the code of its methods remains
         methods = {name: item for name, item in vars(value).items() if inspect.isfunction(item)}
-        return b"".join(_parts(methods, set()))
+        return b"".join(_parts(methods, seen | {id(value)}))
 
 
 def _instance(value: Any, seen: set[int]) -> Iterator[bytes]:
     """An object of some class: a tensor or module by its numbers, anything else by its attributes."""
-    yield _source(type(value))
+    yield _source(type(value), seen)
     if hasattr(value, "state_dict"):
         state = {name: tensor.detach().cpu().numpy() for name, tensor in value.state_dict().items()}
         yield from _parts({"layers": str(value), **state}, seen)

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+import torch
+
+from sortition.core.errors import InputError
+from sortition.core.import_policy import imported
+from sortition.studies import given
+
+TYPED = """
+from sortition.core import Cohort, Selector, State, method
+
+
+@method
+class Typed(Selector[State]):
+    share: float = {share}
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[:{count}])
+"""
+
+
+def typed(**numbers):
+    """A class without a file, as one that was written at a prompt."""
+    space = {"__name__": "prompt"}
+    exec(TYPED.format(**{"share": 1.0, "count": 2, **numbers}), space)  # noqa: S102
+    return space["Typed"]
+
+
+def shifted(by):
+    return lambda x: x + by
+
+
+def test_digests_say_what_an_object_is_and_not_where_it_lies():
+    array = np.arange(6.0)
+    assert given.digest_of(array) == given.digest_of(array.copy())
+    assert given.digest_of(array) == given.digest_of(array.astype(">f8"))
+    assert given.digest_of(array) != given.digest_of(array.reshape(2, 3))
+    assert given.digest_of(shifted(1)) == given.digest_of(shifted(1))
+    assert given.digest_of(shifted(1)) != given.digest_of(shifted(2))  # the closure counts
+    linear = torch.nn.Linear(2, 2)
+    before = given.digest_of(linear)
+    with torch.no_grad():
+        linear.bias += 1
+    assert given.digest_of(linear) != before
+
+
+def test_classes_without_a_file_are_told_apart_by_their_code():
+    assert given.digest_of(typed()) == given.digest_of(typed())
+    assert given.digest_of(typed()) != given.digest_of(typed(count=3))
+
+
+def test_objects_are_import_paths_while_they_are_lent():
+    with given.lent():
+        path = given.keep("thing", np.arange(3))
+        assert (imported(path, "thing") == np.arange(3)).all()
+        sent = given.objects()
+    with pytest.raises(InputError, match="given from Python, and not to this process"):
+        imported(path, "thing")
+    with given.lent():
+        given.hold(sent)
+        assert (imported(path, "thing") == np.arange(3)).all()
+        assert given.digests({"a": {"b": path}, "c": 1}) == {"a.b": given.digest_of(np.arange(3))}
+
+
+def test_what_cannot_be_sent_is_named():
+    with given.lent():
+        given.keep("data", np.arange(3))
+        assert given.cannot_be_sent() == ""
+        given.keep("rule", shifted(1))
+        assert given.cannot_be_sent().startswith("rule_")

@@ -66,5 +66,9 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 	build/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[lab]"
 	cd build && wheel/bin/sortition demo --out ../build/demo --seeds 2 --rounds 5
 
+screenshots: setup  ## take the pictures of docs/images from the demo's report (needs Chromium)
+	test -d demo/runs || $(BIN)/sortition demo
+	$(BIN)/python benchmarks/screenshots.py demo/runs
+
 clean:  ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

@@ -70,7 +70,7 @@ def interval_text(low: float, high: float, of: str) -> str:
 
 def p_text(one: Comparison | None) -> str:
     """Three digits, as papers print it."""
-    if one is None or math.isnan(one.p):
+    if one is None or math.isnan(one.low):
         return ""
     return "< 0.001" if one.p < 0.001 else f"{one.p:.3f}"
 

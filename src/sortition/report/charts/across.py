@@ -85,7 +85,7 @@ def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     caption = (
         "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
     )
-    tables = {"profiles": rows, "profiles_names": end_labels([*rows, {"method": "", "share": 0.0}], "share", 260)[:-1]}
+    tables = {"profiles": rows, "profiles_names": end_labels(rows, "share", 260, zero=True)}
     return Chart("profiles", "Performance profiles", caption, filling(chart, 260), tables, span=3)
 
 

@@ -115,14 +115,19 @@ def lines(
     return alt.layer(*layers)
 
 
-def end_labels(rows: list[dict[str, Any]], value: str, height: int = HEIGHT, by: str = "") -> list[dict[str, Any]]:
-    """Where the name of each method stands: beside its last value, and no name upon another."""
+def end_labels(
+    rows: list[dict[str, Any]], value: str, height: int = HEIGHT, by: str = "", *, zero: bool = False
+) -> list[dict[str, Any]]:
+    """Where the name of each method stands: beside its last value, and no name upon another.
+
+    ``by`` is a column whose values are shown one at a time; ``zero`` says that the axis begins there.
+    """
     made = []
     for group in dict.fromkeys(row.get(by) for row in rows):
         inside = [row for row in rows if row.get(by) == group]
         ends = {row["method"]: row for row in inside}  # the last one of each
         drawn = [row[key] for row in inside for key in (value, "low", "high") if row.get(key) is not None]
-        low, high = min(drawn), max(drawn)
+        low, high = min([*drawn, *([0.0] if zero else [])]), max(drawn)
         placed = spread_out([row[value] for row in ends.values()], (high - low or 1.0) * LABEL / height, low, high)
         made += [
             {"method": method, by or "all": group, "label": round(float(at), 5)}

@@ -40,7 +40,7 @@ def selection_counts(setting: Setting, palette: Palette) -> Chart:
         "How often each client trained",
         "Mean over seeds; a flat line is even.",
         filling(chart, 260),
-        {"counts": rows, "counts_names": end_labels(rows, "count", 260)},
+        {"counts": rows, "counts_names": end_labels(rows, "count", 260, zero=True)},
         span=3,
     )
 
@@ -155,5 +155,5 @@ def cohort_labels(setting: Setting, palette: Palette) -> Chart:
         f"Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
         f"{f' and {width} rounds' if width > 1 else ''}. It needs no training, and shows much of how a method works.",
         filling(chart, 260),
-        {"mixtures": rows, "mixtures_names": end_labels(rows, "skew", 260)},
+        {"mixtures": rows, "mixtures_names": end_labels(rows, "skew", 260, zero=True)},
     )

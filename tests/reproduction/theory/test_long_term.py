@@ -6,12 +6,12 @@ from sortition.selectors import load
 
 
 def test_queues_grow_slower_than_the_number_of_rounds():
-    short, long = (long_run(lambda: load("longfed"), rounds, budget=4) for rounds in (30, 120))
+    short, long = (long_run(load("longfed"), rounds, budget=4) for rounds in (30, 120))
     assert 0 < long.queue < short.queue / 2
 
 
 def test_a_method_without_queues_has_none_and_full_participation_is_nearest():
-    uniform, full = (long_run(lambda n=name: load(n), 60, budget=4) for name in ("uniform", "full"))
+    uniform, full = (long_run(load(name), 60, budget=4) for name in ("uniform", "full"))
     assert uniform.queue == full.queue == 0
     assert full.gap < uniform.gap
 

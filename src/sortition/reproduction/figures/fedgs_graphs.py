@@ -72,7 +72,7 @@ def edges_found(context: Context, *, federation: list[dict[str, Any]], paper: di
             for oracle in ORACLES:
                 mean = np.mean(found[how, oracle.name], axis=0)
                 scores, shares = [f"{x:.4f}" for x in mean[:3]], [f"{x:.3f}" for x in mean[4:]]
-                table.rows.append([name, how, oracle.name, *scores, f"{mean[3]:g}", *shares])
+                table.rows.append([name, how, oracle.name, *scores, f"{mean[3]:.3g}", *shares])
     table.notes.append(f"{context.seeds or 1} seed(s). The last two columns are shares of all pairs that are counted.")
     return table.markdown()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,12 +22,12 @@ class LongRun:
 
 
 def long_run(
-    make: Callable[[], Selector[Any]], rounds: int, *, budget: int, clients: int = 20, kinds: int = 4, seed: int = 0
+    selector: Selector[Any], rounds: int, *, budget: int, clients: int = 20, kinds: int = 4, seed: int = 0
 ) -> LongRun:
     """Play T rounds; the learning rate falls with 1/√T, as the bound needs it."""
     world = QuadraticWorld(clients, kinds=kinds, spread=0.5, noise=0.5, seed=seed)
     world.rate = 1 / (3 * np.sqrt(rounds))  # of this world alone
-    registrar = Registrar(make(), world.population, horizon=rounds, seed=seed)
+    registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
     for _ in turns(registrar, world, rounds, budget, everybody(world)):
         pass
     queues = [getattr(registrar.state, name, np.zeros(1)) for name in ("z", "q")]

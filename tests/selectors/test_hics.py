@@ -394,3 +394,26 @@ def test_the_form_for_many_clients_is_near_the_exact_one_and_better_than_a_subsa
 def test_bad_parameters(parameters, sentence):
     with pytest.raises(InputError, match=sentence):
         load("hics", **parameters)
+
+
+class Trained:
+    """A client's training: labels of one kind, of which the model predicts a share ``fit``; rate 0.1, 10 steps."""
+
+    def __init__(self, fit, classes=10):
+        self.output_bias = 0.1 * 10 * (1 - fit) * (np.eye(classes)[0] - 1 / classes)
+        self.loss, self.steps, self.learning_rate = -np.log(fit), 10, 0.1
+
+
+def test_a_fitted_client_looks_balanced_to_the_paper_and_not_to_the_relative_estimate():
+    fresh, fitted = Trained(0.1), Trained(0.999)
+    raw = [hics.entropy_estimate(one.output_bias[None], 0.0025)[0] for one in (fresh, fitted)]
+    relative = [hics.entropy_estimate(hics.relative_bias(one)[None], 0.1)[0] for one in (fresh, fitted)]
+    assert raw[0] < 0.01
+    assert raw[1] > 2.2  # of ln 10 = 2.3: fooled
+    assert max(relative) < 0.1
+
+
+def test_a_loss_of_nothing_is_no_division_by_zero():
+    one = Trained(0.5)
+    one.loss, one.output_bias = 0.0, np.zeros(10)
+    assert np.all(hics.relative_bias(one) == 0)

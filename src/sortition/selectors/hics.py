@@ -16,6 +16,9 @@ Variants of the released code: ``signal="head"`` (angle of the whole output laye
 its weights), ``within="uniform"``, and clustered sampling on the same tree where Var(Ĥ) ≥ ``threshold``
 (``fallback="diverse"``); the prose suggests it where clients are "alike", Var(Ĥ) < ``threshold``.
 
+Ours: ``signal="relative"`` divides Δb by learning rate, steps and training loss, so that a client whose labels the
+model has learnt is not taken for balanced; with ``temperature=1`` (momentum 0.9).
+
 Deviations: Ward's method takes the distance rows as points, as released (``linkage="average"`` links the distances). A
 zero update is at π/2 from others (released: 0). Warm-up is over the available clients: who has no Ĥ yet is forced in
 whenever met (never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the places left are drawn as
@@ -33,7 +36,19 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field
 
-from sortition.core import BIAS_UPDATE, HEAD_UPDATE, Cohort, Feedback, Needs, Round, Selector, Signal, State, method
+from sortition.core import (
+    BIAS_UPDATE,
+    HEAD_UPDATE,
+    Cohort,
+    Feedback,
+    LocalResult,
+    Needs,
+    Round,
+    Selector,
+    Signal,
+    State,
+    method,
+)
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly, weighted
 from sortition.core.state import per_client
@@ -49,6 +64,20 @@ ROW_MEANS = Signal(
     summary="mean change of the output layer's weights per class",
     exact=True,
 )
+RELATIVE_BIAS = Signal(
+    "bias-update-relative",
+    "training",
+    lambda client, _: relative_bias(client.train()),
+    False,
+    summary="mean gradient of the output layer's bias, over the training loss",
+    exact=True,
+)
+SIGNALS = {  # what the angle and what the entropy is taken of
+    "bias": (BIAS_UPDATE, BIAS_UPDATE),
+    "head": (HEAD_UPDATE, ROW_MEANS),
+    "relative": (RELATIVE_BIAS, RELATIVE_BIAS),
+}
+LEAST = 1e-3  # a training loss below counts as this
 TRIES = 3  # times that a client without report is forced in
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -72,7 +101,7 @@ class HiCS(Selector[Memory]):
         lam: λ of eq. 9, what a difference in entropy weighs against an angle.
         gamma0: γ0, preference for balanced groups at the start; 4, and 2 for Mini-ImageNet.
         clusters: M; None for as many as the cohort has places.
-        signal: "bias" (paper) or "head", the whole output layer (released code).
+        signal: "bias" (paper), "head", the whole output layer (released code), or "relative" (ours; temperature 1).
         within: how a member of the drawn group is drawn, by "size" (paper) or "uniform" (released code).
         refresh: estimates are renewed by every participation ("always", paper) or kept ("once", released code).
         linkage: "ward" on the rows of the distance matrix, or "average" on the distances.
@@ -85,7 +114,7 @@ class HiCS(Selector[Memory]):
     lam: NonNegative = 10.0
     gamma0: NonNegative = 4.0
     clusters: Annotated[int, Field(ge=1)] | None = None
-    signal: Literal["bias", "head"] = "bias"
+    signal: Literal["bias", "head", "relative"] = "bias"
     within: Literal["size", "uniform"] = "size"
     refresh: Literal["always", "once"] = "always"
     linkage: Linkage = "ward"
@@ -105,7 +134,7 @@ class HiCS(Selector[Memory]):
         """Sizes, the output layer's change of each participant, and the number of rounds."""
         return Needs(
             reads=("sizes",),
-            reports=(BIAS_UPDATE,) if self.signal == "bias" else (HEAD_UPDATE, ROW_MEANS),
+            reports=tuple(dict.fromkeys(SIGNALS[self.signal])),
             horizon=True,
         )
 
@@ -158,7 +187,7 @@ class HiCS(Selector[Memory]):
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Refresh Δb_k and Ĥ_k of those who reported."""
         state.chosen[feedback.cohort.ids] += 1
-        main, spread = (BIAS_UPDATE, BIAS_UPDATE) if self.signal == "bias" else (HEAD_UPDATE, ROW_MEANS)
+        main, spread = SIGNALS[self.signal]
         values = feedback.report(spread)
         if self.refresh == "once":
             values = values.restrict(values.ids[np.isnan(state.entropy[values.ids])])
@@ -183,7 +212,19 @@ class HiCS(Selector[Memory]):
             },
             {"linkage": "average", "fallback": "alike", "clusters": 3, "lam": 1.0, "gamma0": 2.0},
             {"temperature": 0.5, "exact_up_to": 12},
+            {"signal": "relative", "temperature": 1.0},
         ]
+
+
+def relative_bias(trained: LocalResult) -> Floats:
+    """(C,) Δb / (lr · steps) · ln C / loss: how far the labels are off per unit of loss, whatever the model has learnt.
+
+    Eq. 7 reads a small Δb as balanced labels. A skewed client that the model already fits has a small Δb, too; its
+    loss is as small.
+    """
+    bias = np.asarray(trained.output_bias, np.float64)
+    loss = max(float(trained.loss), LEAST)
+    return np.asarray(bias / (trained.learning_rate * max(trained.steps, 1)) * (np.log(bias.size) / loss))
 
 
 def entropy_estimate(updates: Array, temperature: float) -> Floats:

@@ -15,6 +15,8 @@ from typing import Any
 from sortition.core.errors import InputError, unknown
 from sortition.core.selector import Selector
 
+__all__ = ["GROUP", "discover", "find", "load"]
+
 GROUP = "sortition.selectors"
 ALIASES = {"auto": "microcosm"}  # the method that fits most federations, in the variant that facts and limits allow
 

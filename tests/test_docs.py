@@ -9,6 +9,8 @@ import tomllib
 import types
 from pathlib import Path
 
+import pytest
+
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import check
 from sortition.testing import check_selector
@@ -66,3 +68,24 @@ def test_links_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
             assert "://" in target or (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+WORDS = {
+    "Wilcoxon": "wilcoxon",
+    "Ray worker": "on another machine",
+    "hash chain": "sha256",
+    "YC": "class LabelCycle",
+    "graph": "floyd_warshall",
+    "checkpoint": "def load",
+    "file lock": "flock",
+    "Flower aggregation": "def aggregate",
+    "quarantines": "quarantine",
+}
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_design_page_says_where_a_thing_lives(word):
+    table = (ROOT / "docs" / "design.md").read_text().partition("Where to look:")[2]
+    row = next(line for line in table.splitlines() if line.startswith("|") and word in line)
+    path = ROOT / "src" / "sortition" / re.findall(r"`([^`]+\.py)`", row)[0]
+    assert WORDS[word] in path.read_text()

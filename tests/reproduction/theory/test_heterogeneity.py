@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
@@ -9,7 +10,14 @@ from sortition.core import GRADIENT, Measure
 from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
 from sortition.reproduction.reproduce import Cuts, reproduce
-from sortition.reproduction.theory.heterogeneity import envelope, label_entropy, measure_heterogeneity
+from sortition.reproduction.theory.heterogeneity import (
+    convergence_term,
+    envelope,
+    label_entropy,
+    measure_heterogeneity,
+    selected_entropy,
+)
+from sortition.results.run_folder import Run
 from sortition.simulation import start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
@@ -67,3 +75,14 @@ def test_the_preset_makes_a_page(tmp_path):
 
 def test_ranks_of_what_does_not_vary():
     assert heterogeneity._rank(np.ones(4), np.arange(4.0)) == 0
+
+
+def test_the_entropy_of_those_who_train(tmp_path):
+    """Client 0 has one label, client 1 both: entropies 0 and ln 2, gaps −ln 2 and 0; one round of each."""
+    (tmp_path / "config.toml").write_text('setting = "main"\nseed = 0\n')
+    np.savez(tmp_path / "federation.npz", sizes=np.array([9, 8]), label_counts=np.array([[9, 0], [4, 4]]))
+    lines = [json.dumps({"round": t, "cohort": [t], "weights": [1.0], "answered": None}) for t in range(2)]
+    (tmp_path / "rounds.jsonl").write_text("\n".join(lines) + "\n")
+    assert selected_entropy(Run(tmp_path)) == pytest.approx(math.log(2) / 2)
+    assert convergence_term(Run(tmp_path)) == pytest.approx((0.5 + 1) / 2)
+    assert convergence_term(Run(tmp_path), beta=2.0) == pytest.approx((0.25 + 1) / 2)

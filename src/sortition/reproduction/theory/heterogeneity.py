@@ -9,6 +9,8 @@ from scipy.optimize import linprog
 
 from sortition.core import BIAS_UPDATE, GRADIENT, Measure
 from sortition.core.arrays import Array, Floats
+from sortition.reproduction.theory.bias import recorded
+from sortition.results.run_folder import Run
 from sortition.selectors.hics import ROW_MEANS, entropy_estimate
 from sortition.simulation import World
 
@@ -86,3 +88,19 @@ def envelope(gap: Array, dissimilarity: Array) -> Envelope:
     constant = float(dissimilarity.max() - dissimilarity.mean())
     slack = max(best - float(dissimilarity.mean()), 0.0)
     return Envelope(*found, 1 - slack / constant if constant > 0 else 0.0)
+
+
+# -- metrics of a run -----------------------------------------------------------------------------------------------
+
+
+def selected_entropy(run: Run) -> float | None:
+    """Mean over the rounds of Σ_k w_k H(D_k): the label entropy of those who train, in nats."""
+    weights, entropy = recorded(run), label_entropy(run.federation()["label_counts"].astype(np.float64))
+    return float((weights @ entropy).mean()) if len(weights) else None
+
+
+def convergence_term(run: Run, *, beta: float = 1.0) -> float | None:
+    """Mean over the rounds of Σ_k w_k e^{β(H(D_k) − H(D_0))}, in (0, 1]: the slides' bound falls as it grows."""
+    weights, counts = recorded(run), run.federation()["label_counts"].astype(np.float64)
+    gap = label_entropy(counts) - np.log(counts.shape[1])
+    return float((weights @ np.exp(beta * gap)).mean()) if len(weights) else None

@@ -76,3 +76,10 @@ def test_ties_of_a_shortlist_go_by_lot():
     drawn = [lm.shortlist(np.zeros(50), np.zeros(50, int), 10, np.random.default_rng(s)) for s in range(200)]
     counts = np.bincount(np.concatenate(drawn), minlength=50)
     assert counts.min() > 15  # 200 · 10 / 50 = 40 on average, standard deviation 5.7
+
+
+def test_the_most_similar_are_the_lowest_positions_in_order_where_many_tie():
+    rows = np.eye(4, dtype=np.float32)[[0, 1, 0, 0, 2, 0, 3, 0]]
+    near, similar = lm.most_similar(rows[:2], rows, 3)
+    assert near.tolist() == [[0, 2, 3], [0, 1, 2]]
+    assert similar.tolist() == [[1, 1, 1], [0, 1, 0]]

@@ -117,9 +117,10 @@ def edges(left: Array, right: Array, length: Length) -> Array:
 
 
 def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
-    """(n, k) positions of the rows' most similar ones ``among`` others, in no order, and the similarities.
+    """(n, k) positions of the rows' most similar ones ``among`` others, ascending, and the similarities.
 
-    Of equally similar ones the lowest positions are taken: a partition alone would take any.
+    Of equally similar ones the lowest positions are taken: a partition alone would take any, in any order, and paths
+    are relaxed in this order.
     """
     near, similar = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
     size, wide = max(CHUNK // len(among), 1), among.astype(np.float64)
@@ -128,7 +129,7 @@ def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
         if k == 1:
             best = table.argmax(axis=1)[:, None]
         else:
-            best = np.argpartition(_by_position(table), len(among) - k, axis=1)[:, -k:]
+            best = np.sort(np.argpartition(_by_position(table), len(among) - k, axis=1)[:, -k:], axis=1)
         near[start : start + size], similar[start : start + size] = best, np.take_along_axis(table, best, axis=1)
     return near, similar
 

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from sortition.core.errors import DataError, InputError
-from sortition.data import by_client, from_clients, from_frame, from_leaf
+from sortition.data import by_client, from_clients, from_frame, from_leaf, load
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
@@ -68,6 +68,20 @@ def test_leaf_files_of_pictures_and_of_texts(tmp_path):
     assert made.x_train.tolist() == [[97, 98, 99], [98, 99, 100]]
     assert made.x_train.dtype == np.int64  # tokens are not divided by 255
     assert made.y_test.tolist() == [102]
+
+
+def test_paths_of_leaf_folders_and_of_tables_are_loaded_by_name(tmp_path):
+    leaf(tmp_path / "femnist", "train", {"w1": {"x": [[0.0, 1.0]] * 3, "y": [0, 1, 2]}})
+    leaf(tmp_path / "femnist", "test", {"w1": {"x": [[1.0, 1.0]], "y": [2]}})
+    assert len(load(tmp_path / "femnist").clients) == 1
+    frame = pl.DataFrame({"who": ["u", "v"] * 15, "a": X[:, 0], "y": Y})
+    frame.write_csv(tmp_path / "table.csv")
+    frame.write_parquet(tmp_path / "table.parquet")
+    for suffix in ("csv", "parquet"):
+        assert len(load(tmp_path / f"table.{suffix}", client="who", label="y").clients) == 2
+    (tmp_path / "broken.parquet").write_text("who,y")
+    with pytest.raises(DataError, match="cannot be read as a table"):
+        load(tmp_path / "broken.parquet", client="who", label="y")
 
 
 def test_a_file_that_is_not_leaf_is_refused(tmp_path):

@@ -49,4 +49,12 @@ def test_plot_is_a_chart_of_means_over_seeds(result):
 def test_report_and_notebook(result, tmp_path):
     page = result.report(tmp_path / "deep" / "page.html")
     assert "power-of-choice" in page.read_text()
-    assert "<table>" in result._repr_html_()
+    shown = result._repr_html_()
+    assert "<table>" in shown
+    assert "<svg" in shown  # the forest plot
+    assert len(result.conclusions) == 1
+    assert "power-of-choice" in result.conclusions[0]
+    assert result.conclusions[0] in str(result)
+    assert len(result.forest("mean")) == 1
+    with pytest.raises(InputError, match="forest must be"):
+        result.forest("best")

@@ -16,6 +16,7 @@ from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
 from sortition.data.fetch import read
+from sortition.data.natural import from_leaf, from_table
 from sortition.data.natural_sets import SETS, NaturalEntry
 from sortition.data.natural_sets import read as read_natural
 from sortition.data.sources import Report
@@ -57,10 +58,17 @@ def load(source: Any, **options: Any) -> Dataset:
     if IMPORT_PATH.fullmatch(str(source)) and not path.exists():
         return _imported(str(source), options)
     if path.exists():
-        return _called(partial(from_file, path), str(source), options)
+        return _called(partial(_reader(path), path), str(source), options)
     if path.suffix or len(path.parts) > 1:
         raise bad("data", "a name or an existing path", str(source))
     raise unknown("data set", str(source), names())
+
+
+def _reader(path: Path) -> Callable[..., Dataset]:
+    """How a path is read: LEAF's folder, a table with a client column, or arrays."""
+    if (path / "train").is_dir():
+        return from_leaf
+    return from_table if path.suffix in (".csv", ".parquet") else from_file
 
 
 def _natural(entry: NaturalEntry, options: dict[str, Any]) -> Dataset:

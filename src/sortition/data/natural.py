@@ -89,6 +89,19 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
     return by_client(x, y, owners if owners.dtype.kind in "iu" else owners.astype(str), name=name, test=test)
 
 
+def from_table(path: Path, *, client: str, label: str, test: float = TEST) -> Dataset:
+    """A CSV or Parquet file with a column of clients and a column of labels; see :func:`from_frame`."""
+    try:
+        import polars as pl
+    except ImportError as error:
+        raise DataError("Reading a table needs polars: pip install 'sortition[lab]'.") from error
+    try:
+        frame = pl.read_parquet(path, glob=False) if path.suffix == ".parquet" else pl.read_csv(path, glob=False)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}.") from None
+    return from_frame(frame, client=client, label=label, name=path.stem, test=test)
+
+
 def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
     """A folder of LEAF's JSON files: ``train/*.json`` and ``test/*.json`` with users and user_data.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -105,12 +106,45 @@ class Comparison:
             raise bad("what", "'table' or 'curves'", what)
         return self.table if what == "table" else self.curves
 
+    @cached_property
+    def conclusions(self) -> list[str]:
+        """One sentence for each method: better, worse, practically equal or undecided against uniform."""
+        from sortition.results import summary
+
+        return summary.conclusions(self.runs)
+
+    def forest(self, of: str = "last") -> list[dict[str, Any]]:
+        """The forest plot of each setting that has one, as Vega-Lite: differences from uniform with their intervals.
+
+        ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds.
+        """
+        from sortition.report.charts.forest import forest
+        from sortition.report.gather import gather
+
+        if of not in ("last", "mean"):
+            raise bad("forest", "'last' or 'mean'", of)
+        plots = [forest(setting, of) for setting in gather([self.out]).settings]
+        return [plot.spec() for plot in plots if plot is not None]
+
     def __str__(self) -> str:
-        return "\n\n".join([table.markdown() for table in self.tables] + [f"*{note}*" for note in self.notes])
+        verdicts = "\n".join(f"- {sentence}" for sentence in self.conclusions)
+        tables = [table.markdown() for table in self.tables]
+        return "\n\n".join([*([verdicts] if verdicts else []), *tables, *[f"*{note}*" for note in self.notes]])
 
     def _repr_html_(self) -> str:
-        notes = "".join(f"<p><i>{note}</i></p>" for note in self.notes)
-        return "".join(table.html() for table in self.tables) + notes
+        """Verdicts, forest plots and tables."""
+        verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
+        plots = "".join(_picture(spec) for spec in self.forest()) if verdicts else ""
+        tables = "".join(table.html() for table in self.tables)
+        notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
+        return f"<ul>{verdicts}</ul>{plots}{tables}{notes}"
+
+
+def _picture(spec: dict[str, Any]) -> str:
+    """A chart as SVG, which needs no network and no JavaScript."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec))
 
 
 def _parent(path: str | Path) -> Path:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -525,3 +526,109 @@ def test_a_snapshot_with_foreign_options_is_refused(tmp_path):
     arrays, header = registrar.export()
     with pytest.raises(StorageError, match="features"):
         registrar.restore(arrays, {**header, "optional": ["features"]})
+class Hostile:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("boom")
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        10**400,
+        -(10**400),
+        Hostile(),
+        1 + 2j,
+        np.complex128(1),
+        np.datetime64("2020-01-01"),
+        np.timedelta64(3, "s"),
+        "3.5",
+        b"3.5",
+        None.__class__,
+        {"a": 1},
+    ],
+    ids=repr,
+)
+def test_what_is_no_number_is_withheld_and_counted(registrar, row):
+    """A client may send anything that JSON or a pickle can hold; the server goes on."""
+    turn = registrar.begin(range(10), 3)
+    turn.answer({**{k: 0.1 * k for k in range(9)}, 9: row})
+    assert turn.rejected == {9: "loss: not a number"}
+    assert 9 not in turn.cohort.ids
+    registrar.finish(turn, reports={"update": {int(turn.cohort.ids[0]): [row, row]}})
+    assert registrar.counters["rejected"] == 2
+
+
+@pytest.mark.parametrize("kind", ["complex128", "datetime64[s]", "timedelta64[s]", "U3", "S3"])
+def test_a_table_of_no_numbers_is_withheld(registrar, kind):
+    turn = registrar.begin(range(10), 3)
+    turn.answer(Reading(np.arange(10), np.ones(10).astype(int).astype(kind)))
+    assert set(turn.rejected.values()) == {"loss: not a number"}
+    assert turn.cohort.ids.size == 0
+
+
+def test_whole_numbers_are_floats_to_the_selector(registrar):
+    turn = registrar.begin(range(10), 3)
+    turn.answer(Reading(np.arange(10), np.arange(10)))
+    assert turn.cohort.ids.tolist() == [9, 8, 7]
+    assert not turn.rejected
+
+
+class TestThreads:
+    """A registrar and its turns are for one thread at a time; a second one is refused and changes nothing."""
+
+    def during_select(self, act):
+        """Call ``act`` from a second thread while the first one is inside ``begin``; the error that it met."""
+        met, inside, go_on = [], threading.Event(), threading.Event()
+
+        class Slow:
+            def begun(self, turn, available, budget):
+                inside.set()
+                go_on.wait(10)
+
+            def answered(self, turn, question, answers):
+                pass
+
+            def finished(self, turn, done, reports):
+                pass
+
+            def joined(self, population):
+                pass
+
+        registrar = Registrar(Worst(), Population(SIZES), observer=Slow())
+        first = threading.Thread(target=lambda: registrar.begin(range(10), 3))
+        first.start()
+        assert inside.wait(10)
+        try:
+            act(registrar)
+        except InputError as error:
+            met.append(str(error))
+        finally:
+            go_on.set()
+            first.join(10)
+        return registrar, met
+
+    @pytest.mark.parametrize(
+        "act",
+        [
+            lambda one: one.begin(range(10), 3),
+            lambda one: one.join(Population(np.arange(1, 15))),
+            lambda one: one.finish(one._open),
+            lambda one: one._open.answer({}),
+        ],
+    )
+    def test_a_second_thread_is_refused(self, act):
+        registrar, met = self.during_select(act)
+        assert met == [
+            "A registrar and its turns must be called from one thread at a time; got a call during another one."
+        ]
+        assert registrar.population.n_clients == 10
+        assert registrar.counters["late"] == 0
+        registrar.observer = None
+        play(registrar)
+
+    def test_threads_may_take_turns(self, registrar):
+        for _ in range(3):
+            other = threading.Thread(target=play, args=(registrar,))
+            other.start()
+            other.join()
+        assert registrar.index == 3

@@ -25,6 +25,7 @@ from sortition.core.signals import (
     STEP_GRADIENT,
     TRAINING_LOSS,
     UPDATE,
+    ModelSize,
     Signal,
     probe,
 )
@@ -52,6 +53,7 @@ __all__ = [
     "LocalClient",
     "LocalResult",
     "Measure",
+    "ModelSize",
     "Needs",
     "Population",
     "Reading",

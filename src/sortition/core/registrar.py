@@ -18,11 +18,14 @@ from sortition.core import registrar_snapshot
 from sortition.core.arrays import Array, Ids, as_ids, not_among
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
+from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.observer import Observer, Reports
+from sortition.core.one_thread import OneThread
 from sortition.core.questions import Feedback
 from sortition.core.rounds import Population, Round
 from sortition.core.selector import Needs, Selector, resolved_for
+from sortition.core.signals import ModelSize
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
@@ -39,6 +42,9 @@ class Registrar:
         seed: of all the selector's draws.
         guards: how far clients are trusted; default: no honest client notices.
         observer: sees every turn; an audit log is one.
+        model: how long the model's vectors are; without it the length that most clients send counts.
+
+    Call it, and the turns that it gives, from one thread at a time; a second thread is refused.
     """
 
     def __init__(
@@ -50,6 +56,7 @@ class Registrar:
         seed: int = 0,
         guards: Guards | None = None,
         observer: Observer | None = None,
+        model: ModelSize | None = None,
     ) -> None:
         if not isinstance(selector, Selector):
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
@@ -64,7 +71,9 @@ class Registrar:
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.lengths = Lengths((*self.needs.asks, *self.needs.reports), model, population.n_clients)
         self._open: Turn | None = None
+        self._thread = OneThread("A registrar and its turns")
         self._selection = object()  # by which a turn is recognised as one of this registrar
         self.eligibility = Eligibility(self.guards, population)
         self.population, self._view = population, self._disclosed(population, self.eligibility)
@@ -92,7 +101,10 @@ class Registrar:
 
     def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
         """Start this round's selection; an earlier turn that is still open is abandoned without a trace."""
-        ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+        with self._thread.inside():
+            return self._begin(as_ids("available", available, ordered=True).copy(), budget)  # the caller keeps his own
+
+    def _begin(self, ids: Ids, budget: int) -> Turn:
         self._check_known(ids)
         rng = stream(self.seed, "selection", self.index)
         round = Round(self.index, self.horizon, ids, budget, self._view, rng)
@@ -120,12 +132,13 @@ class Registrar:
             guards=self.guards,
             seed=self.seed,
             index=self.index,
-            shapes=self.shapes,
+            shapes=self.lengths.in_force(self.shapes),
             kept_out=admitted.kept_out,
             capped=self.eligibility.capped,
             sizes=self.eligibility.sizes,
             observer=self.observer,
             late=lambda: self.count("late"),
+            thread=self._thread,
         )
 
     def finish(self, turn: Turn, ids: npt.ArrayLike | None = None, reports: Reports | None = None) -> Ids:
@@ -138,6 +151,10 @@ class Registrar:
         """
         if not isinstance(turn, Turn):
             raise bad("finish(turn)", "what begin() gave", turn)
+        with self._thread.inside():
+            return self._finish(turn, ids, reports)
+
+    def _finish(self, turn: Turn, ids: npt.ArrayLike | None, reports: Reports | None) -> Ids:
         if turn is not self._open:
             return self._not_open(turn)
         if turn.cohort is None:
@@ -170,8 +187,17 @@ class Registrar:
         self.state, self.shapes, self._open = turn.state, turn.shapes, None
         for what, count in turn.counters.items():
             self.counters[what] += count
-        self.eligibility.blame(turn.rejected | turn.blamed, self.index)
+        overturned = self.lengths.vote(turn.votes, self.shapes)
+        self.eligibility.blame(turn.strikes(overturned), self.index)
+        if overturned:
+            self._forget(overturned)
+            turn.guarded["overturned"] = overturned
         self.index += 1
+
+    def _forget(self, overturned: Mapping[str, int]) -> None:
+        """Most clients send vectors of another length: what was learnt from the others is of no use."""
+        self.shapes = {**self.shapes, **{name: (length,) for name, length in overturned.items()}}
+        self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
     def _abandon(self) -> None:
         if self._open is not None:
@@ -187,19 +213,25 @@ class Registrar:
         """
         if not isinstance(population, Population):
             raise bad("join(population)", "a Population", population)
+        with self._thread.inside():
+            self._join(population)
+
+    def _join(self, population: Population) -> None:
         population.check_successor_of(self.population)
         eligibility = self.eligibility.grown(population)
         view, state = self._disclosed(population, eligibility), self.state.copy()
         state.grow(population.n_clients)
+        lengths = self.lengths.grown(population.n_clients)
         self._abandon()
         self.population, self._view, self.eligibility, self.state = population, view, eligibility, state
+        self.lengths = lengths
         if self.observer is not None:
             self.observer.joined(population)
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
         arrays = {f"state.{name}": value for name, value in self.state.arrays().items()}
-        arrays |= {"quarantined": self.eligibility.strikes, "until": self.eligibility.until}
+        arrays |= {"quarantined": self.eligibility.strikes, "until": self.eligibility.until, **self.lengths.export()}
         header = {
             "selector": self.owner,
             "parameters": {name: str(value) for name, value in self.selector.parameters().items()},
@@ -222,10 +254,15 @@ class Registrar:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
         self._resolve_as(registrar_snapshot.optional(header, self._unresolved.needs))
         found = registrar_snapshot.parse(
-            arrays, header, now=self.export()[1], memory=type(self.state), clients=self.population.n_clients
+            arrays,
+            header,
+            now=self.export()[1],
+            memory=type(self.state),
+            lengths=self.lengths,
+            clients=self.population.n_clients,
         )
         self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-        self.eligibility.strikes, self.eligibility.until = found.strikes, found.until
+        self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
         self._abandon()
         return self
 
@@ -250,6 +287,7 @@ class Registrar:
         *,
         horizon: int | None = None,
         guards: Guards | None = None,
+        model: ModelSize | None = None,
     ) -> Registrar:
         """Go on from a snapshot with the same selector; ``horizon`` and ``guards`` default to the saved ones."""
         arrays, header = snapshot.load(path)
@@ -260,5 +298,6 @@ class Registrar:
             horizon=saved_horizon if horizon is None else horizon,
             seed=seed,
             guards=saved_guards if guards is None else guards,
+            model=model,
         )
         return made.restore(arrays, header)

@@ -12,6 +12,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
+from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Needs
 from sortition.core.state import State
@@ -28,11 +29,18 @@ class Restored:
     until: Ids
     counters: dict[str, int]
     shapes: dict[str, tuple[int, ...]]
+    lengths: Lengths
     index: int
 
 
 def parse(
-    arrays: Mapping[str, Array], header: Mapping[str, Any], *, now: Mapping[str, Any], memory: type[State], clients: int
+    arrays: Mapping[str, Array],
+    header: Mapping[str, Any],
+    *,
+    now: Mapping[str, Any],
+    memory: type[State],
+    lengths: Lengths,
+    clients: int,
 ) -> Restored:
     """What ``Registrar.export`` gave; refused, naming the difference, if it is of another selection.
 
@@ -41,20 +49,21 @@ def parse(
         header: the exported header.
         now: the header of the registrar that takes over.
         memory: the type of its state.
+        lengths: those of its vector signals.
         clients: how many it knows.
     """
     try:
         guarded = header.get("guards") is not None
         if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
             raise StorageError(f"Snapshot is of another selection: {changed}.")
+        shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
         return Restored(
             state=_state(arrays, memory, clients),
             strikes=_counts(arrays["quarantined"], clients),
             until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
             counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
-            shapes={
-                name: tuple(whole_number(n, "shape", 1) for n in shape) for name, shape in header["shapes"].items()
-            },
+            shapes=shapes,
+            lengths=lengths.restored(arrays, shapes),
             index=whole_number(header["index"], "index", most=LARGEST),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -99,8 +108,8 @@ def _state(arrays: Mapping[str, Array], memory: type[State], clients: int) -> St
     return state
 
 
-def _shape(lengths: Any) -> tuple[int, ...]:
-    return tuple(whole_number(length, "a shape", 1) for length in lengths)
+def _shape(stored: Any) -> tuple[int, ...]:
+    return tuple(whole_number(length, "a length", 1) for length in stored)
 
 
 def _counts(array: Array, clients: int) -> Ids:

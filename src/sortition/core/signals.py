@@ -26,6 +26,21 @@ Payload = Mapping[str, Array]
 _SKETCH = re.compile(r"(?P<vector>.+)-sketch(?P<dim>[0-9]+)(-(?P<seed>[0-9]+))?")
 
 
+@dataclass(frozen=True, slots=True)
+class ModelSize:
+    """How long the vectors are that belong to a model; None where that is not known.
+
+    Attributes:
+        parameters: P, all parameters.
+        classes: C, the outputs.
+        head: the output layer's weight and bias together, C · d + C.
+    """
+
+    parameters: int | None = None
+    classes: int | None = None
+    head: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class Signal:
     """A named pure function of a client.
@@ -34,11 +49,12 @@ class Signal:
         name: unique; travels over the wire and names the column of a report.
         of: what it depends on: the received ``model``, the local ``training``, or ``pairs`` of clients.
         compute: ``(client, payload) -> row`` or, of pairs, ``(clients, payload) -> (n, n)`` products.
-        scalar: one number a client, else a vector whose length the first answers fix.
+        scalar: one number a client, else a vector.
         nonnegative: a negative value is a fault of the client.
         payload: arrays sent down with the question, given by the federation's owner, and metered.
         summary: what the server learns, in words: the line of the privacy label.
         exact: reveals an individual update, so secure aggregation is impossible.
+        width: a vector's length: a number, or the field of :class:`ModelSize` that it is; None: as most clients send.
     """
 
     name: str
@@ -49,6 +65,7 @@ class Signal:
     payload: Payload = field(default_factory=dict, repr=False)
     summary: str = ""
     exact: bool = False
+    width: Literal["parameters", "classes", "head"] | int | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
@@ -71,6 +88,13 @@ class Signal:
         if self.of == "pairs":
             return np.asarray(self.compute(clients, self.payload), dtype=np.float64)
         return np.stack([self.row(client) for client in clients]) if clients else np.empty(0)
+
+    def length(self, model: ModelSize | None) -> int | None:
+        """How many numbers a client's row has, where that is known."""
+        if self.width is None or isinstance(self.width, int):
+            return self.width
+        found: int | None = None if model is None else getattr(model, self.width)
+        return found
 
     @property
     def floats_down(self) -> int:
@@ -95,6 +119,7 @@ class Signal:
             self,
             name=f"{self.name}-sketch{dim}" + (f"-{seed}" if seed else ""),
             compute=project,
+            width=dim,
             summary=f"{self.summary}, projected to {dim} numbers",
         )
 
@@ -127,7 +152,9 @@ def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signa
         return np.asarray(client.train().outputs(noise).mean(axis=0))
 
     payload = MappingProxyType({"mean": mean, "scale": scale})
-    return Signal("probe", "training", mean_output, False, payload=payload, summary="mean response to noise")
+    return Signal(
+        "probe", "training", mean_output, False, payload=payload, summary="mean response to noise", width="classes"
+    )
 
 
 def _products(clients: Sequence[LocalClient], _: Payload) -> Array:
@@ -138,8 +165,12 @@ LOSS = Signal("loss", "model", lambda c, _: c.loss(), nonnegative=True, summary=
 BATCH_LOSS = Signal(
     "batch-loss", "model", lambda c, _: c.batch_loss(), nonnegative=True, summary="loss of one mini-batch"
 )
-GRADIENT = Signal("gradient", "model", lambda c, _: c.gradient(), False, summary="full gradient", exact=True)
-UPDATE = Signal("update", "training", lambda c, _: c.train().update, False, summary="model update", exact=True)
+GRADIENT = Signal(
+    "gradient", "model", lambda c, _: c.gradient(), False, summary="full gradient", exact=True, width="parameters"
+)
+UPDATE = Signal(
+    "update", "training", lambda c, _: c.train().update, False, summary="model update", exact=True, width="parameters"
+)
 STEP_GRADIENT = Signal(
     "step-gradient",
     "training",
@@ -147,9 +178,16 @@ STEP_GRADIENT = Signal(
     False,
     summary="model update per local step",
     exact=True,
+    width="parameters",
 )
 BIAS_UPDATE = Signal(
-    "bias-update", "training", lambda c, _: c.train().output_bias, False, summary="output-layer bias change", exact=True
+    "bias-update",
+    "training",
+    lambda c, _: c.train().output_bias,
+    False,
+    summary="output-layer bias change",
+    exact=True,
+    width="classes",
 )
 HEAD_UPDATE = Signal(
     "head-update",
@@ -158,6 +196,7 @@ HEAD_UPDATE = Signal(
     False,
     summary="output-layer change",
     exact=True,
+    width="head",
 )
 TRAINING_LOSS = Signal(
     "training-loss", "training", lambda c, _: c.train().loss, nonnegative=True, summary="mean loss while training"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Ids, as_array, not_among
@@ -13,6 +14,7 @@ from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 from sortition.core.guards.exploration import explored
 from sortition.core.guards.screening import Answers, Screened, screen, winsorised
 from sortition.core.guards.settings import Guards
+from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
 from sortition.core.selector import Asking, Needs, Selector
@@ -47,12 +49,13 @@ class TurnContext:
         guards: how far clients are trusted.
         seed: of the draws of this selection.
         index: the round, from 0.
-        shapes: the shapes of vector signals' rows that earlier turns fixed.
+        shapes: the shapes of vector signals' rows that are known.
         kept_out: the available clients that the guards kept out, by guard.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         sizes: (N,) examples per client, where weights follow them.
         observer: sees questions and answers.
         late: is called for an answer that comes after the turn was closed.
+        thread: refuses a second thread.
     """
 
     selection: object
@@ -66,6 +69,7 @@ class TurnContext:
     sizes: Array | None
     observer: Observer | None
     late: Callable[[], None]
+    thread: OneThread
 
     @property
     def owner(self) -> str:
@@ -87,6 +91,9 @@ class Turn:
         self.asked: list[Asked] = []
         self.rejected: dict[int, str] = {}
         self.blamed: dict[int, str] = {}
+        self.votes: list[tuple[str, Ids, int]] = []  # signal, clients, and the length of the vectors that they sent
+        self._misshapen: dict[int, dict[str, int]] = {}  # client → signal → a length that was refused
+        self._unsound: set[int] = set()  # clients with something that was refused for another reason
         self.guarded = dict(guarded)
         self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
         self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
@@ -144,13 +151,15 @@ class Turn:
 
         Unsound rows are withheld from the selector and counted; an answer to a closed question is counted and ignored.
         """
-        if not self.open:
-            self._context.late()
-            return
-        if self.question is None:
-            self.counters["late"] += 1
-            return
-        question = self.question
+        with self._context.thread.inside():
+            if not self.open:
+                self._context.late()
+            elif self.question is None:
+                self.counters["late"] += 1
+            else:
+                self._answer(self.question, answers)
+
+    def _answer(self, question: Measure, answers: Answers) -> None:
         reading = self._accept(question.signal, self._screen(question.signal, answers, question.ids))
         if self._context.observer is not None:
             self._context.observer.answered(self, question, answers)
@@ -176,16 +185,27 @@ class Turn:
         """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
         self.blamed |= clients
 
+    def strikes(self, overturned: Mapping[str, int]) -> set[int]:
+        """The clients that get a strike; not those whose vectors only have the length that most clients send."""
+        wrong = {c for c, sent in self._misshapen.items() if any(overturned.get(name) != n for name, n in sent.items())}
+        return self._unsound | wrong | self.blamed.keys()
+
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
         return screen(signal, answers, asked, self.shapes.get(signal.name), self._context.guards)
 
     def _accept(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
-        reading, rejected = screened
+        reading, rejected, lengths = screened
         self.counters["rejected"] += len(rejected)
         self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
             self.shapes.setdefault(signal.name, reading.values.shape[1:])
+        if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
+            self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
+        self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
+        self._unsound |= rejected.keys() - lengths.keys()
+        for client, length in lengths.items():
+            self._misshapen.setdefault(client, {})[signal.name] = length
         limit = self._context.guards.winsorise
         if limit and signal.scalar and signal.nonnegative:
             reading, clipped = winsorised(reading, limit)

@@ -63,6 +63,7 @@ ROW_MEANS = Signal(
     False,
     summary="mean change of the output layer's weights per class",
     exact=True,
+    width="classes",
 )
 RELATIVE_BIAS = Signal(
     "bias-update-relative",

@@ -11,11 +11,12 @@ from sortition.aggregation import CombineRule, StepRule
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, frozen
-from sortition.core.errors import bad
+from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
+from sortition.core.signals import ModelSize
 from sortition.learning.vector import Vector
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.ledger import LANES
@@ -125,10 +126,26 @@ def start(setup: Setup, played: int = 0) -> Carry:
     if population.n_clients != setup.world.n_clients:
         raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
     population = setup.known(max(0, played - 1))
-    registrar = Registrar(setup.selector, population, horizon=setup.horizon, seed=setup.seed, guards=setup.guards)
+    registrar = Registrar(
+        setup.selector,
+        population,
+        horizon=setup.horizon,
+        seed=setup.seed,
+        guards=setup.guards,
+        model=model_size(setup.world),
+    )
     initial = setup.world.initial
     memory = setup.combine.init(initial.size, setup.world.n_clients)
     return Carry(sealed(initial), setup.step.init(initial.size), registrar, memory)
+
+
+def model_size(world: World) -> ModelSize:
+    """How long the vectors are that belong to the world's model."""
+    try:
+        weight, _ = world.learner.layout.head(world.classes)
+    except InputError:  # it does not end in a layer with an output per class
+        return ModelSize(world.initial.size)
+    return ModelSize(world.initial.size, world.classes, weight.stop - weight.start + world.classes)
 
 
 def sealed(params: Vector) -> Vector:

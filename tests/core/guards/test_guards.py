@@ -151,14 +151,14 @@ class TestBounds:
 
     def test_an_absurd_row_stays_out_and_the_others_come_in(self):
         rows = {0: [1.0, 1.0], 1: [1e7, 0.0], 2: [2.0, 0.0], 3: [np.nan, 0.0], 4: [0.0, 1.0]}
-        reading, rejected = screen(UPDATE, rows, np.arange(5), None, Guards(norm=100))
+        reading, rejected, _ = screen(UPDATE, rows, np.arange(5), None, Guards(norm=100))
         assert reading.ids.tolist() == [0, 2, 4]
         assert rejected == {1: "norm above 100 times the median", 3: "not finite"}
 
     def test_negative_losses_have_no_say_in_the_median(self):
         # the median of 1, 1, 50 is 1, that of 1, 1, 50, 40, 40 would be 40
         values = np.array([1.0, 1.0, 50.0, -40.0, -40.0])
-        reading, rejected = screen(LOSS, Reading(np.arange(5), values), np.arange(5), None, Guards(norm=10))
+        reading, rejected, _ = screen(LOSS, Reading(np.arange(5), values), np.arange(5), None, Guards(norm=10))
         assert reading.ids.tolist() == [0, 1]
         assert rejected == {2: "norm above 10 times the median", 3: "negative", 4: "negative"}
 

@@ -69,3 +69,11 @@ def test_python_objects_are_refused(tmp_path):
     np.save(tmp_path / "o.npy", np.array([{}], dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="unpickled"):
         read_npy(tmp_path / "o.npy")
+
+
+@pytest.mark.parametrize("kind", ["|S0", "<U0", "|V0"])
+def test_texts_of_no_letters_have_a_length_too(tmp_path, kind):
+    """Numpy gives each of them a byte or more, so a shape of 10¹² is not free."""
+    path = tmp_path / "lie.npy"
+    path.write_bytes(header((10**12,), kind) + b"abc")
+    assert peak(lambda: read_npy(path), "announces shape") < 1e7

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -92,3 +93,29 @@ def test_what_zip_and_numpy_say_of_foreign_bytes_is_a_sentence(flaw, tmp_path):
     path.write_bytes(data)
     with pytest.raises(StorageError, match="not a Sortition snapshot"):
         snapshot.load(path)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_flipped_bytes_of_any_compression(tmp_path, method):
+    """Each flip is read as it was, or refused with one message."""
+    path, rng = tmp_path / "a.npz", np.random.default_rng(3)
+    snapshot.save(path, {"x": np.arange(300)}, {"seed": 4})
+    with zipfile.ZipFile(path) as stored, zipfile.ZipFile(tmp_path / "b.npz", "w", method) as archive:
+        for member in stored.namelist():
+            archive.writestr(member, stored.read(member))
+    whole = (tmp_path / "b.npz").read_bytes()
+    for _ in range(250):
+        torn = bytearray(whole)
+        torn[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        path.write_bytes(torn)
+        with suppress(StorageError):
+            snapshot.load(path)
+
+
+@pytest.mark.parametrize("form", [-1, 0, True, 1.5, "3", None])
+def test_formats_that_there_cannot_be(tmp_path, form, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshot, "FORMAT", form)
+        snapshot.save(tmp_path / "a.npz", {}, {})
+    with pytest.raises(StorageError, match="its header has no format"):
+        snapshot.load(tmp_path / "a.npz")

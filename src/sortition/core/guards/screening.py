@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,14 @@ from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
 Shape = tuple[int, ...]
-Screened = tuple[Reading, dict[int, str]]  # the sound rows, and who sent an unsound one, with the reason
+
+
+class Screened(NamedTuple):
+    """The sound rows of an answer; who sent an unsound one, and why; the lengths of vectors of another length."""
+
+    reading: Reading
+    rejected: dict[int, str]
+    lengths: dict[int, int] = {}
 
 
 def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, guards: Guards | None = None) -> Screened:
@@ -32,9 +39,9 @@ def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, gu
         answers = as_float_table(answers)
     if isinstance(answers, Reading) and _is_table(answers.values, shape):
         return _screen_table(signal, answers, asked, guards)
-    reading, misshapen = _tabulated(answers, shape)
-    reading, unsound = _screen_table(signal, reading, asked, guards)
-    return reading, misshapen | unsound
+    found = _tabulated(answers, shape)
+    table = _screen_table(signal, found.reading, asked, guards)
+    return Screened(table.reading, found.rejected | table.rejected, found.lengths)
 
 
 def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
@@ -87,14 +94,16 @@ def _tabulated(answers: Answers, shape: Shape | None) -> Screened:
     if shape is None:
         shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
         shape = shapes.most_common(1)[0][0] if shapes else (0,)
-    kept, rejected = dict[int, Array](), dict[int, str]()
+    kept, rejected, lengths = dict[int, Array](), dict[int, str](), dict[int, int]()
     for client, row in rows.items():
         if row is None or row.shape != shape or not row.size:
             rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {shape}"
+            if row is not None and row.ndim == 1 and row.size:
+                lengths[client] = row.size
         else:
             kept[client] = row
     table = np.stack(list(kept.values())) if kept else np.empty((0, *shape))
-    return Reading(np.array(list(kept), np.int64), table), rejected
+    return Screened(Reading(np.array(list(kept), np.int64), table), rejected, lengths)
 
 
 def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> Screened:
@@ -102,18 +111,18 @@ def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) 
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
     if not len(reading):
-        return reading, {}
+        return Screened(reading, {})
     flat = values.reshape(len(reading), -1)
     far = norms(flat)
     negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(far)) if signal.nonnegative else as_ids("", [])
     far[negative] = np.nan  # they do not count for the median
     reasons = guards.absurd(far) | dict.fromkeys(negative.tolist(), "negative")
     if not reasons:
-        return reading, {}
+        return Screened(reading, {})
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
     named = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
-    return Reading(reading.ids[sound], reading.values[sound]), named
+    return Screened(Reading(reading.ids[sound], reading.values[sound]), named)
 
 
 def norms(rows: Array) -> Floats:

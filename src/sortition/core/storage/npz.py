@@ -61,7 +61,8 @@ def _array(file: IO[bytes], size: int) -> Array:
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which would have to be unpickled")
     needed = math.prod(shape) * dtype.itemsize
-    if needed > size or any(length < 0 for length in shape):
+    least = math.prod(shape) * max(dtype.itemsize, 1)  # numpy gives a text of no letters a byte
+    if least > size or any(length < 0 for length in shape):
         raise ValueError(f"it announces shape {shape}, {needed:,} bytes, and has {size:,}")
     flat: Array = np.empty(math.prod(shape), dtype)
     view, at = flat.view(np.uint8) if needed else flat, 0

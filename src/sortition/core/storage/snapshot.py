@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import lzma
 import os
+import struct
 import tokenize
 import zipfile
 import zlib
@@ -25,7 +27,7 @@ FORMAT = 3
 # what numpy and zipfile raise on bytes that are not theirs
 FOREIGN: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
-    RuntimeError, zipfile.BadZipFile, zlib.error, tokenize.TokenError,
+    RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, tokenize.TokenError,
 )  # fmt: skip
 _HEADER = "header"
 

@@ -1,0 +1,76 @@
+"""How long the rows of a vector signal are: as the model says where it is known, else as most clients send them.
+
+Nobody can fix a length alone. Each client has one vote, the length that it sent last; the length with the most votes
+is in force, ties stay with the one before. So a wrong length that came first is overturned as soon as more clients send
+another one, and nobody gets a strike for a length that most clients send.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.signals import ModelSize, Signal
+
+Votes = Iterable[tuple[str, Ids, int]]  # signal, clients, and the length that they sent
+PREFIX = "lengths."
+
+
+class Lengths:
+    """The lengths of one selection's vector signals."""
+
+    def __init__(self, signals: Iterable[Signal], model: ModelSize | None, n_clients: int) -> None:
+        vectors = [signal for signal in signals if not signal.scalar and signal.of != "pairs"]
+        lengths = {signal.name: signal.length(model) for signal in vectors}
+        self.known = {name: length for name, length in lengths.items() if length is not None}
+        self.votes = {name: np.zeros(n_clients, np.int64) for name in lengths if name not in self.known}
+
+    def grown(self, n_clients: int) -> Lengths:
+        """The same for more clients."""
+        twin = object.__new__(Lengths)
+        twin.known = self.known
+        twin.votes = {name: np.pad(sent, (0, n_clients - sent.size)) for name, sent in self.votes.items()}
+        return twin
+
+    def in_force(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """The shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
+        return {**shapes, **{name: (length,) for name, length in self.known.items()}}
+
+    def vote(self, votes: Votes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """Take the votes of a turn; the lengths that most clients send now, where they are not those in ``shapes``."""
+        for name, clients, length in votes:
+            if name in self.votes:
+                self.votes[name][clients] = length
+        return {name: length for name in self.votes if (length := self._overturned(name, shapes.get(name)))}
+
+    def _overturned(self, name: str, shape: tuple[int, ...] | None) -> int:
+        sent = self.votes[name][self.votes[name] > 0]
+        if shape is None or not sent.size or len(shape) != 1:
+            return 0
+        lengths, counts = np.unique(sent, return_counts=True)
+        most = int(counts.argmax())
+        return int(lengths[most]) if counts[most] > int((sent == shape[0]).sum()) else 0
+
+    def export(self) -> dict[str, Array]:
+        """The votes as named arrays."""
+        return {f"{PREFIX}{name}": sent for name, sent in self.votes.items()}
+
+    def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Lengths:
+        """The same with the votes of a snapshot; before votes were kept, everybody stands for the length in force."""
+        twin = self.grown(next(iter(self.votes.values())).size) if self.votes else self
+        for name, sent in twin.votes.items():
+            stored, shape = arrays.get(f"{PREFIX}{name}"), shapes.get(name)
+            if stored is None:
+                sent[:] = shape[0] if shape else 0
+            elif (
+                stored.ndim != 1
+                or stored.size > sent.size
+                or stored.dtype.kind not in "iu"
+                or stored.min(initial=0) < 0
+            ):
+                raise ValueError(f"votes on the length of {name!r} of shape {stored.shape} and type {stored.dtype}")
+            else:
+                sent[: stored.size] = stored
+        return twin

@@ -260,7 +260,12 @@ def reweighted(cohort: Cohort, guards: Guards, sizes: Array | None) -> Cohort:
 
 def with_ids(name: str, rows: Answers | npt.ArrayLike, done: Ids) -> Answers:
     """Reports with their ids: rows without any belong to those who completed, in their order."""
-    return rows if isinstance(rows, Reading | Mapping) else Reading(done, as_array(f"{name} reports", rows))
+    if isinstance(rows, Reading | Mapping):
+        return rows
+    table = as_array(f"{name} reports", rows)
+    if table.dtype.kind not in "biuf" and table.ndim and len(table) == done.size:  # screened row by row
+        return dict(zip(done.tolist(), table, strict=True))
+    return Reading(done, table)
 
 
 def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:

@@ -23,7 +23,7 @@ from sortition.selectors import load
 N, LENGTH, ROUNDS = 30, 6, 30
 LONE = 7
 GUARDS = Guards(strikes=1, quarantine=10)
-METHODS = [("fedgs", {"graph": "updates"}), ("longfed", {}), ("divfl", {})]
+METHODS = [("fedgs", {"graph": "updates", "sketch": None}), ("longfed", {}), ("divfl", {})]
 
 
 def rows(ids, t, lone):
@@ -61,7 +61,8 @@ def test_a_length_that_the_model_gives_is_in_force_from_the_first_answer(name, p
     registrar, held, empty = attacked(name, parameters, model=ModelSize(LENGTH))
     assert registrar.quarantined[LONE] >= 1
     assert registrar.quarantined[np.arange(N) != LONE].sum() == 0
-    assert (held, empty) <= (5, 29 * 0 + 5)
+    assert held <= 5
+    assert empty == 0
 
 
 def test_without_a_liar_nothing_is_overturned():

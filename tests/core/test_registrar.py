@@ -526,6 +526,8 @@ def test_a_snapshot_with_foreign_options_is_refused(tmp_path):
     arrays, header = registrar.export()
     with pytest.raises(StorageError, match="features"):
         registrar.restore(arrays, {**header, "optional": ["features"]})
+
+
 class Hostile:
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("boom")

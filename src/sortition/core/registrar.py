@@ -71,7 +71,7 @@ class Registrar:
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.lengths = Lengths((*self.needs.asks, *self.needs.reports), model, population.n_clients)
+        self._model, self.lengths = model, self._unknown_lengths(model, population.n_clients)
         self._open: Turn | None = None
         self._thread = OneThread("A registrar and its turns")
         self._selection = object()  # by which a turn is recognised as one of this registrar
@@ -83,6 +83,9 @@ class Registrar:
     def needs(self) -> Needs:
         """What the method, as it was resolved, reads, asks and wants reported."""
         return self.selector.needs
+
+    def _unknown_lengths(self, model: ModelSize | None, n_clients: int) -> Lengths:
+        return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -230,22 +233,9 @@ class Registrar:
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
-        arrays = {f"state.{name}": value for name, value in self.state.arrays().items()}
-        arrays |= {"quarantined": self.eligibility.strikes, "until": self.eligibility.until, **self.lengths.export()}
-        header = {
-            "selector": self.owner,
-            "parameters": {name: str(value) for name, value in self.selector.parameters().items()},
-            "seed": int(self.seed),
-            "horizon": self.horizon,
-            **self._options(),
-            "guards": self.guards.changed(),
-            "index": self.index,
-            "counters": dict(self.counters),
-            "shapes": {name: list(shape) for name, shape in self.shapes.items()},
-        }
-        return arrays, header
+        return registrar_snapshot.export(self)
 
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """Which optional facts the selection has used from its first round on."""
         wanted = self._unresolved.needs.optional
         return {"optional": [name for name in wanted if name in self.needs.reads]} if wanted else {}
@@ -268,10 +258,11 @@ class Registrar:
 
     def _resolve_as(self, facts: list[str] | None) -> None:
         """Use the optional facts that the selection has used so far, whatever else is known by now."""
-        if facts is None or facts == self._options().get("optional"):
+        if facts is None or facts == self.options().get("optional"):
             return
         self.selector = self._unresolved.resolved(facts)
         self._view = self._disclosed(self.population, self.eligibility)
+        self.lengths = self._unknown_lengths(self._model, self.population.n_clients)
         self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
     def save(self, path: str | Path) -> None:

@@ -1,11 +1,11 @@
-"""A registrar's snapshot, read back: checked against the selection that goes on, before anything is taken over."""
+"""A registrar's snapshot, written and read back; it is checked against the selection that goes on with it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import whole_number
 
+if TYPE_CHECKING:
+    from sortition.core.registrar import Registrar
+
 
 @dataclass(frozen=True)
 class Restored:
@@ -31,6 +34,28 @@ class Restored:
     shapes: dict[str, tuple[int, ...]]
     lengths: Lengths
     index: int
+
+
+def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Everything that the next round depends on, as named arrays and a JSON-able header."""
+    arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
+    arrays |= {
+        "quarantined": registrar.eligibility.strikes,
+        "until": registrar.eligibility.until,
+        **registrar.lengths.export(),
+    }
+    header = {
+        "selector": registrar.owner,
+        "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
+        "seed": int(registrar.seed),
+        "horizon": registrar.horizon,
+        **registrar.options(),
+        "guards": registrar.guards.changed(),
+        "index": registrar.index,
+        "counters": dict(registrar.counters),
+        "shapes": {name: list(shape) for name, shape in registrar.shapes.items()},
+    }
+    return arrays, header
 
 
 def parse(

@@ -115,7 +115,9 @@ class Registrar:
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        turn = Turn(self._context(admitted), self.state.copy(), round if admitted.ids.size else None, admitted.notes)
+        turn = Turn(
+            self._context(ids, admitted), self.state.copy(), round if admitted.ids.size else None, admitted.notes
+        )
         self._open = turn
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
@@ -128,7 +130,7 @@ class Registrar:
         if self.needs.reads and not people.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
-    def _context(self, admitted: Admission) -> TurnContext:
+    def _context(self, available: Ids, admitted: Admission) -> TurnContext:
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -136,6 +138,7 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
+            available=available,
             kept_out=admitted.kept_out,
             capped=self.eligibility.capped,
             sizes=self.eligibility.sizes,
@@ -190,6 +193,8 @@ class Registrar:
         self.state, self.shapes, self._open = turn.state, turn.shapes, None
         for what, count in turn.counters.items():
             self.counters[what] += count
+        if turn.cohort is not None:
+            self.eligibility.record(turn.available, turn.cohort.ids)
         overturned = self.lengths.vote(turn.votes, self.shapes)
         self.eligibility.blame(turn.strikes(overturned), self.index)
         if overturned:
@@ -249,10 +254,12 @@ class Registrar:
             now=self.export()[1],
             memory=type(self.state),
             lengths=self.lengths,
+            ceiling=self.eligibility.ceiling,
             clients=self.population.n_clients,
         )
         self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
         self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
+        self.eligibility.ceiling = found.ceiling
         self._abandon()
         return self
 

@@ -12,6 +12,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
+from sortition.core.guards.ceiling import Ceiling
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Needs
@@ -33,17 +34,16 @@ class Restored:
     counters: dict[str, int]
     shapes: dict[str, tuple[int, ...]]
     lengths: Lengths
+    ceiling: Ceiling | None
     index: int
 
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     """Everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
-    arrays |= {
-        "quarantined": registrar.eligibility.strikes,
-        "until": registrar.eligibility.until,
-        **registrar.lengths.export(),
-    }
+    strikes, until, ceiling = registrar.eligibility.strikes, registrar.eligibility.until, registrar.eligibility.ceiling
+    arrays |= {"quarantined": strikes, "until": until, **registrar.lengths.export()}
+    arrays |= {} if ceiling is None else ceiling.export()
     header = {
         "selector": registrar.owner,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
@@ -65,6 +65,7 @@ def parse(
     now: Mapping[str, Any],
     memory: type[State],
     lengths: Lengths,
+    ceiling: Ceiling | None,
     clients: int,
 ) -> Restored:
     """What ``Registrar.export`` gave; refused, naming the difference, if it is of another selection.
@@ -75,6 +76,7 @@ def parse(
         now: the header of the registrar that takes over.
         memory: the type of its state.
         lengths: those of its vector signals.
+        ceiling: how often each client was chosen, where that is limited.
         clients: how many it knows.
     """
     try:
@@ -89,6 +91,7 @@ def parse(
             counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
             shapes=shapes,
             lengths=lengths.restored(arrays, shapes),
+            ceiling=None if ceiling is None else ceiling.restored(arrays),
             index=whole_number(header["index"], "index", most=LARGEST),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

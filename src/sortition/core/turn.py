@@ -50,6 +50,7 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
+        available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         sizes: (N,) examples per client, where weights follow them.
@@ -64,6 +65,7 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, tuple[int, ...]]
+    available: Ids
     kept_out: Mapping[str, Ids]
     capped: Array | None
     sizes: Array | None
@@ -128,8 +130,13 @@ class Turn:
         return self._context.selector.needs
 
     @property
+    def available(self) -> Ids:
+        """All clients that were available, eligible or not."""
+        return self._context.available
+
+    @property
     def kept_out(self) -> Mapping[str, Ids]:
-        """The available clients that the guards kept out: by ``quarantined``, and by ``quota``."""
+        """The available clients that the guards kept out: by ``quarantined``, ``ceiling`` and ``quota``."""
         return self._context.kept_out
 
     @property

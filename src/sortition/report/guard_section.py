@@ -15,6 +15,7 @@ COLUMNS = {
     "rejected": "answers rejected",
     "unsound_updates": "updates refused",
     "quarantined": "client-rounds in quarantine",
+    "at_ceiling": "at the ceiling",
     "thinned": "thinned by quota",
     "explored": "explorers",
     "winsorised": "numbers clipped",

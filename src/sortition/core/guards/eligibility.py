@@ -1,4 +1,4 @@
-"""Who is eligible, and what the selector is shown of clients: quarantine, quotas per owner, a least number, caps."""
+"""Who is eligible, and what the selector is shown of clients: quarantine, ceiling, quotas, a least number, caps."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad
 from sortition.core.facts import totals
+from sortition.core.guards.ceiling import Ceiling
 from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
@@ -26,12 +27,13 @@ class Admission:
 
 
 class Eligibility:
-    """The guards' memory of clients: how often each was unsound, and until which round it is in quarantine."""
+    """The guards' memory of clients: how often each was unsound or chosen, until when it is in quarantine."""
 
     def __init__(self, guards: Guards, population: Population) -> None:
         self.guards = guards
         self.strikes = np.zeros(population.n_clients, np.int64)
         self.until = np.zeros(population.n_clients, np.int64)
+        self.ceiling = Ceiling(guards.ceiling, population.n_clients) if guards.ceiling else None
         self._owner = owners(population, guards)
         self.shown, self.capped = capped(population, guards)
         self.sizes = weighing_sizes(population, guards, self.shown)
@@ -40,6 +42,7 @@ class Eligibility:
         """The same of a larger population; who was there keeps strikes and quarantine."""
         made = Eligibility(self.guards, population)
         made.strikes[: self.strikes.size], made.until[: self.until.size] = self.strikes, self.until
+        made.ceiling = None if self.ceiling is None else self.ceiling.grown(population.n_clients)
         return made
 
     def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
@@ -50,6 +53,9 @@ class Eligibility:
         if guards.quarantine and (out := self.until[ids] > index).any():
             ids, kept_out["quarantined"] = ids[~out], ids[out]
             notes["quarantined"] = int(out.sum())
+        if self.ceiling is not None and not (below := self.ceiling.below(ids, budget)).all():
+            ids, kept_out["ceiling"] = ids[below], ids[~below]
+            notes["at_ceiling"] = int(kept_out["ceiling"].size)
         if self._owner is not None:
             keep = within_quota(self._owner[ids], guards.places(budget), stream(seed, "quota", index))
             if not keep.all():
@@ -61,6 +67,11 @@ class Eligibility:
         if not ids.size:
             kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
         return Admission(ids, kept_out, notes)
+
+    def record(self, available: Ids, cohort: Ids) -> None:
+        """A round is over: who was available, and who was chosen."""
+        if self.ceiling is not None:
+            self.ceiling.record(available, cohort)
 
     def blame(self, clients: Iterable[int], index: int) -> None:
         """Round ``index`` brought unsound numbers of these; whoever has too many strikes goes into quarantine."""

@@ -56,6 +56,8 @@ class Guards:
         size_limit: sizes and label counts are shown as at most this many examples; 0: as given.
         explore: ε, the share of the cohort that is drawn uniformly from the eligible clients.
         quota: places an owner (``Population.groups``) can have in a round: a number, or below 1 a share; 0: all.
+        ceiling: places a client can have over all rounds, as a multiple of its fair share (that of a uniform draw);
+            0: all.
         reweight: the cohort's weights in place of the method's own, by "size" or "uniform"; "own" keeps them. With it
             methods are compared by whom they choose alone.
         minimum: with fewer eligible clients a round is skipped, with fewer completed ones nothing is aggregated.
@@ -70,6 +72,7 @@ class Guards:
     size_limit: Whole = 0
     explore: Number = 0.0
     quota: Number = 0.0
+    ceiling: Number = 0.0
     minimum: Whole = 0
     reweight: Literal["own", "size", "uniform"] = "own"
 
@@ -81,9 +84,9 @@ class Guards:
             object.__setattr__(self, item.name, checked)
         if self.strikes < 1:
             raise bad("Guards.strikes", "≥ 1", self.strikes, "quarantine = 0 turns quarantine off.")
-        for name, least in (("norm", 2), ("size_cap", 1)):
+        for name, least in (("norm", 2), ("size_cap", 1), ("ceiling", 1)):
             if 0 < getattr(self, name) < least:
-                raise bad(f"Guards.{name}", f"0 (off) or ≥ {least} times the median", getattr(self, name))
+                raise bad(f"Guards.{name}", f"0 (off) or ≥ {least}", getattr(self, name))
         if self.explore > 1:
             raise bad("Guards.explore", "a share in [0, 1]", self.explore)
         if self.quota > 1 and self.quota != int(self.quota):

@@ -15,6 +15,7 @@ from sortition.studies.audit.log_reader import DecodedRound, Log, reading
 __all__ = ["Log", "client", "cohort"]
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
+    "ceiling": "that have had their places, the ceiling of their fair share",
     "quota": "over the quota of their owner, by a random draw",
 }
 
@@ -78,6 +79,8 @@ def _client(log: Log, t: int, entry: DecodedRound, who: int) -> list[str]:
 
 def _kept(log: Log, t: int, who: int, why: str) -> str:
     """What the guards did to a client that was available."""
+    if why == "ceiling":
+        return "The guards left it out: it has had all the places that the ceiling of its fair share allows."
     if why == "quota":
         return (f"The guards left it out by a random draw: its owner had more clients there than places, so "
                 f"{log.method} could not choose it.")  # fmt: skip

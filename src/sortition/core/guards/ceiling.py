@@ -1,0 +1,60 @@
+"""A ceiling on places: over the rounds no client trains more often than a multiple of its fair share.
+
+A client's fair share is what a uniform draw would give it: of every round in which it is available, the size of the
+cohort by the number of available clients. With a ceiling c, a client has at most max(1, c · fair share) places in all,
+whatever it reports. So a share s of the clients holds at most the share c · s of the places, once c · fair share ≥ 1:
+the bound needs no knowledge of how they attack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+
+
+class Ceiling:
+    """How often each client trained, and its fair share."""
+
+    def __init__(self, limit: float, n_clients: int) -> None:
+        self.limit = limit
+        self.chosen: Floats = np.zeros(n_clients)
+        self.fair: Floats = np.zeros(n_clients)
+
+    def below(self, ids: Ids, budget: int) -> Array:
+        """A mask of the clients that may have one more place."""
+        if not ids.size:
+            return np.ones(0, bool)
+        fair = self.fair[ids] + min(budget, ids.size) / ids.size
+        mask: Array = self.chosen[ids] + 1 <= np.maximum(1.0, self.limit * fair + 1e-9)
+        return mask
+
+    def record(self, available: Ids, cohort: Ids) -> None:
+        """A round is over: who could have been chosen, and who was."""
+        if available.size:
+            self.fair[available] += cohort.size / available.size
+            self.chosen[cohort] += 1
+
+    def grown(self, n_clients: int) -> Ceiling:
+        """The same for more clients; newcomers have no share yet."""
+        made = Ceiling(self.limit, n_clients)
+        made.chosen[: self.chosen.size], made.fair[: self.fair.size] = self.chosen, self.fair
+        return made
+
+    def export(self) -> dict[str, Array]:
+        """Both as named arrays."""
+        return {"ceiling.chosen": self.chosen, "ceiling.fair": self.fair}
+
+    def restored(self, arrays: Mapping[str, Array]) -> Ceiling:
+        """The same with the numbers of a snapshot."""
+        made = Ceiling(self.limit, self.chosen.size)
+        for name, mine in made.export().items():
+            stored = arrays[name]
+            if stored.shape != (stored.size,) or stored.size > mine.size or stored.dtype.kind != "f":
+                raise ValueError(f"{name} of shape {stored.shape} and type {stored.dtype}")
+            if not (np.isfinite(stored).all() and (stored >= 0).all()):
+                raise ValueError(f"{name} with numbers that are not ≥ 0")
+            mine[: stored.size] = stored
+        return made

@@ -24,7 +24,7 @@ from sortition.core.validation import known_keys_only
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
 
-KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update")
+KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update", "adaptive")
 STRONGEST = 1e15  # as long as the longest report that guards accept; a stronger attack proves nothing more
 
 
@@ -38,26 +38,34 @@ class Attacks:
             examples. ``histogram``: all examples are claimed to have the label that is rarest in the federation.
             ``latency``: durations are reported ``strength`` times as short. ``sybil``: the adversaries belong to one
             owner and all hold the data of the first. ``update``: updates, and reports of them, are reversed and
-            ``strength`` times as long. ``none``: the same clients are watched, and honest.
+            ``strength`` times as long. ``adaptive``: all reports and updates stay just below the guards that are
+            expected (:mod:`.adaptive`). ``none``: the same clients are watched, and honest.
         share: of all clients; who they are depends on the seed alone.
         strength: a factor, at most 1e15; of sizes, so that nobody claims more than 2**53 examples.
+        norm: the guard of this name that adaptive adversaries expect.
+        winsorise: likewise.
+        size_cap: likewise.
     """
 
     kind: str = "none"
     share: Number = 0.1
     strength: Number = 10.0
+    norm: Number = 5.0
+    winsorise: Number = 3.0
+    size_cap: Number = 2.0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("kind", str(self.kind), KINDS, "Attacks")
-        for name in ("share", "strength"):
+        for name in ("share", "strength", "norm", "winsorise", "size_cap"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
                 raise bad(f"Attacks.{name}", "a number", value)
         if not 0 < self.share < 1:
             raise bad("Attacks.share", "a share in (0, 1)", self.share, "10 % is 0.1.")
-        if not 0 < self.strength <= STRONGEST:
-            raise bad("Attacks.strength", f"> 0 and at most {STRONGEST:g}", self.strength)
+        for name in ("strength", "norm", "winsorise", "size_cap"):
+            if not 0 < getattr(self, name) <= STRONGEST:
+                raise bad(f"Attacks.{name}", f"> 0 and at most {STRONGEST:g}", getattr(self, name))
 
 
 class Adversaries:

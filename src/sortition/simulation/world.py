@@ -27,7 +27,8 @@ from sortition.core.signals import DISPERSION, Signal
 from sortition.data import Dataset
 from sortition.learning import Learner, LocalRule
 from sortition.learning.vector import Vector
-from sortition.simulation.attacks import Adversaries, Attacks
+from sortition.simulation.adaptive import adversaries_of
+from sortition.simulation.attacks import Attacks
 from sortition.simulation.costs import Costs
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
@@ -94,7 +95,7 @@ class World:
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
         self._test = self.learner.over(data.x_test, data.y_test)
-        self.adversaries = None if attacks is None else Adversaries(attacks, self.n_clients, seed)
+        self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
         self._settle(rule, Fleet(devices or Devices(), self.n_clients, seed))

@@ -1,0 +1,86 @@
+"""No client trains more often than a multiple of its fair share, whatever it reports."""
+
+import numpy as np
+import pytest
+
+from sortition.core import Guards, InputError, Population, Reading, Registrar, StorageError
+from sortition.core.guards.ceiling import Ceiling
+from sortition.selectors import load
+
+N, BUDGET, ROUNDS = 50, 5, 40
+ADVERSARIES = np.arange(5)
+METHODS = {"power-of-choice": load("power-of-choice", d=30), "active": load("active"), "uniform": load("uniform")}
+
+
+def played(name, guards, rounds=ROUNDS, available=lambda t: np.arange(N)):
+    """Adversaries report by far the largest losses in every round; how often each client was chosen."""
+    registrar, chosen = Registrar(METHODS[name], Population(np.full(N, 10)), guards=guards), np.zeros(N)
+    for t in range(rounds):
+        turn = registrar.begin(available(t), BUDGET)
+        while turn.question is not None:
+            ids = turn.question.ids
+            turn.answer(Reading(ids, np.where(ids < 5, 4.0, 1.0 + 0.01 * np.cos(ids + t))))
+        chosen[turn.cohort.ids] += 1
+        reports = {s.name: np.where(turn.cohort.ids < 5, 4.0, 1.0) for s in turn.needs.reports}
+        registrar.finish(turn, reports=reports)
+    return registrar, chosen
+
+
+@pytest.mark.parametrize("name", ["power-of-choice", "active"])
+def test_adversaries_hold_at_most_the_ceiling_times_their_share(name):
+    bare = played(name, Guards())[1]
+    registrar, chosen = played(name, Guards(ceiling=2.0))
+    assert bare[ADVERSARIES].sum() / bare.sum() > 0.25
+    assert chosen[ADVERSARIES].sum() / chosen.sum() <= 0.2
+    assert chosen.max() <= 2 * ROUNDS * BUDGET / N
+    assert chosen.sum() == ROUNDS * BUDGET  # every place is filled
+    assert registrar.eligibility.ceiling.fair == pytest.approx(np.full(N, ROUNDS * BUDGET / N))
+
+
+def test_who_is_rarely_there_has_a_smaller_share():
+    def available(t):
+        return np.arange(N) if t % 4 == 0 else np.arange(5, N)
+
+    registrar, chosen = played("power-of-choice", Guards(ceiling=2.0), available=available)
+    assert (chosen[ADVERSARIES] <= np.maximum(1, 2 * registrar.eligibility.ceiling.fair[ADVERSARIES] + 1e-6)).all()
+    assert registrar.eligibility.ceiling.fair[0] < registrar.eligibility.ceiling.fair[9] / 3
+
+
+def test_what_it_did_is_noted_and_logged():
+    registrar, _ = played("power-of-choice", Guards(ceiling=1.0), rounds=3)
+    turn = registrar.begin(np.arange(N), BUDGET)
+    assert turn.guarded["at_ceiling"] == turn.kept_out["ceiling"].size > 0
+    assert not np.isin(turn.kept_out["ceiling"], turn.round.available).any()
+
+
+def test_an_abandoned_turn_counts_for_nobody():
+    registrar, _ = played("uniform", Guards(ceiling=2.0), rounds=2)
+    before = registrar.eligibility.ceiling.chosen.copy()
+    registrar.begin(np.arange(N), BUDGET)
+    registrar.begin(np.arange(N), BUDGET)
+    assert registrar.eligibility.ceiling.chosen.tolist() == before.tolist()
+
+
+def test_snapshots_and_newcomers_keep_it(tmp_path):
+    registrar, chosen = played("uniform", Guards(ceiling=2.0), rounds=5)
+    registrar.save(tmp_path / "r.npz")
+    again = Registrar.load(tmp_path / "r.npz", load("uniform"), Population(np.full(N + 3, 10)))
+    assert again.eligibility.ceiling.chosen.tolist() == [*chosen, 0, 0, 0]
+    assert again.eligibility.ceiling.below(np.arange(N + 3), 5)[-3:].all()
+    registrar.join(Population(np.full(N + 3, 10)))
+    assert registrar.eligibility.ceiling.fair[: N + 3].tolist() == again.eligibility.ceiling.fair.tolist()
+    arrays, header = registrar.export()
+    for wrong in (np.full(3, -1.0), np.full(3, np.nan), np.zeros((2, 2)), np.zeros(3, int), np.zeros(99)):
+        with pytest.raises(StorageError, match="Snapshot is incomplete"):
+            registrar.restore({**arrays, "ceiling.fair": wrong}, header)
+
+
+def test_nobody_available_and_first_rounds():
+    ceiling = Ceiling(2.0, 3)
+    assert ceiling.below(np.arange(3), 1).all()  # everybody has one place, whatever the fair share
+    ceiling.record(np.arange(3), np.array([0]))
+    assert ceiling.below(np.arange(3), 1).tolist() == [False, True, True]
+    assert ceiling.below(np.empty(0, np.int64), 1).size == 0
+    ceiling.record(np.empty(0, np.int64), np.empty(0, np.int64))
+    with pytest.raises(InputError, match=r"ceiling must be 0 \(off\) or ≥ 1"):
+        Guards(ceiling=0.5)

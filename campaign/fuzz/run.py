@@ -15,7 +15,8 @@ TARGETS = {
     "studies": "studies.TARGET", "records": "folders.LINES", "folders": "folders.TARGET", "rows": "readings.ROWS",
     "readings": "readings.TARGET", "snapshots": "snapshots.TARGET", "traces": "traces.TARGET",
     "audits": "audits.TARGET", "checkpoints": "checkpoints.TARGET", "messages": "messages.TARGET",
-    "servers": "servers.TARGET", "metrics": "servers.METRICS",
+    "servers": "servers.TARGET", "metrics": "servers.METRICS", "joins": "registrars.JOINS", "turns": "registrars.TURNS",
+    "numbers": "registrars.NUMBERS_TARGET", "lengths": "registrars.LENGTHS",
 }  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from sortition.flower.roster import Profile, Roster, natural
 BIG = 2**64 - 5  # node ids are uint64 and do not fit int64
 
 
-def sized(name, size=10):
-    return Profile(name, {"sizes": np.array(size)})
+def sized(name, size=10, key=""):
+    return Profile(name, {"sizes": np.array(size)}, key=key)
 
 
 def test_first_roster_is_sorted_naturally_by_name():
@@ -159,3 +159,24 @@ def test_a_restored_roster_keeps_what_was_settled(rows):
     roster.settle()
     later.restore(*roster.export())
     assert (later.reads, later.optional) == (roster.reads, ())
+
+
+def test_a_name_belongs_to_the_key_that_first_had_it():
+    roster = Roster(["sizes"])
+    assert roster.meet({1: sized("a", 10, "key of a"), 2: sized("b", 10, "key of b")}) == {}
+    refused = roster.meet({9: sized("a", 10, "another key")}, online=[2])  # its holder is offline
+    assert refused == {9: "claims the name 'a', which belongs to a node with another key"}
+    assert roster.meet({8: sized("a", 10)}, online=[2]).keys() == {8}  # without a key neither
+    assert roster.meet({7: sized("a", 10, "key of a")}, online=[2]) == {}
+    assert roster.node(0) == 7
+
+
+@pytest.mark.parametrize("size", [10**9, 101, 0])
+def test_a_client_that_comes_back_cannot_have_any_size(size):
+    roster = Roster(["sizes"])
+    roster.meet({1: sized("a", 10), 2: sized("b", 10)})
+    refused = roster.meet({9: sized("a", size)}, online=[2])
+    assert refused == {9: f"comes back as 'a' with {size:g} examples; it had 10"}
+    assert roster.population().sizes.tolist() == [10, 10]
+    assert roster.meet({8: sized("a", 50)}, online=[2]) == {}
+    assert roster.population().sizes.tolist() == [50, 10]

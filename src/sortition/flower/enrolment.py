@@ -156,16 +156,18 @@ class Enrolment:
 
 def named(profiles: dict[int, Profile], grid: Grid) -> dict[int, Profile]:
     """Nodes without a name are known by their key, which authenticated nodes keep; else by the node id."""
+    keys = {info.node_id: bytes(info.public_key) for info in grid.get_nodes()} if profiles else {}
+    digests = {node: sha256(key).hexdigest() for node, key in keys.items() if key}
+    profiles = {node: replace(profile, key=digests.get(node, "")) for node, profile in profiles.items()}
     if all(profile.name for profile in profiles.values()):
         return profiles
-    keys = {info.node_id: bytes(info.public_key) for info in grid.get_nodes()}
     log(
         WARNING,
         "%d nodes have no stable name; without node authentication they become new clients when they restart. "
         "Start SuperNodes with --node-config 'name=\"…\"' or partition-id=….",
         sum(not profile.name for profile in profiles.values()),
     )
-    made = {n: f"key-{sha256(key).hexdigest()[:16]}" if (key := keys.get(n)) else f"node-{n}" for n in profiles}
+    made = {n: f"key-{digests[n][:16]}" if n in digests else f"node-{n}" for n in profiles}
     return {n: profile if profile.name else replace(profile, name=made[n]) for n, profile in profiles.items()}
 
 

@@ -22,17 +22,22 @@ from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_row
 from sortition.core.rounds import Population
 
+CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
 WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a node says of itself, once: a stable name (or none), the declared facts, what it answers, and tags."""
+    """What a node says of itself, once: a stable name (or none), the declared facts, what it answers, and tags.
+
+    ``key`` is the digest of its public key where nodes are authenticated: the server's knowledge, not the node's word.
+    """
 
     name: str
     facts: Mapping[str, Array] = field(default_factory=dict)
     signals: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    key: str = ""
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
@@ -55,6 +60,7 @@ class Roster:
         self.names: list[str] = []
         self.facts: list[dict[str, Array]] = []
         self.tags: list[tuple[str, ...]] = []
+        self.keys: dict[str, str] = {}  # name → key of the node that first had it
         self._id: dict[str, int] = {}
         self._node: dict[int, int] = {}  # client → node
         self._client: dict[int, int] = {}  # node → client
@@ -79,9 +85,24 @@ class Roster:
                 refused[node] = f"sends {odd[0]} of shape {rows[node][odd[0]].shape} in place of {usual[odd[0]]}"
             elif holder not in (None, node) and (holder in profiles or holder in online):
                 refused[node] = f"claims the name {named[node].name[:99]!r} of node {holder}, which is online"
+            elif reason := self._impostor(named[node], rows[node]):
+                refused[node] = reason
             else:
                 self._enter(node, named[node], rows[node])
         return refused
+
+    def _impostor(self, profile: Profile, facts: Mapping[str, Array]) -> str:
+        """Why a node cannot be the client whose name it claims: another key, or far too different an amount of data."""
+        name, key = profile.name, self.keys.get(profile.name, "")
+        if key and profile.key != key:
+            return f"claims the name {name[:99]!r}, which belongs to a node with another key"
+        known = self.facts[self._id[name]] if name in self._id else {}
+        for fact in ("sizes", "label_counts"):
+            if fact in facts and fact in known:
+                before, now = (float(np.sum(row[fact])) for row in (known, facts))
+                if not before / CHANGE <= now <= max(before, 1.0) * CHANGE:
+                    return f"comes back as {name[:99]!r} with {now:g} examples; it had {before:g}"
+        return ""
 
     def _rows(self, profiles: Mapping[int, Profile]) -> tuple[dict[int, dict[str, Array]], dict[int, str]]:
         """The facts of each node as they are kept, and what is wrong with the others'."""
@@ -106,6 +127,8 @@ class Roster:
             self.names.append(name)
             self.facts.append(facts)
             self.tags.append(profile.tags)
+        if profile.key:
+            self.keys.setdefault(name, profile.key)
         client = self._id[name]
         self.facts[client], self.tags[client] = facts, profile.tags
         before = self._node.get(client)

@@ -24,8 +24,10 @@ FARTHEST = 1e100  # a coordinate of a given vector: distances and their squares 
 def check_names(names: Iterable[str], owner: str) -> None:
     """Refuse the name of a fact that is a known one misspelt, or no name; any other is a fact of one's own."""
     for name in names:
+        if name in FACTS:
+            continue
         near = difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE)
-        if name not in FACTS and (near or not name.isidentifier() or name.startswith("_") or name in TAKEN):
+        if near or not name.isidentifier() or name.startswith("_") or name in TAKEN:
             raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")
 
 

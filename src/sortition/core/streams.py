@@ -7,6 +7,7 @@ partition, initial model, availability and batches.
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,9 +18,15 @@ def sequence(seed: int, purpose: str, t: int = 0, client: int | None = None) -> 
     """The seed sequence behind :func:`stream`; its ``generate_state`` seeds other libraries' generators."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         raise bad("seed", "a whole number ≥ 0", seed)
-    name = int.from_bytes(hashlib.blake2s(purpose.encode(), digest_size=4).digest(), "little")
+    name = _number(purpose)
     key = (name, int(t)) if client is None else (name, int(t), int(client))
     return np.random.SeedSequence(int(seed), spawn_key=key)
+
+
+@lru_cache(maxsize=256)
+def _number(purpose: str) -> int:
+    """The purpose as a number of 32 bits."""
+    return int.from_bytes(hashlib.blake2s(purpose.encode(), digest_size=4).digest(), "little")
 
 
 def stream(seed: int, purpose: str, t: int = 0, client: int | None = None) -> np.random.Generator:

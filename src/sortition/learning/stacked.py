@@ -26,6 +26,7 @@ _BACKWARD = {
     nn.Tanh: torch.ops.aten.tanh_backward,
     nn.Sigmoid: torch.ops.aten.sigmoid_backward,
 }
+GATHERED = 1 << 21  # examples of all steps are gathered at once up to so many numbers; beyond, step by step
 _FORWARD = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_, nn.Sigmoid: torch.sigmoid_}
 
 
@@ -54,6 +55,11 @@ def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Te
     return gradient, total.log_().sub_(true).mul_(weight).sum((1, 2))
 
 
+def first(rows: Tensor, k: int) -> Tensor:
+    """The first k rows; the tensor itself where these are all."""
+    return rows if k == rows.size(0) else rows[:k]
+
+
 @dataclass
 class Slot:
     """One parameter of the whole cohort (k, …) with what the rule needs of it."""
@@ -74,7 +80,7 @@ class StackedDescent:
 
     def step(self, slot: Slot, k: int, left: Tensor, right: Tensor | None) -> None:
         """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
-        value, rule = slot.value[:k], self.rule
+        value, rule = first(slot.value, k), self.rule
         pull = rule.weight_decay + rule.proximal
         if slot.total is not None and self.squares is not None:
             gradient = left if right is None else torch.bmm(left, right)
@@ -86,7 +92,7 @@ class StackedDescent:
             if rule.proximal:
                 value.add_(slot.anchor, alpha=self.lr * rule.proximal)
             return
-        velocity = slot.velocity[:k]
+        velocity = first(slot.velocity, k)
         _accumulate(velocity, rule.momentum, left, right, 1.0)
         if pull:
             velocity.add_(value, alpha=pull)
@@ -126,14 +132,14 @@ class Stack:
         x (k, B, d), y (k, B, 1), weight (k, B, 1) with 1/|batch| on real rows; words: per dropout layer (k, B, width).
         Returns the batch losses (k,).
         """
-        k, h, slots, drops = len(x), x, iter(self.slots), iter(words)
+        k, h, slots, drops = x.size(0), x, iter(self.slots), iter(words)
         saved: list[Any] = []
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 w, b = next(slots), next(slots) if layer.bias is not None else None
                 saved.append((layer, h, w, b))
-                turned = w.value[:k].transpose(1, 2)
-                h = torch.bmm(h, turned) if b is None else torch.baddbmm(b.value[:k].unsqueeze(1), h, turned)
+                turned = first(w.value, k).transpose(1, 2)
+                h = torch.bmm(h, turned) if b is None else torch.baddbmm(first(b.value, k).unsqueeze(1), h, turned)
             elif isinstance(layer, nn.Dropout):
                 kept = dropout.keep_mask(next(drops), layer.p)
                 saved.append((layer, kept, None, None))
@@ -149,7 +155,7 @@ class Stack:
         for at in reversed(range(len(saved))):
             layer, kept, w, b = saved[at]
             if isinstance(layer, nn.Linear):
-                after = torch.bmm(g, w.value[:k]) if at else None  # with the weights of this step, so before they move
+                after = torch.bmm(g, first(w.value, k)) if at else None  # with this step's weights: before they move
                 self.descent.step(w, k, g.transpose(1, 2), kept)
                 if b is not None:
                     self.descent.step(b, k, g.sum(1), None)
@@ -160,7 +166,7 @@ class Stack:
                 g = _BACKWARD[type(layer)](g, kept)
 
 
-@torch.no_grad()
+@torch.inference_mode()
 def train_stack(
     layers: Sequence[nn.Module],
     initial: Sequence[Tensor],
@@ -213,10 +219,18 @@ def _descend(
     words = words_of(stack.layers, ranked, sources, index.shape) if sources else []
     at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
     targets, losses = labels[at].unsqueeze(3), torch.zeros(len(ranked), device=device)
-    for s, now in enumerate(active):
-        x = rows.index_select(0, at[s, :now].reshape(-1)).view(now, index.shape[2], -1)
+    small = at.numel() * rows.shape[1] <= GATHERED
+    gathered = rows.index_select(0, at.flatten()).view(*at.shape, -1).unbind() if small else None
+    for s, (now, y, weight, where) in enumerate(
+        zip(active, targets.unbind(), weights.unbind(), at.unbind(), strict=True)
+    ):
+        x = (
+            rows.index_select(0, where[:now].reshape(-1)).view(now, where.shape[1], -1)
+            if gathered is None
+            else gathered[s]
+        )
         drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
-        losses[:now] += stack.step(x, targets[s, :now], weights[s, :now], drops)
+        first(losses, now).add_(stack.step(first(x, now), first(y, now), first(weight, now), drops))
     return losses
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -36,17 +37,17 @@ class Layout:
         trainable = len(list(model.parameters()))
         return cls(tuple(tuple(p.shape) for _, p in named), trainable, tuple(name for name, _ in named))
 
-    @property
+    @cached_property
     def sizes(self) -> list[int]:
         """Numbers per tensor."""
         return [int(np.prod(shape)) for shape in self.shapes]
 
-    @property
+    @cached_property
     def size(self) -> int:
         """P."""
         return sum(self.sizes)
 
-    @property
+    @cached_property
     def weights(self) -> int:
         """How many of the P numbers have a gradient: the first ones."""
         return sum(self.sizes[: self.trainable])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,11 +35,27 @@ class Costs:
 
     def examples(self, ids: Ids) -> Ids:
         """Examples that pass forward and backward when ``ids`` train (k,)."""
-        return np.array([self.rule.examples_of(int(n)) for n in self.trained.sizes[ids]], np.int64)
+        return self._by_size[0][self._kind[ids]]
 
     def steps(self, ids: Ids) -> Ids:
         """SGD steps of ``ids`` in one round (k,)."""
-        return np.array([self.rule.steps_of(int(n)) for n in self.trained.sizes[ids]], np.int64)
+        return self._by_size[1][self._kind[ids]]
+
+    @cached_property
+    def _sizes(self) -> tuple[Ids, Ids]:
+        """The different sizes, and which of them each client has."""
+        return np.unique(self.trained.sizes, return_inverse=True)
+
+    @property
+    def _kind(self) -> Ids:
+        return self._sizes[1]
+
+    @cached_property
+    def _by_size(self) -> tuple[Ids, Ids]:
+        """Examples and steps of a client of each size."""
+        sizes = self._sizes[0].tolist()
+        examples, steps = ([count(n) for n in sizes] for count in (self.rule.examples_of, self.rule.steps_of))
+        return np.array(examples, np.int64), np.array(steps, np.int64)
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Time in which ``ids`` receive the model, train and answer (k,)."""

@@ -47,6 +47,9 @@ check: setup  ## lint, format and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+bench-check: setup  ## has the engine become slower than its stored ratios? some minutes, for releases
+	$(BIN)/python benchmarks/check.py
+
 bench: setup  ## the benchmarks that are quick enough to run now and then
 	$(BIN)/python benchmarks/selection.py
 

@@ -51,7 +51,7 @@ class BuiltFederation:
 
 def split(config: Data, seed: int) -> Split:
     """The data set, split over clients; one with clients of its own keeps them unless another partition is given."""
-    dataset = _dataset(config)
+    dataset = dataset_of(config)
     if config.partition is not None and config.partition.name != partitions.NATURAL:
         parts, released = _partitioned(config, dataset, seed), None
     elif dataset.clients is None:
@@ -114,7 +114,7 @@ _datasets: Cache[Dataset] = Cache(2)
 _federations: Cache[BuiltFederation] = Cache(1)
 
 
-def _dataset(config: Data) -> Dataset:
+def dataset_of(config: Data) -> Dataset:
     """Read once a process, and kept as floats: every world of the process shares the same arrays."""
     options = dict(config.options)
     if config.name == "synthetic" and config.clients is not None:

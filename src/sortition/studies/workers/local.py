@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -13,6 +14,9 @@ from typing import Any
 from sortition.studies import given
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle, attempt
+
+FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the data to the fork server
 
 
 class ThisMachine:
@@ -57,6 +61,9 @@ def _serve(pipe: Connection, objects: dict[str, Any]) -> None:
 
     Whatever arrives while a task is played means stop: None, or the end of the pipe when the parent has died.
     """
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the parent handles Ctrl-C, also where another one began the fork server
     given.hold(objects)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (submitted := pipe.recv()) is not None:
@@ -77,6 +84,20 @@ class _Process(WorkerHandle):
                 self.pipe.send(None)
 
 
+@contextmanager
+def preloading(job: Job) -> Iterator[None]:
+    """A fork server that starts now reads the data of this job, once for all workers; one that runs stays as it is."""
+    config = getattr(job, "config", None)
+    if config is None:
+        yield
+        return
+    os.environ[PRELOADED] = config.data.model_dump_json()
+    try:
+        yield
+    finally:
+        os.environ.pop(PRELOADED, None)
+
+
 class ProcessScheduler(Scheduler[_Process]):
     """Workers that are processes of this machine."""
 
@@ -86,11 +107,12 @@ class ProcessScheduler(Scheduler[_Process]):
 
     def start_workers(self) -> None:
         """As many as may run at a time."""
-        context = multiprocessing.get_context("spawn")
+        context = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
+        context.set_forkserver_preload(["sortition.studies.workers.preload"])
         while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
-            with one_thread(), ignoring_interrupts():
+            with one_thread(), ignoring_interrupts(), preloading(self.jobs[0]):
                 process.start()
             theirs.close()
             self.workers.append(_Process(process=process, pipe=ours))

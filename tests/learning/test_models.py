@@ -63,7 +63,7 @@ def test_any_module_by_import_path():
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("mpl", {}, "Unknown model 'mpl'; known are softmax, mlp, cnn. Did you mean 'mlp'?"),
+        ("mpl", {}, "Unknown model 'mpl'; known are softmax, mlp, cnn, resnet, char-lstm. Did you mean 'mlp'?"),
         ("mlp", {"hiden": (1,)}, "Did you mean"),
         ("mlp", {"hidden": (0,)}, "mlp.hidden must be"),
         ("mlp", {"dropout": 1.0}, r"mlp.dropout must be in \[0, 1\)"),

@@ -20,7 +20,7 @@ from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
 from sortition.results.schema import FaultRecord, RoundRecord
 from sortition.simulation import exchange
-from sortition.simulation.exchange import Arrived, Asked
+from sortition.simulation.exchange import Arrived, AskedQuestions
 from sortition.simulation.faults import POINTS
 from sortition.simulation.ledger import Ledger
 from sortition.simulation.record import Evaluation, client_figures, round_record
@@ -88,13 +88,13 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
 
 
 @dataclass(frozen=True)
-class Chosen:
+class Selected:
     """What the selection of a round left."""
 
     turn: Turn
     given_up: Turn | None  # a selection that the server began before and gave up
     available: Ids
-    asked: Asked
+    asked: AskedQuestions
 
     @property
     def cohort(self) -> Cohort:
@@ -116,7 +116,7 @@ def _join(setup: Setup, carry: Carry, ledger: Ledger) -> tuple[Carry, FaultRecor
     return carry, {name: ids for name, ids in found.items() if ids}
 
 
-def _select(setup: Setup, carry: Carry, ledger: Ledger, alive: Alive) -> Chosen:
+def _select(setup: Setup, carry: Carry, ledger: Ledger, alive: Alive) -> Selected:
     """Ask what the selector asks, until it has chosen a cohort."""
     registrar, t = carry.registrar, carry.registrar.index
     available = np.flatnonzero(setup.reachable(t))
@@ -124,10 +124,10 @@ def _select(setup: Setup, carry: Carry, ledger: Ledger, alive: Alive) -> Chosen:
     alive("select")
     given_up = registrar.begin(available, budget) if setup.faults.stale(t) else None
     turn = registrar.begin(available, budget)
-    return Chosen(turn, given_up, available, exchange.ask(setup, carry, turn, ledger, lambda: alive("answer")))
+    return Selected(turn, given_up, available, exchange.ask(setup, carry, turn, ledger, lambda: alive("answer")))
 
 
-def _observe(setup: Setup, carry: Carry, chosen: Chosen, arrived: Arrived) -> tuple[Ids, FaultRecord]:
+def _observe(setup: Setup, carry: Carry, chosen: Selected, arrived: Arrived) -> tuple[Ids, FaultRecord]:
     """Close the turn; whose updates count. Reports that come twice, or for a turn given up, are counted and ignored."""
     registrar, turn, repeated = carry.registrar, chosen.turn, FaultRecord()
     turn.blame(arrived.unsound)
@@ -142,7 +142,7 @@ def _observe(setup: Setup, carry: Carry, chosen: Chosen, arrived: Arrived) -> tu
 
 
 def _aggregate(
-    setup: Setup, carry: Carry, chosen: Chosen, arrived: Arrived, usable: Ids
+    setup: Setup, carry: Carry, chosen: Selected, arrived: Arrived, usable: Ids
 ) -> tuple[Carry, dict[str, Any]]:
     """The next model, where updates arrived and are used, and the notes of the round."""
     cohort, notes = chosen.cohort, dict(chosen.cohort.notes)

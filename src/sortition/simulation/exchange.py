@@ -26,7 +26,7 @@ from sortition.simulation.world import World
 
 
 @dataclass
-class Asked:
+class AskedQuestions:
     """What the questions of a round cost, and how many answers were lost or late."""
 
     spent: float = 0.0  # wall-clock seconds
@@ -40,9 +40,9 @@ class Asked:
         return {name: count for name, count in (("lost", self.lost), ("late", self.late)) if count}
 
 
-def ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger, alive: Callable[[], None]) -> Asked:
+def ask(setup: Setup, carry: Carry, turn: Turn, ledger: Ledger, alive: Callable[[], None]) -> AskedQuestions:
     """Answer the selector's questions; answers that come too late are delivered when all questions are closed."""
-    world, asked, late = setup.world, Asked(), list[Reading]()
+    world, asked, late = setup.world, AskedQuestions(), list[Reading]()
     while turn.question is not None:
         question, begun = turn.question, time.perf_counter()
         whole = world.measure(carry.params, question, turn.index)

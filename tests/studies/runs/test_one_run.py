@@ -42,6 +42,18 @@ def test_a_finished_run_has_all_its_files(tmp_path):
     assert "time" not in json.dumps(run.records)
 
 
+def test_a_server_that_remembers_is_declared_and_resumed_to_the_same_bytes(tmp_path):
+    run = config(server={"combine": "fedvarp", "step": "momentum"})
+    _, whole, _ = played(run, tmp_path / "whole")
+    assert not played(run, tmp_path / "parts", 2)[0]
+    done, path, _ = played(run, tmp_path / "parts")
+    assert done
+    assert (path / run_folder.ROUNDS).read_bytes() == (whole / run_folder.ROUNDS).read_bytes()
+    declared = run_folder.Run(path).manifest["aggregation"]
+    size = run_folder.Run(path).manifest["model"]["parameters"]
+    assert declared == {"combine": "fedvarp", "individual_updates": True, "memory_bytes": 4 * size * 12 + 8 * size}
+
+
 def test_stopped_and_resumed_gives_the_same_bytes(tmp_path):
     run = config(server={"name": "momentum"})
     _, whole, _ = played(run, tmp_path / "whole")

@@ -198,10 +198,20 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "method": type(selector).__name__,
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
         "needs": methods.needs_of(selector),
+        **_aggregation(setup),
         "cite": selector.cite,
         **({"python": found} if (found := given.digests(config.table())) else {}),
         "notes": [*parts.train.notes, *shared.availability.notes],
     }
+
+
+def _aggregation(setup: Setup) -> dict[str, Any]:
+    """How updates are combined where it is not the mean: what the server keeps, and whether it sees single updates."""
+    rule, size, clients = setup.combine, setup.world.initial.size, setup.world.n_clients
+    if not rule.individual:
+        return {}
+    kept = {"memory_bytes": rule.memory_bytes(size, clients)} if rule.remembers else {}
+    return {"aggregation": {"combine": rule.name, "individual_updates": True, **kept}}
 
 
 def _installed(name: str) -> str:

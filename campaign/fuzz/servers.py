@@ -21,7 +21,7 @@ from sortition.core.errors import SortitionError, StorageError
 from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.checkpoint import history_path, load_federation, save_federation
-from sortition.flower.roster import Profile, Roster
+from sortition.flower.roster import NodeProfile, Roster
 from sortition.flower.run_files import different
 from sortition.selectors import find, load
 
@@ -47,7 +47,7 @@ def fresh(at: int) -> tuple[Registrar, Roster, BaseStrategy]:
     selector = load(name, **options)
     roster = Roster(selector.needs.reads)
     facts = {"sizes": np.array(9), "label_counts": np.array([4, 5])}
-    roster.meet({node: Profile(f"client-{node}", facts) for node in range(1, CLIENTS + 1)})
+    roster.meet({node: NodeProfile(f"client-{node}", facts) for node in range(1, CLIENTS + 1)})
     return Registrar(selector, roster.population(), horizon=5), roster, BaseStrategy(STOCK[at % len(STOCK)]())
 
 

@@ -16,7 +16,7 @@ from sortition.core import InputError, Registrar, StorageError
 from sortition.core.storage import snapshot
 from sortition.flower import SelectorStrategy, wire
 from sortition.flower.checkpoint import history_path, load_federation, reserved, save_federation
-from sortition.flower.roster import Profile, Roster
+from sortition.flower.roster import NodeProfile, Roster
 from sortition.selectors import load
 
 
@@ -139,7 +139,7 @@ TAMPERED = {
 @pytest.mark.parametrize("edit", TAMPERED.values(), ids=TAMPERED)
 def test_a_damaged_checkpoint_is_a_sentence(edit, tmp_path):
     path, roster = tmp_path / "c.npz", Roster(["sizes"])
-    roster.meet({n: Profile(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
+    roster.meet({n: NodeProfile(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
     registrar = Registrar(load("by-size"), roster.population())
     save_federation(path, MODEL, registrar, roster, FedAvg(), 1, "ab", {"cohort": 2})
     history_path(path).write_text('{"round": 0}\n')

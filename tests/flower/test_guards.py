@@ -10,7 +10,7 @@ from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDic
 from sortition.core import Guards
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, wire
-from sortition.flower.roster import Profile
+from sortition.flower.roster import NodeProfile
 from sortition.flower.updates import ModelCheck, distance
 from sortition.selectors import load
 
@@ -39,7 +39,7 @@ def test_whole_numbers_in_place_of_floats_are_measured_too():
 def strategy(n, guards, **more):
     """A strategy whose roster knows n clients, without a grid."""
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=3, seed=1, guards=guards, **more)
-    made.enrolment.roster.meet({100 + k: Profile(f"bank{k // 4}-{k}") for k in range(n)})
+    made.enrolment.roster.meet({100 + k: NodeProfile(f"bank{k // 4}-{k}") for k in range(n)})
     made.enrolment.present = lambda grid: np.arange(n)
     made._running = True
     return made

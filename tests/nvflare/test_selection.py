@@ -8,10 +8,10 @@ from tests.nvflare.loopback import MODEL, Site, facts, federation, play
 
 from sortition.clients.models import as_vector
 from sortition.core import InputError, Population, Registrar, StorageError
+from sortition.core.client_names import natural_order
 from sortition.nvflare import checkpoint
 from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
-from sortition.nvflare.sites import natural
 from sortition.selectors import discover, find
 
 NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}}
@@ -57,7 +57,7 @@ def test_ids_follow_the_natural_order_of_names():
     selection = started("uniform", controller)
     selection.enrol(dict(MODEL))
     assert selection.sites.names == [f"site-{number}" for number in range(1, 13)]
-    assert sorted(["site-10", "site-2"], key=natural) == ["site-2", "site-10"]
+    assert sorted(["site-10", "site-2"], key=natural_order) == ["site-2", "site-10"]
 
 
 def test_weights_are_the_cohorts():

@@ -141,7 +141,7 @@ class AppClient:
         return None if self._make is None else self._make()
 
     def part(self, name: str) -> Any:
-        """A method or attribute of the client behind; a sentence where it has none."""
+        """A method or attribute of the client behind; said in words where it has none."""
         if self.inner is None:
             raise InputError(
                 f"The app must have a client with {name}: the selector asks for it. Give one to answer(app, client)."

@@ -23,7 +23,7 @@ from sortition.core.selector import Needs
 from sortition.core.signals import UPDATE, sketched
 from sortition.flower import wire
 from sortition.flower.exchange import FIRST, LONGEST, Replies, match
-from sortition.flower.roster import Profile, Roster
+from sortition.flower.roster import NodeProfile, Roster
 
 LONGEST_PAUSE = 3600.0  # seconds between two questions to a node that was silent or refused
 
@@ -47,7 +47,7 @@ class Enrolment:
         self._owner, self._waiting, self._begun = owner, waiting, False
         self._wanted = {s.name for s in needs.asks} | {s.name for s in needs.reports if s != UPDATE}
         self._asked: dict[int, tuple[Message, float]] = {}  # node → the open question, and when it lapses
-        self._profiles: dict[int, Profile] = {}  # answers that are not entered yet
+        self._profiles: dict[int, NodeProfile] = {}  # answers that are not entered yet
         self._later: dict[int, tuple[float, float]] = {}  # node → (when to ask it next, pause after that)
         self._behind: dict[int, int] = {}  # node → the node that has its name, for as long as that is online
 
@@ -131,7 +131,7 @@ class Enrolment:
                 self._behind[node] = holder
         self._refuse(refused, grid, online)
 
-    def _lacks(self, profile: Profile) -> str:
+    def _lacks(self, profile: NodeProfile) -> str:
         missing = sorted(name for name in self._wanted if sketched(name)[0] not in profile.signals)
         return f"does not answer {', '.join(missing)}, which {self._owner} needs" if missing else ""
 
@@ -154,7 +154,7 @@ class Enrolment:
         self._later[node] = (time.monotonic() + pause, min(2 * pause, LONGEST_PAUSE))
 
 
-def named(profiles: dict[int, Profile], grid: Grid) -> dict[int, Profile]:
+def named(profiles: dict[int, NodeProfile], grid: Grid) -> dict[int, NodeProfile]:
     """Nodes without a name are known by their key, which authenticated nodes keep; else by the node id."""
     keys = {info.node_id: bytes(info.public_key) for info in grid.get_nodes()} if profiles else {}
     digests = {node: sha256(key).hexdigest() for node, key in keys.items() if key}
@@ -171,10 +171,10 @@ def named(profiles: dict[int, Profile], grid: Grid) -> dict[int, Profile]:
     return {n: profile if profile.name else replace(profile, name=made[n]) for n, profile in profiles.items()}
 
 
-def read_profile(content: RecordDict) -> Profile:
+def read_profile(content: RecordDict) -> NodeProfile:
     """A profile as it came over the wire."""
     about = content.config_records.get(wire.SELF, ConfigRecord())
-    return Profile(
+    return NodeProfile(
         str(about.get("name", "")),
         wire.received_arrays(content, wire.FACTS),
         _words(about.get("signals")),

@@ -7,7 +7,6 @@ gets the next free ids. Names do not leave the server.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ import numpy as np
 from flwr.common.logger import log
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.client_names import natural_order
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_row
 from sortition.core.rounds import Population
@@ -27,7 +27,7 @@ WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are 
 
 
 @dataclass(frozen=True)
-class Profile:
+class NodeProfile:
     """What a node says of itself, once: a stable name (or none), the declared facts, what it answers, and tags.
 
     ``key`` is the digest of its public key where nodes are authenticated: the server's knowledge, not the node's word.
@@ -38,12 +38,6 @@ class Profile:
     signals: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     key: str = ""
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts "client-2" before "client-10"."""
-    parts = re.split(r"([0-9]{1,18})", name)  # other digits, such as ², are letters here
-    return [(0, int(part), "") if part.isascii() and part.isdigit() else (1, 0, part) for part in parts if part]
 
 
 class Roster:
@@ -72,11 +66,11 @@ class Roster:
         """Nodes that have not said who they are."""
         return sorted(node for node in online if node not in self._client)
 
-    def meet(self, profiles: Mapping[int, Profile], online: Collection[int] = ()) -> dict[int, str]:
+    def meet(self, profiles: Mapping[int, NodeProfile], online: Collection[int] = ()) -> dict[int, str]:
         """Enter nodes, or recognise clients that come back under a new node id; who is refused, and why."""
         named = {node: replace(profile, name=profile.name or f"node-{node}") for node, profile in profiles.items()}
         rows, refused = self._rows(named)
-        order = sorted(rows, key=lambda node: (natural(named[node].name), node))
+        order = sorted(rows, key=lambda node: (natural_order(named[node].name), node))
         usual = self._shapes([rows[node] for node in order])
         for node in order:
             holder = self.holder(named[node].name)
@@ -91,7 +85,7 @@ class Roster:
                 self._enter(node, named[node], rows[node])
         return refused
 
-    def _impostor(self, profile: Profile, facts: Mapping[str, Array]) -> str:
+    def _impostor(self, profile: NodeProfile, facts: Mapping[str, Array]) -> str:
         """Why a node cannot be the client whose name it claims: another key, or far too different an amount of data."""
         name, key = profile.name, self.keys.get(profile.name, "")
         if key and profile.key != key:
@@ -104,7 +98,7 @@ class Roster:
                     return f"comes back as {name[:99]!r} with {now:g} examples; it had {before:g}"
         return ""
 
-    def _rows(self, profiles: Mapping[int, Profile]) -> tuple[dict[int, dict[str, Array]], dict[int, str]]:
+    def _rows(self, profiles: Mapping[int, NodeProfile]) -> tuple[dict[int, dict[str, Array]], dict[int, str]]:
         """The facts of each node as they are kept, and what is wrong with the others'."""
         rows, refused = dict[int, dict[str, Array]](), dict[int, str]()
         for node, profile in profiles.items():
@@ -120,7 +114,7 @@ class Roster:
         """The node that has this name now, if one had it since the server started."""
         return self._node.get(self._id.get(name, -1))
 
-    def _enter(self, node: int, profile: Profile, facts: dict[str, Array]) -> None:
+    def _enter(self, node: int, profile: NodeProfile, facts: dict[str, Array]) -> None:
         name = profile.name
         if name not in self._id:
             self._id[name] = len(self.names)

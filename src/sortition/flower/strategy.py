@@ -93,10 +93,8 @@ class SelectorStrategy(Strategy):
         selector = named_selector(selector)
         self.guards = Guards() if guards is None else guards
         limits = answer_timeout, profile_timeout, wait_for, patience
-        files = paths(checkpoint, resume)
-        self.options = Options(
-            selector, cohort, overselect, self.guards, owner_of, eligible, *limits, checkpoint_every, *files
-        )
+        about = selector, cohort, overselect, self.guards, owner_of, eligible
+        self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume))
         self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
         self._check_base()
         self.selector, self.horizon, self.seed = selector, horizon, seed

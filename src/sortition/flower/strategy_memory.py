@@ -24,7 +24,7 @@ def export_memory(strategy: Any) -> tuple[dict[str, Array], dict[str, Any]]:
         if isinstance(value, Strategy):
             inside, about = export_memory(value)
             arrays |= {f"{name}/{key}": array for key, array in inside.items()}
-            header |= {f"{name}/{key}": told for key, told in about.items()}
+            header |= {f"{name}/{key}": kind for key, kind in about.items()}
         elif (held := _as_arrays(value, adapted=isinstance(strategy, PRIVATE) and name == ADAPTED)) is not None:
             header[name] = {"kind": type(value).__name__, "keys": list(held)}
             arrays |= {f"{name}.{row}": array for row, array in enumerate(held.values())}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -10,13 +9,9 @@ import numpy as np
 
 from sortition.core import Population
 from sortition.core.arrays import Array, Ids
+from sortition.core.client_names import natural_order
 from sortition.core.errors import InputError
 from sortition.core.facts import check_row
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """A key that sorts site-2 before site-10."""
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
 
 
 class Sites:
@@ -35,12 +30,12 @@ class Sites:
 
     def unknown(self, online: Collection[str]) -> list[str]:
         """Sites that have not been asked who they are, in natural order."""
-        return sorted((name for name in online if name not in self.names), key=natural)
+        return sorted((name for name in online if name not in self.names), key=natural_order)
 
     def answering(self, online: Mapping[str, str]) -> list[str]:
         """Those of the connected sites (name → token) that did not fall silent."""
         self.silent = {name: token for name, token in self.silent.items() if online.get(name, token) == token}
-        return sorted((name for name in online if name not in self.silent), key=natural)
+        return sorted((name for name in online if name not in self.silent), key=natural_order)
 
     def enter(self, name: str, sent: Mapping[str, Any]) -> None:
         """Take a new site in; facts that are missing, of a wrong kind or of another shape are refused."""

@@ -25,6 +25,7 @@ extensions = [
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 exclude_patterns = ["_build", "_ext"]
+suppress_warnings = ["misc.highlighting_failure", "myst.header"]  # code with …; levels of generated pages
 nitpicky = False
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

@@ -55,7 +55,7 @@ class Progress:
 
 
 class Watcher:
-    """Looks at the folders again and again, and keeps the page."""
+    """Looks at the folders whenever it is asked to, and keeps the page."""
 
     def __init__(self, folders: Sequence[str | Path], out: Path | None = None, margin: float = MARGIN) -> None:
         self.folders, self.margin = folders, margin

@@ -1,8 +1,11 @@
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,8 @@ class Task:
                 raise InputError("x must be y; got z.")
             case "threads":
                 assert os.environ["OMP_NUM_THREADS"] == "1"
+            case "sleep":
+                time.sleep(600)
             case "wait":
                 while not stopping():
                     time.sleep(0.01)
@@ -66,3 +71,37 @@ def test_ctrl_c_ends_the_rounds_in_progress_and_starts_no_more(jobs):
     assert sum(event.kind == "stopped" for event in events) == jobs
     assert sum(event.kind == "started" for event in events) == jobs
     assert signal.getsignal(signal.SIGINT) is before
+
+
+SLOW = """
+from sortition.studies.workers import local
+from tests.studies.workers.test_local import Task
+if __name__ == "__main__":
+    local.run([Task("sleep"), Task("sleep")], 2, lambda event: print(event.kind, flush=True))
+"""
+
+
+def test_sigterm_ends_the_workers_before_the_process(tmp_path):
+    """They were left in the middle of a round, which may take minutes."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    root = Path(__file__).parents[3]
+    path = os.pathsep.join([str(root), *sys.path])
+    parent = subprocess.Popen(
+        [sys.executable, str(tmp_path / "slow.py")],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    ticks = 0
+    while ticks < 2:  # until both workers are in a round
+        ticks += parent.stdout.readline() == "tick\n"
+    children = [int(k) for k in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()]
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(60) == 128 + signal.SIGTERM
+    parent.stdout.close()
+    workers = [k for k in children if Path(f"/proc/{k}/cmdline").exists() and b"spawn_main" in cmdline(k)]
+    assert workers == []
+
+
+def cmdline(process):
+    return Path(f"/proc/{process}/cmdline").read_bytes()

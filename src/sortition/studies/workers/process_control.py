@@ -14,7 +14,10 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag instead of raising; a second one raises as usual."""
+    """Ctrl-C sets a flag instead of raising; a second one raises as usual.
+
+    SIGTERM raises SystemExit, so that workers are ended before the process is.
+    """
     pressed = threading.Event()
 
     def handle(*_: Any) -> None:
@@ -22,14 +25,18 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             raise KeyboardInterrupt
         pressed.set()
 
+    def end(*_: Any) -> None:
+        raise SystemExit(128 + signal.SIGTERM)
+
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set
         return
-    before = signal.signal(signal.SIGINT, handle)
+    before = signal.signal(signal.SIGINT, handle), signal.signal(signal.SIGTERM, end)
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before[0])
+        signal.signal(signal.SIGTERM, before[1])
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from sortition.core.errors import InputError
 from sortition.data import partitions
 from sortition.selectors import discover, find
 from sortition.studies import plan
-from sortition.studies.config import Study
+from sortition.studies.study_table import Study
 
 DEMO = Path(studies.__file__).parent / "demo.toml"
 PRESETS = Path(reproduction.__file__).parent / "presets"

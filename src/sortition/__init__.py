@@ -36,13 +36,12 @@ if TYPE_CHECKING:
         shared,
     )
     from sortition.selectors import discover, load
-    from sortition.studies import Callback, Comparison, compare, partition, run, simulate, study, track
+    from sortition.studies import Callback, StudyResult, compare, partition, run, simulate, study, track
     from sortition.testing import check_selector
 
 __all__ = [
     "Callback",
     "Cohort",
-    "Comparison",
     "DataError",
     "Feedback",
     "Guards",
@@ -58,6 +57,7 @@ __all__ = [
     "SortitionError",
     "State",
     "StorageError",
+    "StudyResult",
     "Turn",
     "UndeclaredError",
     "__version__",
@@ -81,7 +81,7 @@ _ELSEWHERE = {
     "discover": "sortition.selectors",
     "load": "sortition.selectors",
     "Callback": "sortition.studies",
-    "Comparison": "sortition.studies",
+    "StudyResult": "sortition.studies",
     "compare": "sortition.studies",
     "partition": "sortition.studies",
     "run": "sortition.studies",

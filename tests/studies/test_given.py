@@ -32,21 +32,21 @@ def shifted(by):
 
 def test_digests_say_what_an_object_is_and_not_where_it_lies():
     array = np.arange(6.0)
-    assert given.digest_of(array) == given.digest_of(array.copy())
-    assert given.digest_of(array) == given.digest_of(array.astype(">f8"))
-    assert given.digest_of(array) != given.digest_of(array.reshape(2, 3))
-    assert given.digest_of(shifted(1)) == given.digest_of(shifted(1))
-    assert given.digest_of(shifted(1)) != given.digest_of(shifted(2))  # the closure counts
+    assert given.fingerprint(array) == given.fingerprint(array.copy())
+    assert given.fingerprint(array) == given.fingerprint(array.astype(">f8"))
+    assert given.fingerprint(array) != given.fingerprint(array.reshape(2, 3))
+    assert given.fingerprint(shifted(1)) == given.fingerprint(shifted(1))
+    assert given.fingerprint(shifted(1)) != given.fingerprint(shifted(2))  # the closure counts
     linear = torch.nn.Linear(2, 2)
-    before = given.digest_of(linear)
+    before = given.fingerprint(linear)
     with torch.no_grad():
         linear.bias += 1
-    assert given.digest_of(linear) != before
+    assert given.fingerprint(linear) != before
 
 
 def test_classes_without_a_file_are_told_apart_by_their_code():
-    assert given.digest_of(typed()) == given.digest_of(typed())
-    assert given.digest_of(typed()) != given.digest_of(typed(count=3))
+    assert given.fingerprint(typed()) == given.fingerprint(typed())
+    assert given.fingerprint(typed()) != given.fingerprint(typed(count=3))
 
 
 def test_objects_are_import_paths_while_they_are_lent():
@@ -59,7 +59,7 @@ def test_objects_are_import_paths_while_they_are_lent():
     with given.lent():
         given.hold(sent)
         assert (imported(path, "thing") == np.arange(3)).all()
-        assert given.digests({"a": {"b": path}, "c": 1}) == {"a.b": given.digest_of(np.arange(3))}
+        assert given.fingerprints({"a": {"b": path}, "c": 1}) == {"a.b": given.fingerprint(np.arange(3))}
 
 
 def test_what_cannot_be_sent_is_named():

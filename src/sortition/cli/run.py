@@ -108,7 +108,7 @@ def _estimate(plan: StudyPlan, jobs: int | None) -> None:
 
 def schema() -> None:
     """Print the JSON schema of a study's file, for completion and checks in an editor."""
-    from sortition.studies.config import Study
+    from sortition.studies.study_table import Study
 
     typer.echo(json.dumps(Study.model_json_schema(), indent=1))
 

@@ -9,16 +9,16 @@ from sortition._lazy import exports
 if TYPE_CHECKING:
     from sortition.studies import track
     from sortition.studies.arguments import partition
-    from sortition.studies.comparison import Comparison
     from sortition.studies.from_python import compare, run, simulate, study
     from sortition.studies.runs.callback import Callback
+    from sortition.studies.study_result import StudyResult
 
-__all__ = ["Callback", "Comparison", "compare", "partition", "run", "simulate", "study", "track"]
+__all__ = ["Callback", "StudyResult", "compare", "partition", "run", "simulate", "study", "track"]
 __getattr__ = exports(
     __name__,
     {
         "Callback": "sortition.studies.runs.callback",
-        "Comparison": "sortition.studies.comparison",
+        "StudyResult": "sortition.studies.study_result",
         "compare": "sortition.studies.from_python",
         "partition": "sortition.studies.arguments",
         "run": "sortition.studies.from_python",

@@ -141,14 +141,14 @@ def availability_table(mode: Any) -> Table:
 
         columns = {name: list(mode[name]) for name in mode.columns}
         frame = mode if isinstance(mode, pl.DataFrame) else pl.DataFrame(columns)
-        digest = given.digest_of({name: list(map(str, values)) for name, values in columns.items()})
+        digest = given.fingerprint({name: list(map(str, values)) for name, values in columns.items()})
         return {"name": given.keep("availability", Trace(frame=frame), digest)}
     if callable(mode):
         return {"name": given.keep("availability", mode)}
     matrix = np.asarray(mode)
     if matrix.ndim != 2:
         raise bad("availability", "a name, a matrix (rounds, clients), a trace frame or a function", mode)
-    return {"name": given.keep("availability", Trace(matrix=matrix.astype(int).tolist()), given.digest_of(matrix))}
+    return {"name": given.keep("availability", Trace(matrix=matrix.astype(int).tolist()), given.fingerprint(matrix))}
 
 
 def model_table(model: Any) -> Table:
@@ -156,7 +156,7 @@ def model_table(model: Any) -> Table:
     if isinstance(model, str | Mapping):
         return {"name": model} if isinstance(model, str) else dict(model)
     if hasattr(model, "state_dict") and not inspect.isclass(model):
-        return {"name": given.keep("model", Copies(model), given.digest_of(model))}
+        return {"name": given.keep("model", Copies(model), given.fingerprint(model))}
     if callable(model):
         return {"name": given.keep("model", model)}
     raise bad("model", "a name, a table, a torch module or a function that makes one", model)

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
 
 from sortition import availability
 from sortition.aggregation import ServerRule
@@ -22,8 +22,6 @@ from sortition.simulation.faults import Faults
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
-MOST_SEEDS = 100_000
 
 
 class StrictTable(BaseModel):
@@ -236,60 +234,6 @@ class RunConfig(Federation):
         table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
         table = {key: value for key, value in table.items() if key != "guards" or value}
         return {key: table[key] for key in ("setting", "seed", *table)}
-
-
-class Study(Federation):
-    """A study's file. Settings, and what they override, are resolved before this model sees them.
-
-    Attributes:
-        title: heads tables and the report.
-        seeds: a number of seeds, or a list; each is one partition, initial model and availability.
-        method: the methods that are compared, one table each.
-        methods: labels of the methods that run, where not all do.
-        setting: variants of the study, one table each: keys that differ, and a name.
-        sweep: keys that take several values each; all combinations become settings.
-        track: trackers that follow the runs, such as ``tensorboard``.
-    """
-
-    title: str = ""
-    seeds: Seeds = list(range(10))
-    method: Annotated[list[Method], Field(min_length=1)]
-    methods: list[str] | None = None
-    setting: list[dict[str, Any]] = []
-    sweep: dict[str, Any] = {}
-    track: list[Named] = []
-
-    @field_validator("track", mode="before")
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str | dict) else value
-
-    @field_validator("seeds", mode="before")
-    @classmethod
-    def _counted(cls, value: Any) -> Any:
-        if isinstance(value, int) and not isinstance(value, bool):
-            if value < 1:
-                raise bad("seeds", "a number ≥ 1 or a list of seeds", value)
-            if value > MOST_SEEDS:
-                raise bad("seeds", f"at most {MOST_SEEDS:,}", value)
-            return list(range(value))
-        return value
-
-    @field_validator("seeds")
-    @classmethod
-    def _distinct(cls, value: list[int]) -> list[int]:
-        if len(set(value)) < len(value):
-            raise bad("seeds", "distinct", value)
-        return value
-
-    @field_validator("method")
-    @classmethod
-    def _unique(cls, value: list[Method]) -> list[Method]:
-        labels = [method.label.casefold() for method in value]
-        for label in labels:
-            if labels.count(label) > 1:
-                raise bad("method.label", "unique in a study", label, "Give one of them another label.")
-        return value
 
 
 def validated(kind: type[M], table: Any, owner: str) -> M:

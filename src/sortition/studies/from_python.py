@@ -11,10 +11,10 @@ from typing import Any
 from sortition.core.errors import SortitionError
 from sortition.results.schema import RoundRecord
 from sortition.studies import arguments, given
-from sortition.studies.comparison import Comparison
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic
+from sortition.studies.study_result import StudyResult
 
 LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
 
@@ -38,46 +38,23 @@ def compare(
     on: str | None = None,
     progress: bool | Progress = True,
     **more: Any,
-) -> Comparison:
-    """Play every method on every seed, and compare them in pairs.
+) -> StudyResult:
+    """Play every method on every seed, and compare them in pairs; docs/studies.md has all forms of the arguments.
 
-    Args:
-        methods: names, instances (``load("fedgs", alpha=0.5)``), Selector classes, or tables as in a file.
-        data: a name or file, ``(x, y)`` or ``(x, y, x_test, y_test)`` as arrays or tensors, a torch Dataset, a
-            ``Dataset`` of sortition.data, per-client arrays ``{client: (x, y)}``, or a table as in a file.
-        clients: how many; or, beside ``(x, y)``, the client of each example: a natural federation.
-        partition: a name, ``partition("dirichlet", alpha=0.3)``, a saved partition's file, a Partition, or a function
-            ``(labels, clients, rng)`` that gives index arrays. Default: ``iid``, or the data's own clients.
-        model: a name, a table, a torch module (all runs start from its weights) or a function that makes one.
-        availability: a name, a table, a 0/1 matrix (rounds, clients), a trace frame, or a function
-            ``(t, clients, rng)`` that gives a mask.
-        local: the clients' training, a table or a LocalRule. Default: one epoch, batches of 32, learning rate 0.1.
-        rounds: of every run.
-        cohort: clients a round.
-        seeds: how many, or which.
-        sweep: as in a file: ``{"local.lr": [0.05, 0.1]}``.
-        callbacks: what follows the runs, such as ``track.TensorBoard("logs")``.
-        out: the folder of runs; one that holds some of them is resumed. Default: a new temporary folder.
-        jobs: processes at a time, None for all cores. What cannot be sent to another process runs in this one.
-        on: a Ray cluster, ``ray`` or ``ray://host:port``.
-        progress: whether to show how far the runs are; or what shows it.
-        **more: any other key of a study's file: server, devices, guards, faults, target, evaluate_every, …
+    - ``methods``: names, instances (``load("fedgs", alpha=0.5)``), Selector classes, or tables as in a file.
+    - ``data``: a name, a file, arrays, tensors, a torch Dataset or ``{client: (x, y)}``; ``clients``: how many, or
+      beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
+      by default ``iid`` or the data's own clients.
+    - ``model``, ``availability``, ``local``: a name or table, or the object itself.
+    - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
+      time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.
+    - ``more``: any other key of a study's file.
     """
+    shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
+    shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
+    shared |= {"sweep": dict(sweep)} if sweep else {}
     with given.lent():
-        table = _table(
-            methods,
-            data=data,
-            clients=clients,
-            partition=partition,
-            model=model,
-            availability=availability,
-            local=local,
-            rounds=rounds,
-            cohort=cohort,
-            seeds=seeds,
-            **({"sweep": dict(sweep)} if sweep else {}),
-            **more,
-        )
+        table = _table(methods, **shared, **more)
         return _executed(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
 
 
@@ -117,7 +94,7 @@ def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
     return table if rule is None else {**table, "partition": rule}
 
 
-def run(method: arguments.MethodGiven, **options: Any) -> Comparison:
+def run(method: arguments.MethodGiven, **options: Any) -> StudyResult:
     """One method alone; the options are those of :func:`compare`, with one seed unless ``seeds`` says otherwise."""
     return compare([method], **{"seeds": 1, **options})
 
@@ -167,7 +144,7 @@ def study(
     on: str | None = None,
     progress: bool | Progress = False,
     callbacks: Sequence[Callback] = (),
-) -> Comparison:
+) -> StudyResult:
     """Run what is missing of a study, given as a TOML file or as a table with the same keys.
 
     Args:
@@ -191,7 +168,7 @@ def _executed(
     on: str | None,
     progress: bool | Progress,
     callbacks: Sequence[Callback],
-) -> Comparison:
+) -> StudyResult:
     from sortition.studies.runs import runner
 
     folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
@@ -206,4 +183,4 @@ def _executed(
         raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
     if done.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
-    return Comparison(folder, tuple(notes))
+    return StudyResult(folder, tuple(notes))

@@ -25,7 +25,7 @@ _digests: dict[str, str] = {}
 
 def keep(kind: str, value: Any, digest: str = "") -> str:
     """Keep an object; the import path under which a study can name it."""
-    digest = digest or digest_of(value)
+    digest = digest or fingerprint(value)
     name = f"{kind}_{digest[:16]}"
     _held[name], _digests[name] = value, digest
     return PREFIX + name
@@ -38,12 +38,12 @@ def __getattr__(name: str) -> Any:
     return _held[name]
 
 
-def digests(table: Mapping[str, Any]) -> dict[str, str]:
+def fingerprints(table: Mapping[str, Any]) -> dict[str, str]:
     """What of a run's table came from Python: dotted key → SHA-256 of the object."""
     found: dict[str, str] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            found |= {f"{key}.{inner}": digest for inner, digest in digests(value).items()}
+            found |= {f"{key}.{inner}": digest for inner, digest in fingerprints(value).items()}
         elif isinstance(value, str) and value.startswith(PREFIX):
             name = value.removeprefix(PREFIX)
             found[key] = _digests.get(name, name.rpartition("_")[2])
@@ -84,7 +84,7 @@ def cannot_be_sent() -> str:
     return ""
 
 
-def digest_of(value: Any) -> str:
+def fingerprint(value: Any) -> str:
     """SHA-256 of what an object is: the numbers of arrays and modules, the code of functions, the source of classes."""
     total = hashlib.sha256()
     for part in _parts(value, set()):

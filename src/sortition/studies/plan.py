@@ -16,8 +16,9 @@ from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
-from sortition.studies.config import Federation, Method, Named, RunConfig, Study, names_folder, validated
+from sortition.studies.config import Federation, Method, Named, RunConfig, names_folder, validated
 from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
+from sortition.studies.study_table import Study
 
 SHARED = tuple(Federation.model_fields)
 ALONE = "main"  # the setting of a study that has none

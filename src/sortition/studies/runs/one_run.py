@@ -200,7 +200,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "needs": methods.needs_of(selector),
         **_aggregation(setup),
         "cite": selector.cite,
-        **({"python": found} if (found := given.digests(config.table())) else {}),
+        **({"python": found} if (found := given.fingerprints(config.table())) else {}),
         "notes": [*parts.train.notes, *shared.availability.notes],
     }
 

@@ -22,7 +22,7 @@ CURVES = ("accuracy", "loss", "train_loss")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StudyResult:
     """The run folders of a study, read when they are first needed.
 
     Attributes:

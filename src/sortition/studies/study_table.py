@@ -1,0 +1,67 @@
+"""A study's whole file as a typed model: the federation, its methods, seeds, settings, sweeps and trackers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, field_validator
+
+from sortition.core.errors import bad
+from sortition.studies.config import Federation, Method, Named
+
+Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
+MOST_SEEDS = 100_000
+
+
+class Study(Federation):
+    """A study's file. Settings, and what they override, are resolved before this model sees them.
+
+    Attributes:
+        title: heads tables and the report.
+        seeds: a number of seeds, or a list; each is one partition, initial model and availability.
+        method: the methods that are compared, one table each.
+        methods: labels of the methods that run, where not all do.
+        setting: variants of the study, one table each: keys that differ, and a name.
+        sweep: keys that take several values each; all combinations become settings.
+        track: trackers that follow the runs, such as ``tensorboard``.
+    """
+
+    title: str = ""
+    seeds: Seeds = list(range(10))
+    method: Annotated[list[Method], Field(min_length=1)]
+    methods: list[str] | None = None
+    setting: list[dict[str, Any]] = []
+    sweep: dict[str, Any] = {}
+    track: list[Named] = []
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str | dict) else value
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _counted(cls, value: Any) -> Any:
+        if isinstance(value, int) and not isinstance(value, bool):
+            if value < 1:
+                raise bad("seeds", "a number ≥ 1 or a list of seeds", value)
+            if value > MOST_SEEDS:
+                raise bad("seeds", f"at most {MOST_SEEDS:,}", value)
+            return list(range(value))
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _distinct(cls, value: list[int]) -> list[int]:
+        if len(set(value)) < len(value):
+            raise bad("seeds", "distinct", value)
+        return value
+
+    @field_validator("method")
+    @classmethod
+    def _unique(cls, value: list[Method]) -> list[Method]:
+        labels = [method.label.casefold() for method in value]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise bad("method.label", "unique in a study", label, "Give one of them another label.")
+        return value

@@ -40,7 +40,10 @@ sortition leaderboard --method mymethods.neglected:Neglected -o runs/leaderboard
 ```
 
 runs what is missing and says where the method stands. `--quick` runs six cells in some minutes, `--half tuning` the
-half that methods may be tuned on. Whoever changes a cell changes the suite's name: results of two suites never mix.
+half that methods may be tuned on, `--method fedgs,reweight=size` a method with weights by a common rule, which
+separates whom it chooses from how it weighs.
+
+Whoever changes a cell changes the suite's name: results of two suites never mix.
 """
 
 

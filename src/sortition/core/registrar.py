@@ -229,10 +229,9 @@ class Registrar:
         eligibility = self.eligibility.grown(population)
         view, state = self._disclosed(population, eligibility), self.state.copy()
         state.grow(population.n_clients)
-        lengths = self.lengths.grown(population.n_clients)
         self._abandon()
         self.population, self._view, self.eligibility, self.state = population, view, eligibility, state
-        self.lengths = lengths
+        self.lengths = self.lengths.grown(population.n_clients)
         if self.observer is not None:
             self.observer.joined(population)
 

@@ -88,12 +88,17 @@ def as_floats(row: Any) -> Array | None:
         return None
 
 
+def _usual_shape(rows: Mapping[int, Array | None]) -> Shape:
+    """The shape of most vectors among the rows."""
+    shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
+    return shapes.most_common(1)[0][0] if shapes else (0,)
+
+
 def _tabulated(answers: Answers, shape: Shape | None) -> Screened:
     """The rows of one shape, and the reasons against the others; an unknown shape is that of most vectors."""
     rows = rows_of(answers)
     if shape is None:
-        shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
-        shape = shapes.most_common(1)[0][0] if shapes else (0,)
+        shape = _usual_shape(rows)
     kept, rejected, lengths = dict[int, Array](), dict[int, str](), dict[int, int]()
     for client, row in rows.items():
         if row is None or row.shape != shape or not row.size:

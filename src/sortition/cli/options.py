@@ -25,7 +25,7 @@ Allow = Annotated[
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="no progress, no table")]
 OWN = (
     "sortition.reproduction.figures",
-    "sortition.reproduction.theory.bias",
+    "sortition.reproduction.theory",
     "sortition.selectors",
 )  # any file may name what these define
 WIDE = 150  # columns of a table that goes to a file or a pipe

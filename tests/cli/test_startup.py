@@ -6,6 +6,10 @@ import subprocess
 import sys
 
 import pytest
+from tests.studies.tables import small
+
+from sortition.studies.plan import plan
+from sortition.studies.runs import runner
 
 SCRIPT = """
 import sys
@@ -55,3 +59,9 @@ def test_light_commands_load_no_heavy_library(words, tmp_path):
 
 def test_the_index_of_published_tables_needs_no_pytorch():
     assert "torch" not in loaded("reproduce")
+
+
+def test_why_needs_no_pytorch(tmp_path):
+    runner.execute(plan(small(seeds=1, rounds=2)), tmp_path, jobs=1)
+    folder = next(path.parent for path in tmp_path.rglob("audit.jsonl"))
+    assert not HEAVY & loaded("why", str(folder), "--round", "0")

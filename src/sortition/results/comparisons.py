@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from sortition.results.metrics import HIGHER
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
 
 BASELINE = "uniform"
-REFERENCES = ("centralised", "local-only")  # reference lines: shown beside the methods, never compared with them
 MARGIN = 0.5  # points of accuracy, or percent of the baseline's loss, that are practically no difference
 COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
 Figures = Mapping[str, float | None]  # of one run, by name

@@ -8,6 +8,7 @@ from typing import Any
 from sortition.results import comparisons, metrics
 from sortition.results.attrition_tables import attrition_tables
 from sortition.results.comparisons import COMPARED, MARGIN, Methods, metric_of
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
@@ -99,7 +100,7 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
             words = (
                 comparisons.verdict_text(one)
                 if one
-                else dict.fromkeys(comparisons.REFERENCES, "reference").get(label, "baseline" if label == base else "–")
+                else dict.fromkeys(REFERENCES, "reference").get(label, "baseline" if label == base else "–")
             )
             difference = comparisons.difference_text(one, of) if one else ""
             value = _mean(_values(runs, f"{figure}-{of}"), 3)
@@ -112,7 +113,7 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
 
 def _role(label: str, base: str | None) -> str:
     """What a row is that is not compared."""
-    if label in comparisons.REFERENCES:
+    if label in REFERENCES:
         return "reference"
     return "baseline" if label == base else "–"
 

@@ -15,7 +15,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
-from sortition.results.comparisons import REFERENCES
+from sortition.results.reference_lines import REFERENCES
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults

@@ -10,7 +10,7 @@ from sortition import selectors
 from sortition.core.errors import InputError, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
-from sortition.results.comparisons import REFERENCES
+from sortition.results.reference_lines import REFERENCES
 
 ELSEWHERE = {
     "fedprox": "the proximal term is local = { proximal = 0.01 }, for any method",

@@ -24,7 +24,7 @@ class ScriptedWorld:
         n_clients: N.
         seed: of the script.
         same: all clients give the same answers and have the same facts, so that everything ties.
-        width: how many numbers a vector has.
+        width: how many numbers a vector has whose signal does not say.
     """
 
     def __init__(self, n_clients: int = 40, *, seed: int = 0, same: bool = False, width: int = LABELS) -> None:
@@ -47,13 +47,13 @@ class ScriptedWorld:
         if signal.of == "pairs":
             features = np.asarray(self.population.label_counts, np.float64)[ids]
             return features @ features.T
-        rng = stream(self.seed, f"script {signal.name}", t)
+        rng, width = stream(self.seed, f"script {signal.name}", t), signal.length(None) or self.width
         if self.same:
-            return np.full(ids.size, 1.5) if signal.scalar else np.full((ids.size, self.width), 0.5)
+            return np.full(ids.size, 1.5) if signal.scalar else np.full((ids.size, width), 0.5)
         if signal.scalar:
             return np.round(rng.random(self.n_clients)[ids] * 2 + 0.1 + (ids % 4) * 0.2, 6)
-        centres = stream(self.seed, "script centres").normal(size=(4, self.width))
-        noise = rng.random((self.n_clients, self.width))[ids] - 0.5
+        centres = stream(self.seed, "script centres").normal(size=(4, width))
+        noise = rng.random((self.n_clients, width))[ids] - 0.5
         return np.round(centres[ids % 4] + 0.2 * noise, 6)
 
     def measure(self, question: Measure, t: int) -> Reading:

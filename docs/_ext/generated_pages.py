@@ -16,7 +16,7 @@ import typer
 
 from sortition import selectors
 from sortition.cli import app as command
-from sortition.studies.config import Study
+from sortition.studies.study_table import Study
 
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 

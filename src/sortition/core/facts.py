@@ -38,11 +38,8 @@ def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
 
 def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), who: str = "Population") -> None:
     """Refuse a fact of ``n`` clients that has another shape, or of these rows one that cannot be true."""
-    whose, wide = f"{who}.{name}", name in TABLES or (name not in FACTS and value.ndim > 1)
-    if (value.ndim != (2 if wide else 1) and name in FACTS) or value.ndim < 1 or len(value) != n:
-        raise bad(whose, f"of shape ({n}, …), one row a client" if wide else f"of shape ({n},)", f"shape {value.shape}")
-    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
-        raise bad(whose, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
+    whose = f"{who}.{name}"
+    _check_form(name, value, n, whose)
     held = value[rows]
     if value.dtype.kind == "f" and not np.isfinite(held).all():
         raise bad(whose, "finite", "NaN or infinity")
@@ -52,6 +49,15 @@ def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None),
         _check_amount(whose, totals(held), LARGEST, rows, "at most 2**53 examples a client")
     if name == "features" and held.size:
         _check_amount(whose, np.abs(held).max(axis=1), FARTHEST, rows, f"within ±{FARTHEST:g}")
+
+
+def _check_form(name: str, value: Array, n: int, whose: str) -> None:
+    """One row a client, of numbers; facts of ours have a number of axes each."""
+    wide = name in TABLES or (name not in FACTS and value.ndim > 1)
+    if (value.ndim != (2 if wide else 1) and name in FACTS) or value.ndim < 1 or len(value) != n:
+        raise bad(whose, f"of shape ({n}, …), one row a client" if wide else f"of shape ({n},)", f"shape {value.shape}")
+    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
+        raise bad(whose, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
 
 
 def totals(rows: Array) -> Array:

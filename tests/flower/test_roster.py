@@ -154,8 +154,16 @@ def test_a_restored_roster_keeps_what_was_settled(rows):
     assert (later.reads, later.optional) == (roster.reads, ())
 
 
+def test_without_authentication_a_client_comes_back_with_another_key():
+    roster = Roster(("sizes",))
+    roster.meet({1: sized("a", 10, "key of a"), 2: sized("b", 10, "key of b")})
+    assert roster.meet({9: sized("a", 10, "another key")}, online=[2]) == {}
+    assert roster.present([2, 9]).tolist() == [0, 1]
+
+
 def test_a_name_belongs_to_the_key_that_first_had_it():
     roster = Roster(["sizes"])
+    roster.bind_keys = True
     assert roster.meet({1: sized("a", 10, "key of a"), 2: sized("b", 10, "key of b")}) == {}
     refused = roster.meet({9: sized("a", 10, "another key")}, online=[2])  # its holder is offline
     assert refused == {9: "claims the name 'a', which belongs to a node with another key"}

@@ -55,6 +55,7 @@ class Roster:
         self.facts: list[dict[str, Array]] = []
         self.tags: list[tuple[str, ...]] = []
         self.keys: dict[str, str] = {}  # name → key of the node that first had it
+        self.bind_keys = False  # nodes without authentication make a new key at every start
         self._id: dict[str, int] = {}
         self._node: dict[int, int] = {}  # client → node
         self._client: dict[int, int] = {}  # node → client
@@ -88,7 +89,7 @@ class Roster:
     def _impostor(self, profile: NodeProfile, facts: Mapping[str, Array]) -> str:
         """Why a node cannot be the client whose name it claims: another key, or far too different an amount of data."""
         name, key = profile.name, self.keys.get(profile.name, "")
-        if key and profile.key != key:
+        if self.bind_keys and key and profile.key != key:
             return f"claims the name {name[:99]!r}, which belongs to a node with another key"
         known = self.facts[self._id[name]] if name in self._id else {}
         for fact in ("sizes", "label_counts"):

@@ -53,6 +53,7 @@ class SelectorStrategy(Strategy):
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted; default: no honest client notices.
         owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
+        bind_names: a name belongs to the node key that first had it; for SuperNodes that are authenticated.
         eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         strategy: your own strategy; everything but the choice of clients is its own. Default: FedAvg.
@@ -77,6 +78,7 @@ class SelectorStrategy(Strategy):
         seed: int = 0,
         guards: Guards | None = None,
         owner_of: Callable[[str], Hashable] | None = None,
+        bind_names: bool = False,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         strategy: Strategy | None = None,
@@ -90,8 +92,7 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        selector = named_selector(selector)
-        self.guards = Guards() if guards is None else guards
+        selector, self.guards = named_selector(selector), Guards() if guards is None else guards
         limits = answer_timeout, profile_timeout, wait_for, patience
         about = selector, cohort, overselect, self.guards, owner_of, eligible
         self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume))
@@ -101,7 +102,7 @@ class SelectorStrategy(Strategy):
         waiting = Waiting(profile_timeout, wait_for, self.base.least_online, patience)
         self.enrolment = Enrolment(selector.needs, type(selector).__name__, waiting, facts)
         self.roster = self.enrolment.roster
-        self.roster.owner_of = owner_of
+        self.roster.owner_of, self.roster.bind_keys = owner_of, bind_names
         self.files = RunFiles(self.options, self.base.strategy, self.roster, None if audit is None else LogFile(audit))
         self.files.on_round = on_round
         self.registrar: Registrar | None = None

@@ -28,10 +28,6 @@ class Sites:
         self.silent: dict[str, str] = {}  # name → the token under which it fell silent
         self.changed = False
 
-    def unknown(self, online: Collection[str]) -> list[str]:
-        """Sites that have not been asked who they are, in natural order."""
-        return sorted((name for name in online if name not in self.names), key=natural_order)
-
     def answering(self, online: Mapping[str, str]) -> list[str]:
         """Those of the connected sites (name → token) that did not fall silent."""
         self.silent = {name: token for name, token in self.silent.items() if online.get(name, token) == token}

@@ -54,3 +54,9 @@ def test_values_are_shown_short():
 
 def test_a_name_that_is_no_text_is_unknown_as_well():
     assert str(unknown("report", 3, ["loss"])) == "Unknown report 3; known are loss."
+
+
+def test_a_message_lists_some_of_many_names():
+    message = str(unknown("method", "m" * 5000, [f"m{i}" for i in range(100_000)], "the study"))
+    assert len(message) < 700
+    assert message.endswith("m59 and 99,940 more.")

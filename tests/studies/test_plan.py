@@ -1,3 +1,5 @@
+import sys
+
 import pytest
 from tests.studies.tables import small
 
@@ -179,3 +181,28 @@ def test_a_method_is_weighed_by_a_common_rule_and_keeps_its_other_guards():
     assert (own.reweight, own.explore) == ("own", 0.5)
     assert (by_size.reweight, by_size.explore) == ("size", 0.5)
     assert made.runs[1].table()["guards"] == {"explore": 0.5, "reweight": "size"}
+
+
+def test_the_work_of_a_plan_is_linear_in_its_methods():
+    def calls(methods):
+        table = small(
+            seeds=1,
+            method=[{"name": "uniform", "label": f"m{i}", "local": {"lr": 0.2}} for i in range(methods)],
+            sweep={"method": {f"m{i}": {"cohort": [2]} for i in range(methods)}},
+        )
+        counted = []
+        sys.setprofile(lambda frame, event, argument: counted.append(event))
+        try:
+            plan(table)
+        finally:
+            sys.setprofile(None)
+        return len(counted)
+
+    plan(small())  # what is made once is made
+    assert calls(400) < 5 * calls(100)
+    assert calls(400) < 400 * 8000
+
+
+def test_a_method_among_the_labels_is_explained():
+    with pytest.raises(InputError, match=r"methods must be a list of labels; .* tables \[\[method\]\]"):
+        plan(small(methods=[{"name": "uniform"}]))

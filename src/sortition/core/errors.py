@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
+LISTED = 60  # names that a message lists
+
 
 class SortitionError(Exception):
     """Everything that Sortition raises on purpose."""
@@ -43,14 +45,15 @@ def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:
 
 def closest(name: str, known: Iterable[str]) -> str:
     """``Did you mean 'alpha'?`` where some known name is near, else nothing."""
-    near = difflib.get_close_matches(str(name), list(known), n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(name)[:LISTED], list(known)[:LISTED], n=1, cutoff=0.5)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> InputError:
     """``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
-    listed = ", ".join(names) if names else "none"
+    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
+    listed = ", ".join(names[:LISTED]) + more if names else "none"
     return InputError(
-        f"Unknown {what} {name!r}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}"
+        f"Unknown {what} {shown(name)}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
@@ -34,10 +35,10 @@ def methods_table(methods: Iterable[MethodGiven] | MethodGiven) -> list[Table]:
     """``[[method]]`` of names, tables, instances and classes; equal labels get what distinguishes them."""
     several = [methods] if isinstance(methods, str | Mapping | Selector | type) else list(methods)
     tables = [_method(one) for one in several]
-    labels = [table["label"] for table in tables]
+    times = Counter(table["label"] for table in tables)
     for table in tables:
         own = {key: value for key, value in table.items() if key not in ("name", "label") and _plain(value)}
-        if labels.count(table["label"]) > 1 and own:
+        if times[table["label"]] > 1 and own:
             table["label"] = ",".join([table["label"], *[f"{key}={value}" for key, value in own.items()]])
     return tables
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ SEVERAL = ("setting.", "sweep.")
 MOST = 1_000_000  # runs of a study
 LONGEST = 16 << 20  # bytes of a study's file
 DEMO = Path(__file__).parent / "demo.toml"
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # making one takes milliseconds
 TEMPLATE = Path(__file__).parent / "template.toml"  # what ``sortition init`` writes
 
 
@@ -129,14 +131,20 @@ def _swept_values(raw: Table, given: list[Table], sets: list[str]) -> dict[str, 
     """The keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
     fixed = [text.partition("=")[0].strip() for text in sets]
     values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
-    known = [label_of(one) for table in (raw, *given) for one in table.get("method", [])]
+    known = {label_of(one): None for table in (raw, *given) for one in table.get("method", [])}
     for key in values:
-        if key.startswith("method.") and not any(key.startswith(f"method.{label}.") for label in known):
+        if key.startswith("method.") and not any(label in known for label, _ in _splits(key)):
             raise unknown("method", key.split(".")[1], known, "sweep: the study")
     for key in ("seeds", "name"):
         if key in values:
             raise bad("sweep", "over keys of the federation or of methods", key)
     return values
+
+
+def _splits(key: str) -> Iterable[tuple[str, str]]:
+    """How ``method.label.parameter`` may fall into a label, which may hold dots, and a parameter."""
+    parts = key.split(".")[1:]
+    return [(".".join(parts[:at]), ".".join(parts[at:])) for at in range(1, len(parts))]
 
 
 def _with_values(table: Table, pairs: Mapping[str, Any]) -> Table:
@@ -156,23 +164,26 @@ def _listed(table: Table, key: str) -> list[Table]:
 
 def _kept(table: Table, setting: str) -> Table:
     """The table with only those methods that its ``methods`` names, where it has them."""
-    labels = [label_of(method) for method in _listed(table, "method")]
-    chosen = table.pop("methods", labels)
-    if not isinstance(chosen, list):
-        raise bad("methods", "a list of labels", chosen)
+    labels = {label_of(method): None for method in _listed(table, "method")}
+    chosen = table.pop("methods", list(labels))
+    if not isinstance(chosen, list) or not all(isinstance(label, str) for label in chosen):
+        raise bad("methods", "a list of labels", chosen, "Methods themselves are tables [[method]].")
     for label in chosen:
         if label not in labels:
-            raise unknown("method", str(label), labels, f"setting {setting!r}")
-    return {**table, "method": [one for one in table.get("method", []) if label_of(one) in chosen]}
+            raise unknown("method", label, labels, f"setting {setting!r}")
+    kept = set(chosen)
+    return {**table, "method": [one for one in table.get("method", []) if label_of(one) in kept]}
 
 
 def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
     """Each method that a sweep names, once per combination, with a label of its own."""
     result = []
+    own: dict[str, dict[str, list[Any]]] = {}
+    for key, found in values.items():
+        for label, parameter in _splits(key) if key.startswith("method.") else ():
+            own.setdefault(label, {})[parameter] = found
     for method in table.get("method", []):
-        prefix = f"method.{label_of(method)}."
-        own = {key.removeprefix(prefix): found for key, found in values.items() if key.startswith(prefix)}
-        for suffix, pairs in combinations(own):
+        for suffix, pairs in combinations(own.get(label_of(method), {})):
             one = _with_values(dict(method), pairs)
             result.append({**one, "label": f"{label_of(method)},{suffix}"} if suffix else one)
     return {**table, "method": result} if "method" in table else table
@@ -205,6 +216,8 @@ def _guards(method: Method) -> dict[str, Any]:
 
 def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
     """A rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+    if not over:
+        return rule
     names = [field.name for field in fields(rule)]
     under = {name: getattr(rule, name) for name in names}
     if "step" in over:
@@ -213,6 +226,6 @@ def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
         under = rule.without_step() if isinstance(rule, ServerRule) else {}
     under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
     try:
-        return TypeAdapter(type(rule)).validate_python({**under, **over})
+        return _adapter(type(rule)).validate_python({**under, **over})
     except ValidationError as error:
         raise translated(error, owner, names) from None

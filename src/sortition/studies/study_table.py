@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 from pydantic import Field, field_validator
@@ -60,8 +61,7 @@ class Study(Federation):
     @field_validator("method")
     @classmethod
     def _unique(cls, value: list[Method]) -> list[Method]:
-        labels = [method.label.casefold() for method in value]
-        for label in labels:
-            if labels.count(label) > 1:
+        for label, times in Counter(method.label.casefold() for method in value).items():
+            if times > 1:
                 raise bad("method.label", "unique in a study", label, "Give one of them another label.")
         return value

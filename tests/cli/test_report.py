@@ -46,7 +46,7 @@ def test_watching_finished_runs_ends_at_once(study):  # noqa: F811
 
 
 def test_export_writes_every_table(study, tmp_path):  # noqa: F811
-    made = call("export", study, "--format", "parquet").split()
+    made = call("export", study, "--format", "parquet").splitlines()
     assert [path.rsplit("/", 1)[-1] for path in made] == [
         f"{name}.parquet" for name in ("rounds", "runs", "methods", "comparisons")
     ]

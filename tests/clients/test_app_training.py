@@ -83,7 +83,7 @@ def test_an_error_inside_the_clients_code_stays_what_it_is():
 
 
 def test_what_can_be_answered_is_known_before_a_client_is_made():
-    training = "update step-gradient bias-update head-update training-loss dispersion duration probe"
+    training = "update step-gradient bias-update head-update training-loss dispersion update-norm duration probe"
     assert Answers(OnlyLoss).names == sorted(["loss", *training.split()])
     assert "loss" not in Answers().names
     assert "update" in Answers().names

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError, Population, Round, UndeclaredError
+from sortition.core.rounds import check_cohort
 
 
 def make_round(available, budget=2, population=None):
@@ -140,6 +141,16 @@ class TestWeightsOfThoseWhoAnswered:
 
     def test_nobody(self):
         assert Cohort.uniform([1]).weights_of(np.array([], dtype=np.int64))[0].size == 0
+
+
+def test_a_random_size_is_bounded_in_expectation():
+    ids = np.arange(5)
+    drawn = Cohort(ids, np.full(5, 0.4), mass="expected", expected_size=2.0)
+    assert check_cohort(drawn, make_round(np.arange(8), 2), "Mine") is drawn  # five, where two are expected
+    with pytest.raises(InputError, match=r"Mine's cohort must be at most 2 clients; got 2\.5 in expectation"):
+        check_cohort(Cohort(ids[:1], np.ones(1), expected_size=2.5), make_round(np.arange(8), 2), "Mine")
+    with pytest.raises(InputError, match=r"Cohort.expected_size must be finite and ≥ 0, or None; got nan"):
+        Cohort(ids, np.ones(5), expected_size=float("nan"))
 
 
 def test_a_budget_beyond_all_clients_on_earth_is_refused():

@@ -86,3 +86,15 @@ def test_computing_is_counted_once_per_training_and_waste_apart():
     assert records[0]["passes"]["wasted"] == work[[4, 1, 7]].sum()
     assert records[0]["passes"]["forward"] == 25
     assert records[0]["steps"] == steps[[4, 5, 4, 1, 7]].sum()
+
+
+def test_trainings_and_uploads_are_counted_apart():
+    records = []
+    run(Setup(world(), load("ocs", pool=8), 3, 4), on_record=lambda _, r: records.append(r))
+    assert [r["trainings"] for r in records] == [8] * 4
+    assert [r["uploads"] for r in records] == [len(r["cohort"]) for r in records]
+    assert all(r["expected_size"] == pytest.approx(3) for r in records)
+    assert {len(r["cohort"]) for r in records} != {3}  # as many as the coins say
+    plain = []
+    run(Setup(world(), load("uniform"), 3, 1), on_record=lambda _, r: plain.append(r))
+    assert not {"trainings", "uploads", "expected_size"} & plain[0].keys()

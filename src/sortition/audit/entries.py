@@ -90,6 +90,7 @@ def encode_cohort(cohort: Cohort) -> CohortEntry:
         "groups": None if cohort.groups is None else json_value(cohort.groups),
         "full": cohort.full or None,
         "mass": None if cohort.mass == "one" else cohort.mass,
+        "expected_size": cohort.expected_size,
     }
     return compact(entry)
 

@@ -42,6 +42,7 @@ class CohortEntry(TypedDict):
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
     mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
+    expected_size: NotRequired[float | None]  # of a cohort whose size is random
 
 
 class AnswersEntry(TypedDict):
@@ -85,6 +86,7 @@ class RoundEntry(TypedDict):
     groups: NotRequired[list[int] | None]
     full: NotRequired[bool | None]
     mass: NotRequired[str | None]  # "expected": the weights sum to 1 in expectation only
+    expected_size: NotRequired[float | None]  # of a cohort whose size is random
     notes: dict[str, Any]
     done: NotRequired[Encoded]  # absent: the whole cohort
     reports: NotRequired[dict[str, AnswersEntry] | None]

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.facts import check_fact, check_names
+from sortition.core.ties import TOLERANCE
 
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
@@ -162,6 +163,8 @@ class Cohort:
     Ids are distinct (sampling with replacement is weight); ``groups`` names each member's stratum; ``full`` allows
     more than the budget and is metered as such; ``notes`` hold diagnostics that only a reader needs. With
     ``mass="expected"`` weights sum to 1 in expectation only (inverse probabilities, rates): nothing rescales them.
+    Where each client joins with a probability of its own, the number of members is random: ``expected_size`` is the sum
+    of these probabilities, and the budget bounds that sum instead of the number.
     """
 
     ids: Ids
@@ -170,10 +173,13 @@ class Cohort:
     full: bool = False
     notes: Mapping[str, Any] = field(default_factory=dict)
     mass: Literal["one", "expected"] = "one"
+    expected_size: float | None = None
 
     def __post_init__(self) -> None:
         if self.mass not in ("one", "expected"):
             raise bad("Cohort.mass", "'one' or 'expected'", self.mass)
+        if self.expected_size is not None and not 0 <= self.expected_size < np.inf:
+            raise bad("Cohort.expected_size", "finite and ≥ 0, or None", self.expected_size)
         ids = as_ids("Cohort.ids", self.ids)
         weights = np.asarray(self.weights, dtype=np.float64)
         if weights.shape != ids.shape:
@@ -244,8 +250,8 @@ def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
     outside = not_among(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
-    if not cohort.full and cohort.ids.size > round.budget:
-        raise bad(
-            f"{owner}'s cohort", f"at most {round.budget} clients", f"{cohort.ids.size}", "Say full=True if meant."
-        )
+    size = cohort.ids.size if cohort.expected_size is None else cohort.expected_size * (1 - TOLERANCE)
+    if not cohort.full and size > round.budget:
+        of = f"{cohort.ids.size}" if cohort.expected_size is None else f"{cohort.expected_size:g} in expectation"
+        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", of, "Say full=True if meant.")
     return cohort

@@ -208,6 +208,13 @@ DISPERSION = Signal(
     nonnegative=True,
     summary="spread of stochastic gradients",
 )
+UPDATE_NORM = Signal(
+    "update-norm",
+    "training",
+    lambda c, _: np.linalg.norm(np.asarray(c.train().update, np.float64)),
+    nonnegative=True,
+    summary="length of the model update",
+)
 DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
 PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")
 
@@ -222,6 +229,7 @@ SIGNALS = (
     HEAD_UPDATE,
     TRAINING_LOSS,
     DISPERSION,
+    UPDATE_NORM,
     DURATION,
     probe(np.zeros(1), np.ones(1)),
 )

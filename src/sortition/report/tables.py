@@ -103,6 +103,8 @@ def columns(setting: Setting) -> list[Column]:
             LOW,
             True,
         ),
+        _mean(setting, "trainings", "trainings", 0),
+        _mean(setting, "uploads", "uploads", 0),
         _mean(setting, "ms/selection", "ms", 2),
     ]
 

@@ -75,6 +75,22 @@ def _share(run: Run, part: str, whole: str) -> float | None:
     return totals[part] / totals[whole] if totals[whole] else None
 
 
+def trainings(run: Run) -> float | None:
+    """Local trainings of all rounds: those of the cohorts, and of clients that only answered questions about them."""
+    return _counted(run, "trainings", "started")
+
+
+def uploads(run: Run) -> float | None:
+    """Updates that were sent in all rounds; of those that train before they know whether they are chosen, few."""
+    return _counted(run, "uploads", "completed")
+
+
+def _counted(run: Run, key: str, otherwise: str) -> float | None:
+    """What records count under ``key``; those without it, places by what became of them."""
+    found = [record[key] if key in record else len(places(record)[otherwise]) for record in run.records]
+    return float(sum(found)) if found else None
+
+
 def captured(run: Run) -> float | None:
     """Share of the cohorts' places that adversaries held; None where the run has no attack."""
     return _captured(run, lambda record: [1.0] * len(record["cohort"]))

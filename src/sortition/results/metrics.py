@@ -11,7 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
-from sortition.results.attrition import captured, captured_weight, completed, started, wasted
+from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
 from sortition.results.run_folder import Run, total_bytes
 
 Metric = Callable[..., float | None]
@@ -176,7 +176,7 @@ METRICS: dict[str, Metric] = {
     for function in (
         rounds_to_target, best, final, last, mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini,
         count_variance, never_selected, megabytes, seconds, selection_ms, started, completed, wasted, captured,
-        captured_weight,
+        captured_weight, trainings, uploads,
     )
 }  # fmt: skip
 
@@ -201,6 +201,8 @@ def summarise(run: Run) -> Mapping[str, float | None]:
     figures["rounds-to-target-smoothed"] = rounds_to_target(run, smooth=SMOOTH)
     for name in ("worst-tenth", "jain", "gini", "count-variance", "never-selected", "megabytes"):
         figures[name] = METRICS[name](run)
+    if any("trainings" in record for record in run.records):
+        figures |= {name: METRICS[name](run) for name in ("trainings", "uploads")}
     if completed(run) not in (None, 1.0):
         figures |= {name: METRICS[name](run) for name in ("started", "completed", "wasted")}
     if run.config.get("attacks"):

@@ -59,11 +59,14 @@ class RoundRecord(TypedDict):
     cohort: NotRequired[list[Whole] | None]  # as selected
     weights: NotRequired[list[float] | None]
     mass: NotRequired[Literal["expected"]]  # where weights sum to 1 in expectation only
+    expected_size: NotRequired[float]  # of a cohort whose size is random
     answered: NotRequired[list[Whole] | None]  # ids; None: the whole cohort
     skipped: NotRequired[bool]  # nobody was available
     full: NotRequired[bool]  # more than the budget on purpose
     questions: NotRequired[list[QuestionRecord] | None]
     started: NotRequired[list[Whole] | None]  # ids, where not the whole cohort started training
+    trainings: NotRequired[Whole]  # local trainings, where also others than the cohort trained
+    uploads: NotRequired[Whole]  # updates that were sent, in the same rounds
     bytes: NotRequired[Tally | None]
     passes: NotRequired[Tally | None]  # examples that clients computed on, wasted ones included
     steps: NotRequired[Whole]

@@ -79,10 +79,15 @@ def learning(setting: str, methods: Runs, left: int = 0) -> Table:
 def cost(setting: str, methods: Runs) -> Table:
     """How evenly clients were served and chosen, and what it cost."""
     table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB", "ms/select", "s"])
-    for label, runs in figures(methods).items():
+    known, apart = figures(methods), ("trainings", "uploads")
+    counted = [key for key in apart if any(key in found for runs in known.values() for found in runs.values())]
+    table.columns += counted
+    for label, runs in known.items():
         timed = [[metrics.METRICS[key](run) for run in methods[label].values()] for key in CLOCK]
         cells = [mean_and_sd(centre(_values(runs, "worst-tenth")), 3), _mean(_values(runs, "jain"), 3)]
-        table.rows.append([label, *cells, _mean(_values(runs, "megabytes"), 1), *[_mean(values) for values in timed]])
+        cells += [_mean(_values(runs, "megabytes"), 1), *[_mean(values) for values in timed]]
+        found = [[metrics.METRICS[key](run) for run in methods[label].values()] for key in counted]
+        table.rows.append([label, *cells, *[_mean(values, 0) for values in found]])
     return table
 
 

@@ -38,6 +38,7 @@ class Ledger:
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
     passes: dict[str, int] = field(default_factory=lambda: {"training": 0, "forward": 0, "wasted": 0})
     steps: int = 0
+    uploads: int = 0  # updates that were sent, late ones included
 
     def __post_init__(self) -> None:
         self._holding = np.zeros(self.n_clients, bool)
@@ -48,6 +49,11 @@ class Ledger:
         new = int(ids.size - self._holding[ids].sum())
         self._holding[ids] = True
         self.bytes[lane] += NUMBER * self.size * new
+
+    @property
+    def trainings(self) -> int:
+        """How many clients trained with this round's model, rehearsals aside."""
+        return int(self._trained.sum())
 
     def compute(self, ids: Ids, examples: Ids, steps: Ids) -> None:
         """Local training of this round; a client that was asked for a result of it and is then selected trains once."""
@@ -75,6 +81,7 @@ class Ledger:
     def training(self, selected: Ids, answered: int, late: int) -> None:
         """The model to the selected, and back from those who answered; late answers are wasted."""
         self._send_model(selected, "model_down")
+        self.uploads += answered + late
         self.bytes["model_up"] += NUMBER * self.size * answered
         self.bytes["wasted_up"] += NUMBER * self.size * late
 

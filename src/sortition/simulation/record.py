@@ -49,8 +49,12 @@ def round_record(
     }
     if cohort.mass == "expected":
         record["mass"] = cohort.mass
+    if cohort.expected_size is not None:
+        record["expected_size"] = cohort.expected_size
     if arrived.started.size < cohort.ids.size:
         record["started"] = arrived.started.tolist()
+    if ledger.trainings > arrived.started.size:  # clients that were asked for a result of training, and not chosen
+        record["trainings"], record["uploads"] = ledger.trainings, ledger.uploads
     record["bytes"], record["passes"] = dict(ledger.bytes), dict(ledger.passes)
     record["steps"], record["clock"] = ledger.steps, clock
     record["train_loss"] = float(arrived.losses.mean(dtype=np.float64)) if arrived.losses.size else None

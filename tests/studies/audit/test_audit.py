@@ -380,3 +380,15 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     write(run, made)
     edit(run, run_folder.SUMMARY, lambda told: told["audit"].update(final=last))
     assert "the population should be" in examine(run_folder.Run(run.path)).faults[0]
+
+
+def test_a_random_size_is_audited_and_older_records_do_not_count_trainings(tmp_path):
+    run = played(tmp_path, {"name": "ocs"})
+    assert examine(run, replay=True).faults == []
+    figures = metrics.summarise(run)
+    assert figures["trainings"] > figures["uploads"]
+    forged(run, 0, lambda entry: entry.update(expected_size=1.5))
+    assert "expected_size" in faults(run)[0]
+    old = played(tmp_path / "old", {"name": "ocs"})
+    recorded(old, lambda told: [one.pop(key) for one in told for key in ("trainings", "uploads")])
+    assert examine(run_folder.Run(old.path), replay=True).faults == []

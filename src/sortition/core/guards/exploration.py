@@ -7,6 +7,8 @@ deceive it hold at most the share 1 − e/K of places and weight, beside those t
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from sortition.core.arrays import Ids
@@ -22,7 +24,7 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
     Where the mass is one in expectation only, the others keep their weights: on average the explorers add what the
     removed members took away. Full participation, and a cohort of everybody, stay as they are.
     """
-    places = round.places
+    places = round.places if cohort.expected_size is None else max(round.places, cohort.ids.size)
     count = int(share * places + rng.random())  # ⌊εK + U⌋ has the expectation εK
     if count == 0 or cohort.full or cohort.ids.size >= round.available.size:
         return cohort, cohort.ids[:0]
@@ -43,4 +45,4 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
         own = 1 + int(cohort.groups.max(initial=-1))
         groups = np.concatenate([mine, np.full(drawn.size, own)])
     ids = np.concatenate([kept, drawn])
-    return Cohort(ids, weights, groups=groups, notes=cohort.notes, mass=cohort.mass), drawn
+    return replace(cohort, ids=ids, weights=weights, groups=groups), drawn

@@ -5,7 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.leaderboard import suite
+from sortition.core.errors import InputError
+from sortition.leaderboard import entries, suite, variants
 
 SMALL = """
 name = "small"
@@ -84,3 +85,34 @@ def test_a_method_of_ones_own_joins_by_its_import_path(small, tmp_path, monkeypa
 def test_show_runs_nothing(small):
     run("-o", small, "--show", "-q")
     assert not list(small.rglob("summary.json"))
+
+
+def test_the_best_alternative_of_the_tuning_half_runs_on_the_other(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(variants, "ALTERNATIVES", ("fedgs,alpha=3.0",))
+    run("-o", small, "-q", "--method", "fedgs", "--method", "by-size")
+    run("-o", small, "-q", "--tune", "--page", tmp_path / "board.md")
+    rows = pl.read_parquet(small / "runs.parquet")
+    tuning = rows.filter(pl.col("half") == "tuning")
+    means = {label: tuning.filter(pl.col("method") == label)["auc"].mean() for label in ("fedgs", "fedgs,alpha=3.0")}
+    best = max(means, key=means.get)
+    held = rows.filter((pl.col("half") == "held-out") & (pl.col("method") == best))
+    assert held.height == 2
+    assert f"{best} of 2" in (tmp_path / "board.md").read_text()
+
+
+def test_all_methods_are_weighed_alike(small, tmp_path, monkeypatch):
+    monkeypatch.setattr(entries.selectors, "discover", lambda: ["fedgs", "uniform"])
+    monkeypatch.setattr(entries, "VARIANTS", ())
+    run("-o", small, "-q")
+    run("-o", small, "-q", "--weights", "size", "--page", tmp_path / "board.md")
+    text = (tmp_path / "board.md").read_text()
+    assert "### Weighed alike" in text
+    assert "reweight=size" not in text
+    labels = set(pl.read_parquet(small / "runs.parquet")["method"])
+    assert labels == {"uniform", "fedgs", "uniform,reweight=size", "fedgs,reweight=size"}
+
+
+@pytest.mark.parametrize("options", [("--tune", "--half", "tuning"), ("--tune", "--weights", "size")])
+def test_what_excludes_each_other_is_refused(small, options):
+    with pytest.raises(InputError, match="given --method, --tune or --weights"):
+        run("-o", small, *options)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sortition.cli.options import Jobs, Quiet, allowing, console
+from sortition.core.errors import bad
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +32,8 @@ def leaderboard(
     out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and of runs.parquet")] = OUT,
     half: Annotated[str | None, typer.Option(help="only the half 'tuning' or 'held-out'")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="six cells and three seeds, in some minutes")] = False,
+    tune: Annotated[bool, typer.Option("--tune", help="the methods' alternatives, the best of them held-out")] = False,
+    weights: Annotated[str | None, typer.Option(help="all methods weighed alike, such as by 'size'")] = None,
     seeds: Annotated[int | None, typer.Option(min=2, help="fewer or more paired seeds [default: the suite's]")] = None,
     jobs: Jobs = None,
     page: Annotated[Path | None, typer.Option(help="write the page here as well, such as docs/leaderboard.md")] = None,
@@ -43,23 +48,57 @@ def leaderboard(
     """
     from sortition.cli.run import finish
     from sortition.leaderboard.board import Board
-    from sortition.leaderboard.entries import chosen_entries, default_entries
     from sortition.leaderboard.page import write_page
     from sortition.leaderboard.suite import load_suite
+    from sortition.leaderboard.variants import plain_rows
+    from sortition.studies.overlay import label_of
 
+    _exclude(method, tune, weights, half, quick)
     own = [text.partition(",")[0].partition(":")[0] for text in method or () if ":" in text]
     with allowing(own):
         suite = load_suite()
-        cells = suite.cells(half, quick=quick)
-        chosen = chosen_entries(method) if method else default_entries()
-        plan = suite.study(cells, chosen, range(seeds or (QUICK_SEEDS if quick else suite.seeds)))
-        execution = None if show else _played(plan, out, jobs, quiet)
-        rows = _stored(suite, plan, out)
-        _print_standings(Board(suite, cells, rows), [] if method is None else chosen, quiet)
+        run = partial(_run, suite, out, None if show else partial(_played, out=out, jobs=jobs, quiet=quiet))
+        cells = suite.cells("held-out" if tune else half, quick=quick)
+        chosen = _tuned(suite, run) if tune else _entries(method, weights)
+        execution, rows = run(suite.study(cells, chosen, range(seeds or (QUICK_SEEDS if quick else suite.seeds))))
+        labels = [label_of(one) for one in chosen]
+        board = Board(suite, cells, plain_rows(rows, labels))
+        _print_standings(board, labels if method or tune or weights else [], quiet)
         if page is not None:
             typer.echo(f"page: {write_page(suite, rows, page)}")
         if execution is not None:
             finish(execution, f"the same command goes on: {out}")
+
+
+def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
+    if sum(map(bool, (method, tune, weights))) > 1 or (tune and (half or quick)):
+        raise bad("leaderboard", "given --method, --tune or --weights", "several", "--tune runs both halves, in whole.")
+
+
+def _entries(method: list[str] | None, weights: str | None) -> list[dict[str, Any]]:
+    from sortition.leaderboard.entries import chosen_entries, default_entries, weighed_entries
+
+    if weights is not None:
+        return weighed_entries(weights)
+    return chosen_entries(method) if method else default_entries()
+
+
+def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[dict[str, Any]]:
+    """The best alternative of each method, after those that are missing have run on the tuning half."""
+    from sortition.leaderboard.entries import chosen_entries
+    from sortition.leaderboard.variants import candidates, tuned
+
+    labels = [label for several in candidates().values() for label in several]
+    _, rows = run(suite.study(suite.cells("tuning"), chosen_entries(labels), range(QUICK_SEEDS)))
+    return chosen_entries(list(tuned(suite, rows).values()))
+
+
+def _run(
+    suite: Suite, out: Path, played: Callable[[StudyPlan], Execution] | None, plan: StudyPlan
+) -> tuple[Execution | None, pl.DataFrame]:
+    """Run what is missing of a plan, unless nothing shall run, and read everything that is finished."""
+    execution = played(plan) if played else None
+    return execution, _stored(suite, plan, out)
 
 
 def _played(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
@@ -78,14 +117,13 @@ def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
     return rows
 
 
-def _print_standings(board: Board, named: list[dict[str, Any]], quiet: bool) -> None:
+def _print_standings(board: Board, named: list[str], quiet: bool) -> None:
     """The whole table, and a line for each method that was named."""
     from sortition.leaderboard.page import standing_of, standings_table
-    from sortition.studies.overlay import label_of
 
     if not quiet and board.ranked:
         console().print(standings_table(board))
-    for line in standing_of(board, [label_of(one) for one in named]):
+    for line in standing_of(board, named):
         typer.echo(line)
 
 

@@ -16,6 +16,25 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "microcosm", "by": "bias", "label": "microcosm-bias"},
     {"name": "microcosm", "by": "sizes", "label": "microcosm-sizes"},
 )
+ALTERNATIVES = (
+    "power-of-choice,d=30",
+    "power-of-choice,d=60",
+    "active,alpha3=0.3",
+    "active,alpha3=0.6",
+    "clustered,by=size",
+    "cs-ucb-q,fraction=0.5",
+    "divfl,refresh=all",
+    "divfl,weights=cover",
+    "fedcor,warmup=5",
+    "fedcor,beta=0.99",
+    "fedgs,alpha=0.3",
+    "fedgs,alpha=3.0",
+    "fedss,allocation=neyman",
+    "hics,fallback=diverse",
+    "hics,gamma0=1.0",
+    "longfed,trade_off=0.1",
+    "longfed,trade_off=2.0",
+)  # to the defaults; on the tuning half they compete, and the best of a method goes to the held-out half
 Entry = dict[str, Any]
 
 
@@ -41,3 +60,18 @@ def chosen_entries(texts: Sequence[str]) -> list[Entry]:
             entry["label"] = ",".join([label_of(entry), *options])
         found[label_of(entry)] = entry
     return list(found.values())
+
+
+def weighed_entries(rule: str) -> list[Entry]:
+    """Every method with its defaults, its cohorts weighed by one rule."""
+    return chosen_entries([weighed(label_of(one), rule) for one in default_entries()])
+
+
+def weighed(label: str, rule: str) -> str:
+    """What a method is called when its cohorts are weighed by a common rule."""
+    return f"{label},reweight={rule}"
+
+
+def is_plain(label: str) -> bool:
+    """Whether a label is that of a method with its defaults."""
+    return "," not in label

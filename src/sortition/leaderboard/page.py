@@ -12,6 +12,7 @@ from sortition.leaderboard.diagram import diagram
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.ranking import Standing, critical_difference, friedman, gains_by_family, mean_ranks
 from sortition.leaderboard.suite import HALVES, Suite
+from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
 from sortition.results.table import Table
 
 FIGURES = {"auc": "AUC", "last": "last 10"}
@@ -40,22 +41,48 @@ sortition leaderboard --method mymethods.neglected:Neglected -o runs/leaderboard
 ```
 
 runs what is missing and says where the method stands. `--quick` runs six cells in some minutes, `--half tuning` the
-half that methods may be tuned on, `--method fedgs,reweight=size` a method with weights by a common rule, which
-separates whom it chooses from how it weighs.
+half that methods may be tuned on. `--tune` runs the methods' alternatives on the half *tuning* and the best of them on
+the half *held-out*; `--weights size` runs all methods weighed alike.
 
 Whoever changes a cell changes the suite's name: results of two suites never mix.
+"""
+
+
+TUNED = """### Tuned
+
+Each method of this table has the parameters that did best on the half *tuning*, by mean AUC: {chosen}. Those without an
+alternative have their defaults. The runs of both halves are in the file of all runs.
+"""
+WEIGHED = """### Weighed alike
+
+A method chooses whom, and how much each update weighs. Here every cohort is weighed by its clients' sizes (`reweight =
+"size"`), uniform's too, so that only the choice differs.
 """
 
 
 def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     """The whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
     parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell), clients=suite.clients)]
+    plain = plain_rows(rows)
     for half in reversed(HALVES):
-        board = Board(suite, suite.cells(half), rows)
+        board = Board(suite, suite.cells(half), plain)
         parts += [f"## The half *{half}*", *_half(board, picture if half == "held-out" else None)]
         if half == "held-out" and board.ranked:
             parts += ["### By family of scenario", *(table.markdown() for table in _families(board))]
+            parts += _further(suite, rows)
     return "\n\n".join([*parts, "## The cells", _cells(suite).markdown(), JOIN]).rstrip() + "\n"
+
+
+def _further(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:
+    """The tuned methods and the methods weighed alike, on the held-out half, where they have run."""
+    cells, chosen = suite.cells("held-out"), tuned(suite, rows)
+    if chosen and (board := Board(suite, cells, tuned_rows(suite, rows))).ranked:
+        named = ", ".join(f"{label} of {len(candidates()[name])}" for name, label in sorted(chosen.items()))
+        yield TUNED.format(chosen=named).strip()
+        yield from _half(board, None)
+    if (board := Board(suite, cells, weighed_rows(rows, "size"))).ranked:
+        yield WEIGHED.strip()
+        yield from _half(board, None)
 
 
 def _half(board: Board, picture: str | None) -> Iterator[str]:
@@ -130,7 +157,7 @@ def _cells(suite: Suite) -> Table:
 
 def write_page(suite: Suite, rows: pl.DataFrame, path: Path) -> Path:
     """Write the page, and beside it the diagram of the held-out half where methods are ranked."""
-    board, picture = Board(suite, suite.cells("held-out"), rows), None
+    board, picture = Board(suite, suite.cells("held-out"), plain_rows(rows)), None
     if board.ranked:
         values = board.values("auc")
         title = f"Mean rank by AUC, {len(values)} held-out cells, {board.common_seeds} seeds"

@@ -84,7 +84,26 @@ def test_a_method_of_ones_own_by_import_path(file, tmp_path, mine):
 def test_list_names_every_method():
     output = call("list")
     assert "power-of-choice" in output
-    assert "impossible" in output  # somebody sees single updates
+    assert "[label_counts]" in output  # what microcosm reads only if all clients give it
+    assert_fits(output)
+
+
+@pytest.mark.parametrize("name", ["fedgs", "microcosm"])
+def test_show_renders_markdown_within_80_columns(name):
+    output = call("show", name)
+    text, _, bibtex = output.partition("@")
+    assert_fits(text)
+    assert "``" not in text
+    assert "|--" not in text
+    assert "────" in text
+    assert bibtex.strip().endswith("}")
+
+
+def assert_fits(output):
+    lines = output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if line != line.rstrip()]
+    assert "…" not in output
 
 
 def test_show_tells_needs_and_bytes():

@@ -33,7 +33,7 @@ def test_init_writes_a_study_that_can_be_planned_and_replaces_nothing(tmp_path):
 
 def test_models_lists_every_model_with_its_options():
     output = call("models")
-    for text in ("softmax", "mlp", "cnn", "resnet", "char-lstm", "hidden = (64, 30)", "import path"):
+    for text in ("softmax", "mlp", "cnn", "resnet", "char-lstm", "hidden=(64, 30)", "import path"):
         assert text in output
 
 

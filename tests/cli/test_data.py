@@ -19,8 +19,9 @@ def run(*words: str, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_list_names_everything(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", monkeypatch=monkeypatch) == 0
     told = capsys.readouterr().out
-    for name in ("fashion-mnist", "cifar100", "dirichlet-qp", "sine-lognormal"):
+    for name in ("fashion-mnist", "cifar100", "dirichlet-qp", "natural", "sine-lognormal"):
         assert name in told
+    assert max(map(len, told.splitlines())) <= 80
 
 
 def test_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

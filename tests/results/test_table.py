@@ -30,6 +30,18 @@ def test_a_wide_table_is_cut_into_blocks_that_fit():
         assert "…" not in text
 
 
+def test_words_are_broken_into_lines_and_stay_whole():
+    words = "a method that reads label_counts of each client and asks nothing else of anybody"
+    table = Table("", ["method", "what", "n"], [["fedgs", words, "1"], ["x", "first\nsecond", "2"]], prose=("what",))
+    lines = table.text(40).splitlines()
+    assert max(map(len, lines)) == 38
+    assert [line[:7].strip() for line in lines[3:]] == ["fedgs", "", "", "", "x", ""]
+    assert " ".join(line[8:35].strip() for line in lines[3:7]).replace("  ", " ") == words
+    assert lines[3].endswith("  1")
+    assert lines[-1] == "        second"
+    assert table.text(200).splitlines()[3] == f"fedgs   {words}  1"
+
+
 def test_a_name_wider_than_the_screen_is_kept_whole():
     name = "n" * 60
     assert name in Table("", ["method", "x"], [[name, "1"]]).text(40)

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from sortition.cli.options import Allow, allowing, console
 
 if TYPE_CHECKING:
+    from sortition.results.table import Table
     from sortition.studies.audit.finding import Finding
 
 Folders = Annotated[
@@ -79,10 +77,12 @@ def _name(finding: Finding) -> str:
 
 def _findings(found: list[Finding]) -> Table:
     """A row for each log."""
-    table = Table("run", "rounds", "recomputed", "answers", "verdict", box=box.SIMPLE_HEAD)
+    from sortition.results.table import Table
+
+    table = Table("", ["run", "rounds", "recomputed", "answers", "verdict"], prose=("run", "answers", "verdict"))
     for one in found:
         answers = "replayed" if one.replayed else "as logged"
-        table.add_row(escape(_name(one)), str(one.rounds), str(one.recomputed), answers, one.verdict)
+        table.rows.append([_name(one), str(one.rounds), str(one.recomputed), answers, one.verdict])
     return table
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
 
 from sortition.cli.options import console
+from sortition.cli.prose import bare
 
 
 def init(
@@ -34,14 +33,15 @@ def init(
 def models() -> None:
     """List the models that a study can name, with their options."""
     from sortition.learning.models import MODELS
+    from sortition.results.table import Table
 
-    table = Table("model", "what it is", "options", box=box.SIMPLE_HEAD)
+    table = Table("", columns := ["model", "what it is", "options"], prose=tuple(columns))
     for name, make in MODELS.items():
         given = inspect.signature(make).parameters.values()
-        options = [f"{one.name} = {one.default}" for one in given if one.default is not one.empty]
-        table.add_row(name, (inspect.getdoc(make) or "").splitlines()[0], "\n".join(options))
+        options = [f"{one.name}={one.default}" for one in given if one.default is not one.empty]
+        table.rows.append([name, bare((inspect.getdoc(make) or "").splitlines()[0]), "\n".join(options)])
+    table.notes.append('Any other torch.nn.Module by import path: model = { name = "mypackage.mymodule:Net" }.')
     console().print(table)
-    typer.echo('Any other torch.nn.Module by import path: model = { name = "mypackage.mymodule:Net" }.')
 
 
 def register(app: typer.Typer) -> None:

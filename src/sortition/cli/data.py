@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
+
+from sortition.cli.options import console
 
 if TYPE_CHECKING:
     from sortition.core.registry import Family
+    from sortition.results.table import Table
 
 app = typer.Typer(help="Data sets, partitions and availability.", no_args_is_help=True)
 
@@ -29,17 +31,20 @@ def list_() -> None:
     from sortition.data import fetch, partitions
     from sortition.data.catalogue import ENTRIES
     from sortition.data.natural_sets import SETS
+    from sortition.results.table import Table
 
-    console = Console()
-    table = Table("data set", "what it is", "where", title="Data sets", title_justify="left")
-    table.add_row("digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded")
-    table.add_row("synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used")
+    table = Table("Data sets", columns := ["data set", "what it is", "where"], prose=tuple(columns))
+    table.rows.append(["digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded"])
+    table.rows.append(["synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used"])
     for entry in (*ENTRIES.values(), *SETS.values()):
-        place = fetch.kept(entry.name)
-        table.add_row(entry.name, entry.title, str(place) if place else f"sortition data get {entry.name}")
-    console.print(table)
-    console.print(_rules(partitions.FAMILY, "Partitions"))
-    console.print(_rules(availability.FAMILY, "Availability"))
+        here = fetch.kept(entry.name) is not None
+        table.rows.append([entry.name, entry.title, "fetched" if here else f"sortition data get {entry.name}"])
+    table.notes.append(f"Fetched data sets are in {fetch.directory()}.")
+    natural = [partitions.NATURAL, "least=1 (the data set's own clients that have so many examples)"]
+    screen = console()
+    screen.print(table)
+    screen.print(_rules(partitions.FAMILY, "Partitions", natural))
+    screen.print(_rules(availability.FAMILY, "Availability"))
 
 
 @app.command()
@@ -163,11 +168,14 @@ def _parameters(assignments: list[str] | None) -> dict[str, Any]:
     return table
 
 
-def _rules(family: Family[Any], title: str) -> Table:
-    table = Table("name", "parameters and defaults", title=title, title_justify="left")
+def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
+    from sortition.results.table import Table
+
+    table = Table(title, columns := ["name", "parameters and defaults"], prose=tuple(columns))
     for name in family.discover():
         fields = family.find(name).model_fields
-        table.add_row(name, ", ".join(f"{key} = {field.default!r}" for key, field in fields.items()))
+        table.rows.append([name, ", ".join(f"{key}={field.default!r}" for key, field in fields.items())])
+    table.rows.extend(more)
     return table
 
 

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich import box
-from rich.markup import escape
-from rich.table import Table
 
 from sortition.cli.options import Allow, allowing, console
+from sortition.cli.prose import bare, print_prose
 
 if TYPE_CHECKING:
     from sortition.core.selector import Selector
+    from sortition.results.table import Table
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -29,22 +28,31 @@ def _complete(incomplete: str) -> list[str]:
 
 Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
 
+COLUMNS = (
+    "reads: known of each client once, [if all give it]. asks: of clients while choosing. reports: what the cohort "
+    "returns beside its update. scales: to a million clients. secure: works under secure aggregation."
+)
+
 
 def list_() -> None:
     """List all methods: what they read of clients, ask them and have reported; whether they scale to a million."""
     from sortition import selectors
+    from sortition.results.table import Table
 
-    table = Table("method", "reads", "asks", "reports", "scales", "secure aggregation", box=box.SIMPLE_HEAD)
+    columns = ["method", "reads", "asks", "reports", "scales", "secure"]
+    table = Table("", columns, prose=tuple(columns), notes=[COLUMNS])
     for name in selectors.discover():
         method = _default(selectors.find(name))
         needs = method.needs
-        table.add_row(
-            name,
-            ", ".join([*needs.reads, *(f"[{name}]" for name in needs.optional)]) or "–",
-            ", ".join(signal.name for signal in needs.asks) or "–",
-            ", ".join(signal.name for signal in needs.reports) or "–",
-            "yes" if method.scales else "no",
-            "impossible" if needs.individual else "possible",
+        table.rows.append(
+            [
+                name,
+                ", ".join([*needs.reads, *(f"[{name}]" for name in needs.optional)]) or "–",
+                ", ".join(signal.name for signal in needs.asks) or "–",
+                ", ".join(signal.name for signal in needs.reports) or "–",
+                "yes" if method.scales else "no",
+                "no" if needs.individual else "yes",
+            ]
         )
     console().print(table)
 
@@ -85,12 +93,13 @@ def show(
         given = assign(given, text)
     selector = cls.load(**given) if given else _default(cls)
     module = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    screen.print(escape(module.strip() or inspect.getdoc(cls) or ""), soft_wrap=True, highlight=False)
+    print_prose(module.strip() or inspect.getdoc(cls) or "", screen)
     screen.print(_parameters(cls, selector))
     screen.print(_needs(selector))
     if model is not None:
         screen.print(_traffic(selector, model, _shape(inputs), classes, clients, cohort, rounds))
-    screen.print(escape(selector.cite), highlight=False)
+    screen.print()
+    screen.print(selector.cite.strip(), highlight=False, markup=False, soft_wrap=True)
 
 
 def _shape(inputs: str) -> tuple[int, ...]:
@@ -106,27 +115,30 @@ def _traffic(
     selector: Selector[Any], model: str, inputs: tuple[int, ...], classes: int, clients: int, cohort: int, rounds: int
 ) -> Table:
     """Mean bytes a round by kind, and their sum beside that of plain averaging."""
+    from sortition.results.table import Table
     from sortition.studies.estimate import price
 
     size, lanes = price(
         selector, model, {}, inputs=inputs, classes=classes, clients=clients, cohort=cohort, rounds=rounds
     )
-    title = f"{model}, {size:,} numbers; {cohort} of {clients} clients"
-    table = Table("bytes a round", "", title=title, box=box.SIMPLE_HEAD)
-    for lane, value in lanes.items():
-        if value:
-            table.add_row(lane.replace("_", " "), f"{value:,.0f}")
+    table = Table(f"Traffic: {model}, {size:,} numbers; {cohort} of {clients} clients", ["direction", "bytes a round"])
+    table.rows = [[lane.replace("_", " "), f"{value:,.0f}"] for lane, value in lanes.items() if value]
     total, plain = sum(lanes.values()), 2 * 4 * size * cohort
-    table.add_row("in all", f"{total:,.0f} ({total / plain:.2f} × plain averaging)")
+    table.rows.append(["in all", f"{total:,.0f}"])
+    table.notes.append(f"{total / plain:.2f} × plain averaging.")
     return table
 
 
 def _parameters(cls: type[Selector[Any]], selector: Selector[Any]) -> Table:
+    from sortition.results.table import Table
+
     meanings = dict(_attributes(inspect.getdoc(cls) or ""))
-    table = Table("parameter", "value", "meaning", title=cls.__name__, box=box.SIMPLE_HEAD)
-    for item in fields(cls):  # type: ignore[arg-type]
-        table.add_row(item.name, escape(repr(getattr(selector, item.name))), escape(meanings.get(item.name, "")))
-    return table
+    columns = ["parameter", "value", "meaning"]
+    rows = [
+        [item.name, repr(getattr(selector, item.name)), bare(meanings.get(item.name, ""))]
+        for item in fields(cls)  # type: ignore[arg-type]
+    ]
+    return Table(f"Parameters of {cls.__name__}", columns, rows, prose=tuple(columns))
 
 
 def _attributes(doc: str) -> list[tuple[str, str]]:
@@ -143,17 +155,18 @@ def _attributes(doc: str) -> list[tuple[str, str]]:
 
 
 def _needs(selector: Selector[Any]) -> Table:
-    needs = selector.needs
-    table = Table("what the server learns", "", title="privacy label", box=box.SIMPLE_HEAD)
-    table.add_row("reads, once per client", ", ".join(needs.reads) or "nothing")
+    from sortition.results.table import Table
+
+    needs, columns = selector.needs, ["the server", "what"]
+    rows = [["reads, once per client", ", ".join(needs.reads) or "nothing"]]
     if needs.optional:
-        table.add_row("reads if all clients give it", ", ".join(needs.optional))
+        rows.append(["reads if all clients give it", ", ".join(needs.optional)])
     for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
         listed = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
-        table.add_row(title, listed or "nothing")
-    table.add_row("secure aggregation", "impossible: sees single updates" if needs.individual else "possible")
-    table.add_row("number of rounds", "must be known" if needs.horizon else "need not be known")
-    return table
+        rows.append([title, listed or "nothing"])
+    rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])
+    rows.append(["number of rounds", "must be known" if needs.horizon else "need not be known"])
+    return Table("Privacy label: what the server learns", columns, rows, prose=tuple(columns))
 
 
 def _find(name: str) -> type[Selector[Any]]:

@@ -28,12 +28,11 @@ OWN = (
     "sortition.reproduction.theory",
     "sortition.selectors",
 )  # any file may name what these define
-WIDE = 150  # columns of a table that goes to a file or a pipe
 
 
 def console() -> Console:
-    """Standard output; wide where it is no terminal."""
-    return Console() if sys.stdout.isatty() else Console(width=WIDE)
+    """Standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none."""
+    return Console()
 
 
 @contextmanager

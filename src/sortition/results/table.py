@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from sortition.results.statistics import Centre
@@ -28,12 +29,16 @@ ESCAPES = str.maketrans(
 
 @dataclass
 class Table:
-    """Rows under columns, with a title above and notes below."""
+    """Rows under columns, with a title above and notes below.
+
+    ``prose`` names the columns of words: the terminal aligns them left and breaks them into lines where they must.
+    """
 
     title: str
     columns: list[str]
     rows: list[list[str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    prose: tuple[str, ...] = ()
 
     def markdown(self) -> str:
         """A GitHub table."""
@@ -83,7 +88,7 @@ class Table:
         yield "", ""
         if self.title:
             yield self.title, "bold"
-        for at, block in enumerate(self._blocks(width)):
+        for at, block in enumerate(self._wrapped(width)._blocks(width)):
             if at:
                 yield "", ""
             yield from block._plain()
@@ -91,12 +96,14 @@ class Table:
             yield from ((line, "dim") for line in textwrap.wrap(note, max(width, NARROWEST)))
 
     def _plain(self) -> Iterator[tuple[str, str]]:
-        widths = self._widths()
+        widths, left = self._widths(), (self.columns[0], *self.prose)
 
         def line(cells: list[str]) -> str:
-            first = cells[0].ljust(widths[0])
-            rest = (cell.rjust(space) for cell, space in zip(cells[1:], widths[1:], strict=True))
-            return GAP.join([first, *rest]).rstrip()
+            padded = (
+                cell.ljust(space) if name in left else cell.rjust(space)
+                for name, cell, space in zip(self.columns, cells, widths, strict=True)
+            )
+            return GAP.join(padded).rstrip()
 
         yield line(self.columns), "bold"
         yield "─" * (sum(widths) + len(GAP) * (len(widths) - 1)), "dim"
@@ -112,12 +119,35 @@ class Table:
             chosen.append(at)
         yield self._part(chosen)
 
+    def _wrapped(self, width: int) -> Table:
+        """The same table with its words broken into lines, the widest column first, until all columns fit."""
+        widths, words = self._widths(), {self.columns.index(name) for name in self.prose}
+        longest = (max(map(len, " ".join(row[at] for row in self.rows).split()), default=0) for at in words)
+        least = {at: max(word, len(self.columns[at])) for at, word in zip(words, longest, strict=True)}
+        while sum(widths) + len(GAP) * (len(widths) - 1) > width:
+            if not (wide := [at for at in words if widths[at] > least[at]]):
+                break
+            widths[max(wide, key=widths.__getitem__)] -= 1
+        rows: list[list[str]] = []
+        for row in self.rows:
+            cells = [_broken(cell, widths[at]) if at in words else [cell] for at, cell in enumerate(row)]
+            rows += map(list, zip_longest(*cells, fillvalue=""))
+        return replace(self, rows=rows)
+
     def _part(self, chosen: list[int]) -> Table:
         columns, *rows = ([row[at] for at in chosen] for row in (self.columns, *self.rows))
-        return replace(self, columns=columns, rows=rows)
+        return replace(self, columns=columns, rows=rows, prose=tuple(name for name in self.prose if name in columns))
 
     def _widths(self) -> list[int]:
-        return [max(len(row[at]) for row in (self.columns, *self.rows)) for at in range(len(self.columns))]
+        rows = (self.columns, *self.rows)
+        return [max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(self.columns))]
+
+
+def _broken(cell: str, width: int) -> list[str]:
+    """The lines of a cell; those that it has already are kept, words stay whole."""
+    lines = cell.splitlines() or [""]
+    whole = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in lines)
+    return [line for lines in whole for line in lines]
 
 
 def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, total: int = 0) -> str:

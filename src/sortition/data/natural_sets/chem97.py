@@ -23,7 +23,7 @@ def decode(folder: Path) -> Arrays:
     try:
         import rdata
     except ImportError as error:
-        raise DataError("Reading Chem97 needs rdata: pip install rdata.") from error
+        raise DataError("Reading Chem97 needs rdata: pip install 'sortition[chem97]'.") from error
     index = found(folder, "Rdata.rdx")
     places = _converted(rdata, rdata.parser.parse_data(index.read_bytes()))["variables"]
     begin, size = (int(value) for value in places["Chem97"])

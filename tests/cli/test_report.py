@@ -40,6 +40,23 @@ def test_the_margin_decides(tmp_path):
     assert "fedgs and uniform are practically equal" in (tmp_path / "wide.html").read_text(encoding="utf-8")
 
 
+def test_the_studys_margin_decides_and_the_options_wins(tmp_path):
+    runs = tmp_path / "runs"
+    for seed in range(6):
+        write_run(runs, "uniform", seed, [0.5, 0.5])
+        write_run(runs, "fedgs", seed, [0.5, 0.54 + 0.002 * (-1) ** seed])
+    (runs / "study.json").write_text('{"title": "", "margin": 3.0}')
+    call("report", runs, "-o", tmp_path / "wide.html")
+    call("report", runs, "-o", tmp_path / "strict.html", "--margin", 0.5)
+    assert "fedgs and uniform are practically equal" in (tmp_path / "wide.html").read_text(encoding="utf-8")
+    assert "fedgs beats uniform by 2.00 points" in (tmp_path / "strict.html").read_text(encoding="utf-8")
+    call("export", runs, "-o", tmp_path / "tables")
+    assert "practically equal" in (tmp_path / "tables" / "comparisons.csv").read_text()
+    write_run(tmp_path / "other", "uniform", 0, [0.5], setting="other")
+    with pytest.raises(InputError, match=r"must have the same margin; got 0\.5, 3\. Give one with --margin"):
+        call("report", runs, tmp_path / "other")
+
+
 def test_watching_finished_runs_ends_at_once(study):  # noqa: F811
     said = call("watch", study, "--no-serve")
     assert said == f"live: {study / 'runs.html'}\n{study / 'runs.html'}: 4 of 4 runs done, 12 of 12 rounds\n"

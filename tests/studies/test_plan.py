@@ -206,3 +206,11 @@ def test_the_work_of_a_plan_is_linear_in_its_methods():
 def test_a_method_among_the_labels_is_explained():
     with pytest.raises(InputError, match=r"methods must be a list of labels; .* tables \[\[method\]\]"):
         plan(small(methods=[{"name": "uniform"}]))
+
+
+def test_all_settings_have_one_margin():
+    assert plan(small(margin=1)).margin == 1
+    with pytest.raises(InputError, match=r"margin must be the same in all settings; got 0\.5, 2"):
+        plan(small(setting=[{"name": "a"}, {"name": "b", "margin": 2}]))
+    with pytest.raises(InputError, match=r"study\.margin must be > 0; got 0"):
+        plan(small(margin=0))

@@ -24,8 +24,12 @@ def test_exports(result, tmp_path):
     assert pl.read_csv(result.to_csv(tmp_path / "curves.csv", "curves")).height == result.curves.height
     text = result.to_latex(tmp_path / "table.tex")
     assert (tmp_path / "table.tex").read_text() == text
-    assert text.count(r"\toprule") == len(result.tables)
+    assert text.count(r"\toprule") == 1  # one setting
     assert r"$\pm$" in text
+    assert r"\textbf{" in text
+    assert result.to_latex(columns=["last 10, %", "MB"]).splitlines()[3] == r"method & last 10, \% & MB \\"
+    with pytest.raises(InputError, match="column"):
+        result.to_latex(columns=["last 11"])
     with pytest.raises(InputError, match="what must be"):
         result.to_csv(tmp_path / "x.csv", "columns")
 
@@ -58,3 +62,12 @@ def test_report_and_notebook(result, tmp_path):
     assert len(result.forest("mean")) == 1
     with pytest.raises(InputError, match="forest must be"):
         result.forest("best")
+
+
+def test_the_margin_is_the_studys(tmp_path):
+    strict = study(small(rounds=3), out=tmp_path)
+    assert strict.margin == 0.5
+    wide = study(small(rounds=3, margin=100), out=tmp_path)  # nothing is run again
+    assert wide.margin == 100
+    assert "practically equal" in wide.conclusions[0]
+    assert "within ±100 points" in wide.tables[-1].notes[0]

@@ -12,7 +12,11 @@ Out = Annotated[
     Path | None, typer.Option("-o", "--out", help="the page [default: in the first folder, named after the study]")
 ]
 Margin = Annotated[
-    float, typer.Option(help="points of accuracy (percent of the baseline's loss) that are practically no difference")
+    float | None,
+    typer.Option(
+        help="points of accuracy (percent of the baseline's loss) that are practically no difference "
+        "[default: the study's margin]"
+    ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
 
@@ -24,7 +28,7 @@ def report(
     column: Annotated[
         list[str] | None, typer.Option(help="a column of the LaTeX tables [default: those that decide]")
     ] = None,
-    margin: Margin = 0.5,
+    margin: Margin = None,
     open_: Open = False,
 ) -> None:
     """Turn runs into one self-contained page: is a method better than uniform here, by how much, at what cost?
@@ -51,7 +55,7 @@ def watch(
         int, typer.Option(min=0, max=65535, help="of the live page on this machine; 0: any that is free")
     ] = 0,
     serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
-    margin: Margin = 0.5,
+    margin: Margin = None,
     open_: Open = False,
 ) -> None:
     """Show the page live while runs go on, with progress and the time left. Ends when all are done.
@@ -74,16 +78,17 @@ def export(
         Path | None, typer.Option("-o", "--out", help="folder of the tables [default: FOLDER/tables]")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="csv or parquet")] = "csv",
-    margin: Margin = 0.5,
+    margin: Margin = None,
 ) -> None:
     """Write every table as CSV or Parquet: rounds, runs, methods, comparisons.
 
     Example: sortition export runs/first --format parquet
     """
     from sortition.results import frames, run_folder
+    from sortition.results.comparisons import margin_of
 
-    made = frames.write(frames.frames(run_folder.find(*folders), margin), out or folders[0] / "tables", format_)
-    for path in made:
+    tables = frames.frames(run_folder.find(*folders), margin_of(folders, margin))
+    for path in frames.write(tables, out or folders[0] / "tables", format_):
         typer.echo(path)
 
 

@@ -67,14 +67,15 @@ def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: b
 def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
     """Print the tables of the runs in a folder, where things are, and what follows in plain words."""
     from sortition.results import run_folder, summary
+    from sortition.results.comparisons import margin_of
 
-    runs = run_folder.find(out)
-    for one in summary.tables(runs):
+    runs, margin = run_folder.find(out), margin_of([out])
+    for one in summary.tables(runs, margin):
         screen.print(one)
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
-    for sentence in ["", *summary.conclusions(runs)]:
+    for sentence in ["", *summary.conclusions(runs, margin)]:
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 
@@ -132,7 +133,9 @@ def demo(
     screen = console()
     made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])
     outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
-    print_summary(out / "runs", screen, _report(out))
+    page = _report(out)
+    if not quiet:
+        print_summary(out / "runs", screen, page)
     finish(outcome, "the same command goes on.")
 
 

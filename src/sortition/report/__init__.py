@@ -9,7 +9,6 @@ from sortition.core.errors import bad
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report.gather import gather, title_of
 from sortition.report.page import Page
-from sortition.results.comparisons import MARGIN
 
 __all__ = ["place", "write"]
 
@@ -20,7 +19,7 @@ def write(
     *,
     figures: str | Path | None = None,
     columns: Sequence[str] = (),
-    margin: float = MARGIN,
+    margin: float | None = None,
 ) -> Path:
     """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
 
@@ -29,7 +28,7 @@ def write(
         out: the page. Default: inside the first folder, named after the study.
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables; default: those that decide.
-        margin: points of accuracy (percent of the baseline's loss) that are practically no difference.
+        margin: points of accuracy (percent of the baseline's loss) that are practically none; default: the study's.
     """
     page = Page(gather(folders, margin))
     text = page.render()

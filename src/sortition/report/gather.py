@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.core.errors import InputError, SortitionError, bad
+from sortition.core.errors import InputError, SortitionError
 from sortition.report.digest import Digest, condense
-from sortition.results.comparisons import COMPARED, MARGIN, Methods, against_baseline, baseline_of, metric_of
+from sortition.results.comparisons import COMPARED, MARGIN, Methods, against_baseline, baseline_of, margin_of, metric_of
 from sortition.results.metrics import HIGHER
 from sortition.results.run_folder import INDEX, Run, document, find
 from sortition.results.statistics import Comparison, centre
@@ -118,12 +118,11 @@ class Gathered:
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
 
 
-def gather(folders: Sequence[str | Path], margin: float = MARGIN) -> Gathered:
+def gather(folders: Sequence[str | Path], margin: float | None = None) -> Gathered:
     """Read all run folders under some folders; a run that cannot be read is named and left out."""
     if not folders:
         raise InputError("sortition report must be given at least one folder of runs; got none.")
-    if not margin > 0:
-        raise bad("--margin", "> 0 points", margin)
+    region = margin_of(folders, margin)
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
@@ -139,7 +138,7 @@ def gather(folders: Sequence[str | Path], margin: float = MARGIN) -> Gathered:
         if not digest.played or not digest.rounds.size:
             left_out.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
             continue
-        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, margin=margin))
+        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, margin=region))
         setting.methods.setdefault(digest.method, []).append(digest)
         if not setting.federation:
             setting.federation = run.federation()

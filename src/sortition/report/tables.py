@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
-from sortition.results.comparisons import difference_text, p_text, verdict_text
+from sortition.results.comparisons import difference_text, p_text, role_text, verdict_text
 from sortition.results.statistics import Centre, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
 
@@ -51,7 +51,7 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
             sum(run.done for run in runs),
             sum(run.diverged for run in runs),
             found.get(label),
-            verdict_text(found[label]) if label in found else ("baseline" if label == setting.baseline else "–"),
+            verdict_text(found.get(label)) or role_text(label, setting.baseline),
             {column.title: column.text(label) for column in shown},
             {column.title: column.value(label) for column in shown},
         )

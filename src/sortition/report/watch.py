@@ -15,7 +15,6 @@ from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.results.comparisons import MARGIN
 from sortition.results.run_folder import Run, find
 
 LOOPBACK = "127.0.0.1"
@@ -57,7 +56,7 @@ class Progress:
 class Watcher:
     """Looks at the folders whenever it is asked to, and keeps the page."""
 
-    def __init__(self, folders: Sequence[str | Path], out: Path | None = None, margin: float = MARGIN) -> None:
+    def __init__(self, folders: Sequence[str | Path], out: Path | None = None, margin: float | None = None) -> None:
         self.folders, self.margin = folders, margin
         self.out = place(folders) if out is None else out
         self.page = ""
@@ -105,7 +104,7 @@ def watch(
     *,
     every: float = 10.0,
     port: int | None = None,
-    margin: float = MARGIN,
+    margin: float | None = None,
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda url: None,
 ) -> Path:

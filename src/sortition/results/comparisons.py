@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from sortition.core.errors import InputError, bad
 from sortition.results.metrics import HIGHER
 from sortition.results.reference_lines import REFERENCES
+from sortition.results.run_folder import INDEX, document
 from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
 
 BASELINE = "uniform"
@@ -20,6 +23,19 @@ Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
 def metric_of(config: Mapping[str, Any]) -> str:
     """What a study is judged by: the metric of its target, else accuracy."""
     return "loss" if "loss" in config.get("target", {}) else "accuracy"
+
+
+def margin_of(folders: Sequence[str | Path], given: float | None = None) -> float:
+    """The region of practical equivalence: the one that is given, else that of the studies in these folders."""
+    if given is not None:
+        if not 0 < given < math.inf:
+            raise bad("--margin", "> 0 points", given)
+        return given
+    found = {float(document(Path(one) / INDEX).get("margin") or MARGIN) for one in folders}
+    if len(found) > 1:
+        listed = ", ".join(f"{one:g}" for one in sorted(found))
+        raise InputError(f"The studies must have the same margin; got {listed}. Give one with --margin.")
+    return next(iter(found), MARGIN)
 
 
 def baseline_of(names: Mapping[str, str]) -> str | None:
@@ -81,6 +97,13 @@ def verdict_text(one: Comparison | None) -> str:
         return ""
     needed = f" ({one.seeds_needed} seeds)" if one.verdict == UNDECIDED and one.seeds_needed else ""
     return one.verdict + needed
+
+
+def role_text(label: str, baseline: str | None) -> str:
+    """What a row is that is not compared."""
+    if label in REFERENCES:
+        return "reference"
+    return "baseline" if label == baseline else "–"
 
 
 def conclusions(

@@ -122,6 +122,7 @@ class Index(Checked):
     title: str = ""
     settings: list[str] = []
     methods: list[str] = []
+    margin: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 Kind = Literal["record", "timing", "config", "manifest", "summary", "index"]

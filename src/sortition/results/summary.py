@@ -8,7 +8,6 @@ from typing import Any
 from sortition.results import comparisons, metrics
 from sortition.results.attrition_tables import attrition_tables
 from sortition.results.comparisons import COMPARED, MARGIN, Methods, metric_of
-from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
@@ -102,25 +101,14 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
         table = Table(f"{setting}: {words}, compared", columns)
         for label, runs in known.items():
             one = found.get(label)
-            words = (
-                comparisons.verdict_text(one)
-                if one
-                else dict.fromkeys(REFERENCES, "reference").get(label, "baseline" if label == base else "–")
-            )
+            verdict = comparisons.verdict_text(one) or comparisons.role_text(label, base)
             difference = comparisons.difference_text(one, of) if one else ""
             value = _mean(_values(runs, f"{figure}-{of}"), 3)
-            table.rows.append([label, value, difference, comparisons.p_text(one), words])
+            table.rows.append([label, value, difference, comparisons.p_text(one), verdict])
         made.append(table)
     if made and len(known) > 1:
         made[-1].notes = [_note(of, margin)]
     return made
-
-
-def _role(label: str, base: str | None) -> str:
-    """What a row is that is not compared."""
-    if label in REFERENCES:
-        return "reference"
-    return "baseline" if label == base else "–"
 
 
 def _note(of: str, margin: float) -> str:

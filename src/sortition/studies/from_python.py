@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sortition.core.errors import SortitionError
+from sortition.results.comparisons import MARGIN
 from sortition.results.schema import RoundRecord
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
@@ -32,6 +33,7 @@ def compare(
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
     sweep: Mapping[str, Any] | None = None,
+    margin: float = MARGIN,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     jobs: int | None = 1,
@@ -46,12 +48,14 @@ def compare(
       beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
       by default ``iid`` or the data's own clients.
     - ``model``, ``availability``, ``local``: a name or table, or the object itself.
+    - ``margin``: a difference up to here is practically none, in points of accuracy (percent of the baseline's loss).
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.
     - ``more``: any other key of a study's file.
     """
     shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
     shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
+    shared["margin"] = margin
     shared |= {"sweep": dict(sweep)} if sweep else {}
     with given.lent():
         table = _table(methods, **shared, **more)

@@ -15,6 +15,7 @@ from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
+from sortition.results.comparisons import MARGIN
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
 from sortition.studies.config import Federation, Method, Named, RunConfig, names_folder, validated
@@ -38,6 +39,7 @@ class StudyPlan:
     title: str
     runs: tuple[RunConfig, ...]
     track: tuple[Named, ...] = ()  # the trackers that follow the runs
+    margin: float = MARGIN  # the region of practical equivalence
 
     @property
     def settings(self) -> list[str]:
@@ -85,7 +87,15 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     ordered = tuple(sorted(runs, key=lambda run: run.seed))
-    return StudyPlan(str(raw.get("title", "")), ordered, tuple(studies[0][1].track))
+    return StudyPlan(str(raw.get("title", "")), ordered, tuple(studies[0][1].track), _margin(studies))
+
+
+def _margin(studies: Iterable[tuple[str, Study]]) -> float:
+    """The margin of all settings, which is one: verdicts of a study must mean the same."""
+    found = {study.margin for _, study in studies}
+    if len(found) > 1:
+        raise bad("margin", "the same in all settings", ", ".join(f"{one:g}" for one in sorted(found)))
+    return found.pop()
 
 
 def _validated(table: Table, owner: str) -> Study:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -38,6 +39,13 @@ class StudyResult:
         """One for each setting, method and seed."""
         return run_folder.find(self.out)
 
+    @property
+    def margin(self) -> float:
+        """Differences up to here are practically none, in points of accuracy (percent of the baseline's loss)."""
+        from sortition.results.comparisons import margin_of
+
+        return margin_of([self.out])
+
     @cached_property
     def curves(self) -> pl.DataFrame:
         """One row a round: setting, method, seed, round, accuracy, loss, bytes, clock, …"""
@@ -57,7 +65,7 @@ class StudyResult:
         """The summary: per setting how well methods learn, and how they compare with uniform."""
         from sortition.results import summary
 
-        return summary.tables(self.runs)
+        return summary.tables(self.runs, self.margin)
 
     def to_pandas(self, what: str = "table") -> Any:
         """``table`` or ``curves`` as a pandas frame; needs pandas."""
@@ -71,11 +79,17 @@ class StudyResult:
         self._frame(what).write_csv(made := _parent(path))
         return made
 
-    def to_latex(self, path: str | Path | None = None) -> str:
-        """The summary as LaTeX (booktabs); written to ``path`` where one is given."""
-        text = "\n".join(_latex(table) for table in self.tables)
+    def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:
+        """One table a setting as LaTeX (booktabs), the best of each column in bold; also written to ``path``.
+
+        ``columns``: such as ``["last 10, %", "MB"]``; by default those that decide.
+        """
+        from sortition.report.export import latex
+        from sortition.report.gather import gather
+
+        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out]).settings)
         if path is not None:
-            _parent(path).write_text(text)
+            _parent(path).write_text(text, encoding="utf-8")
         return text
 
     def plot(self, of: str = "accuracy") -> Any:
@@ -111,7 +125,7 @@ class StudyResult:
         """One sentence for each method: better, worse, practically equal or undecided against uniform."""
         from sortition.results import summary
 
-        return summary.conclusions(self.runs)
+        return summary.conclusions(self.runs, self.margin)
 
     def forest(self, of: str = "last") -> list[dict[str, Any]]:
         """The forest plot of each setting that has one, as Vega-Lite: differences from uniform with their intervals.
@@ -151,20 +165,3 @@ def _parent(path: str | Path) -> Path:
     made = Path(path)
     made.parent.mkdir(parents=True, exist_ok=True)
     return made
-
-
-def _latex(table: Table) -> str:
-    """One table with booktabs."""
-    lines = [" & ".join(map(_escaped, row)) + r" \\" for row in (table.columns, *table.rows)]
-    head, body = lines[0], "\n".join(lines[1:])
-    columns = "l" + "r" * (len(table.columns) - 1)
-    return (
-        f"\\begin{{tabular}}{{{columns}}}\n\\toprule\n{head}\n\\midrule\n{body}\n\\bottomrule\n\\end{{tabular}}\n"
-        f"% {table.title}"
-    )
-
-
-def _escaped(cell: str) -> str:
-    for character in "&%$#_{}":
-        cell = cell.replace(character, f"\\{character}")
-    return cell.replace("±", r"$\pm$").replace("−", "$-$").replace("–", "--")

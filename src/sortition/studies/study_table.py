@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator
 
 from sortition.core.errors import bad
+from sortition.results.comparisons import MARGIN
 from sortition.studies.config import Federation, Method, Named
 
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
@@ -24,6 +25,8 @@ class Study(Federation):
         methods: labels of the methods that run, where not all do.
         setting: variants of the study, one table each: keys that differ, and a name.
         sweep: keys that take several values each; all combinations become settings.
+        margin: a difference up to here is practically none, in points of accuracy (percent of the baseline's loss where
+            the target is a loss); tables and the report judge by it.
         track: trackers that follow the runs, such as ``tensorboard``.
     """
 
@@ -33,6 +36,7 @@ class Study(Federation):
     methods: list[str] | None = None
     setting: list[dict[str, Any]] = []
     sweep: dict[str, Any] = {}
+    margin: Annotated[float, Field(gt=0)] = MARGIN
     track: list[Named] = []
 
     @field_validator("track", mode="before")

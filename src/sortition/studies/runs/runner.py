@@ -182,4 +182,5 @@ def _index(out: Path, plan: StudyPlan) -> None:
         key: list(dict.fromkeys([*own, *before.get(key, [])]))
         for key, own in (("settings", plan.settings), ("methods", plan.labels))
     }
-    write_folder.write_document(out / run_folder.INDEX, {"title": plan.title or before.get("title", ""), **merged})
+    title = plan.title or before.get("title", "")
+    write_folder.write_document(out / run_folder.INDEX, {"title": title, "margin": plan.margin, **merged})

@@ -42,7 +42,7 @@ def in_one_stack(own, params, members, ids, k):
         slot.value = part.repeat_interleave(k, 0)
     for s, now in enumerate(active):
         x = own.examples.rows.index_select(0, at[s].reshape(-1)).view(now, index.shape[2], -1)
-        stack.step(x, targets[s], weights[s], [])
+        stack.step(s, x, targets[s], weights[s], [])
     final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
     return (final - begun.repeat_interleave(k, 0)).numpy()
 

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 
 from sortition.clients import Answers, AppClient, AppReply, Received
-from sortition.core import BIAS_UPDATE, DURATION, GRADIENT, HEAD_UPDATE, LOSS, STEP_GRADIENT, TRAINING_LOSS, UPDATE
+from sortition.core import (
+    BIAS_UPDATE,
+    DURATION,
+    GRADIENT,
+    HEAD_UPDATE,
+    LOSS,
+    RMS_LOSSES,
+    STEP_GRADIENT,
+    TRAINING_LOSS,
+    UPDATE,
+)
 from sortition.core.errors import InputError
 
 MODEL = {"weight": np.zeros((3, 2), np.float32), "bias": np.zeros(3, np.float32), "seen": np.array(4)}
@@ -43,6 +53,12 @@ def test_signals_are_computed_from_the_reply():
     assert DURATION.row(client) == 2.0
     np.testing.assert_allclose(STEP_GRADIENT.row(client)[:6], -2)
     assert len(client.runs) == 1
+
+
+def test_the_root_mean_square_of_losses_is_a_metric_or_the_training_loss():
+    client = trained({"train_loss": 0.25, "rms_loss_last": 0.5})
+    assert RMS_LOSSES["last"].row(client) == 0.5
+    assert RMS_LOSSES["all"].row(client) == RMS_LOSSES["first"].row(client) == 0.25
 
 
 def test_a_missing_metric_is_named():
@@ -84,6 +100,7 @@ def test_an_error_inside_the_clients_code_stays_what_it_is():
 
 def test_what_can_be_answered_is_known_before_a_client_is_made():
     training = "update step-gradient bias-update head-update training-loss dispersion update-norm duration probe"
+    training += " rms-loss rms-loss-first rms-loss-last"
     assert Answers(OnlyLoss).names == sorted(["loss", *training.split()])
     assert "loss" not in Answers().names
     assert "update" in Answers().names

@@ -11,7 +11,7 @@ from tests.flower import federation
 from tests.simulation.small import data, parts
 
 from sortition.clients.models import as_vector
-from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, STEP_GRADIENT, UPDATE, probe
+from sortition.core import BIAS_UPDATE, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, STEP_GRADIENT, UPDATE, probe
 from sortition.core.errors import InputError
 from sortition.flower import answer, pytorch, wire
 from sortition.simulation.client import SimClient
@@ -51,7 +51,17 @@ def app():
 @pytest.mark.parametrize("purpose", ["train", "rehearsal"])
 @pytest.mark.parametrize(
     "signal",
-    [LOSS, GRADIENT, UPDATE, STEP_GRADIENT, BIAS_UPDATE, DISPERSION, UPDATE.sketch(8), probe(np.zeros(6), np.ones(6))],
+    [
+        LOSS,
+        GRADIENT,
+        UPDATE,
+        STEP_GRADIENT,
+        BIAS_UPDATE,
+        DISPERSION,
+        *RMS_LOSSES.values(),
+        UPDATE.sketch(8),
+        probe(np.zeros(6), np.ones(6)),
+    ],
     ids=lambda s: s.name,
 )
 def test_signals_are_the_simulators(app, signal, purpose):

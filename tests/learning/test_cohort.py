@@ -118,6 +118,23 @@ def test_dispersion_is_the_standard_deviation_of_the_step_gradients(engine):
     assert got == pytest.approx(np.sqrt(((g - g.mean(0)) ** 2).sum() / 4), rel=1e-4)
 
 
+@pytest.mark.parametrize("engine", ["stacked", "sequential"])
+def test_root_mean_squares_of_losses_are_of_examples_under_the_model_that_they_met(engine):
+    rule = LocalRule(lr=0.3, epochs=2, batch=8)
+    own = learner(rule, engine)
+    got = own.train(own.initial, MEMBERS, IDS, seed=1, t=0, rms_losses=True)
+    np.testing.assert_allclose(got.deltas, own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas, atol=1e-7)
+    for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 1, 0)):
+        params, each = own.initial.copy(), []
+        for row, count in zip(plan.index, plan.counts, strict=True):
+            each.append(own.passes.losses(params, row[:count])[0])
+            params = params - rule.lr * own.passes.gradient(params, row[:count])
+        parts = np.concatenate(each), np.concatenate(each[: len(each) // 2]), each[-1]
+        expected = [np.sqrt(np.mean(np.square(part))) for part in parts]
+        np.testing.assert_allclose(got.rms_losses[i], expected, rtol=1e-4)
+    assert own.train(own.initial, MEMBERS, IDS, seed=1, t=0).rms_losses is None
+
+
 @pytest.mark.parametrize("preset", ["fedcor", "mcmahan-mnist"])
 def test_images_train_as_in_torch(preset):
     shape = (3, 20, 20)

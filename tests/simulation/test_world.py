@@ -20,6 +20,7 @@ TRAINING = [
     signals.HEAD_UPDATE,
     signals.TRAINING_LOSS,
     signals.DISPERSION,
+    *signals.RMS_LOSSES.values(),
     signals.DURATION,
     signals.UPDATE.sketch(7),
     PROBE,

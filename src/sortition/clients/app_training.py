@@ -107,6 +107,13 @@ class AppResult:
         """A metric of the reply."""
         return self._metric("the spread of stochastic gradients", ("dispersion",), "dispersion")
 
+    def rms_loss(self, part: str) -> float:
+        """Metric ``rms_loss``, ``rms_loss_first`` or ``rms_loss_last``; else the training loss, as if all alike."""
+        if self._client.trains_itself:
+            return float(self._client.part("train")().rms_loss(part))
+        name = "rms_loss" if part == "all" else f"rms_loss_{part}"
+        return float(self.reply.metrics[name]) if name in self.reply.metrics else self.loss
+
     def outputs(self, inputs: Array) -> Array:
         """Logits of the trained model, where the client can compute them."""
         if self._client.trains_itself:

@@ -44,7 +44,7 @@ class RuleResult:
             raise bad("model", f"one with {missing[0]}", sorted(model), "Send model.state_dict().")
         return np.concatenate([model[name].reshape(-1) for name in layout.names]).astype(np.float32, copy=False)
 
-    def _train(self, dispersion: bool = False) -> Trained:
+    def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> Trained:
         """Train on batches that belong to (seed, purpose, t, client)."""
         received, ids = self._client.received, np.array([self._client.received.client])
         return self._learner.train(
@@ -55,6 +55,7 @@ class RuleResult:
             t=received.t,
             purpose=received.purpose,
             dispersion=dispersion,
+            rms_losses=rms_losses,
         )
 
     @property
@@ -83,6 +84,17 @@ class RuleResult:
         """Spread of the stochastic gradients; training is repeated to measure it."""
         spread = self._train(dispersion=True).dispersion
         return 0.0 if spread is None else float(spread[0])
+
+    @cached_property
+    def _rms_losses(self) -> Array | None:
+        return self._train(rms_losses=True).rms_losses
+
+    def rms_loss(self, part: str) -> float:
+        """Root mean square of sample losses in a part of the training, which is repeated to measure it."""
+        from sortition.learning.learner import PARTS
+
+        found = self._rms_losses
+        return 0.0 if found is None else float(found[0, PARTS.index(part)])
 
     def outputs(self, inputs: Array) -> Array:
         """Logits of the locally trained model."""

@@ -45,6 +45,13 @@ class LocalResult(Protocol):
         """Standard deviation of the per-step stochastic gradients: sqrt(Σ_s‖g_s − ḡ‖² / (R − 1))."""
         ...
 
+    def rms_loss(self, part: str) -> float:
+        """Root mean square of single examples' losses, each under the model that its mini-batch met.
+
+        ``part``: of ``all`` mini-batches, of those of the ``first`` epoch, or of the ``last`` one.
+        """
+        ...
+
     @property
     def duration(self) -> float:
         """Seconds from receiving the model to having answered."""

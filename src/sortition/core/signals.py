@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -157,6 +157,10 @@ def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signa
     )
 
 
+def _rms_loss(part: str, client: LocalClient, _: Payload) -> float:
+    return client.train().rms_loss(part)
+
+
 def _products(clients: Sequence[LocalClient], _: Payload) -> Array:
     return secure_products([client.label_counts for client in clients])
 
@@ -215,6 +219,20 @@ UPDATE_NORM = Signal(
     nonnegative=True,
     summary="length of the model update",
 )
+RMS_LOSSES = {
+    part: Signal(
+        "rms-loss" if part == "all" else f"rms-loss-{part}",
+        "training",
+        partial(_rms_loss, part),
+        nonnegative=True,
+        summary=f"root mean square of sample losses in {which}",
+    )
+    for part, which in (
+        ("all", "all mini-batches"),
+        ("first", "the mini-batches of the first epoch"),
+        ("last", "the last mini-batch"),
+    )
+}
 DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
 PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")
 
@@ -230,6 +248,7 @@ SIGNALS = (
     TRAINING_LOSS,
     DISPERSION,
     UPDATE_NORM,
+    *RMS_LOSSES.values(),
     DURATION,
     probe(np.zeros(1), np.ones(1)),
 )

@@ -21,6 +21,7 @@ from sortition.learning.sequential import Examples, SequentialTrainer
 from sortition.learning.vector import Layout, Vector
 
 ENGINES = ("auto", "stacked", "sequential")
+PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of the first epoch, the last one
 STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
 
 
@@ -33,16 +34,18 @@ class Trained:
     steps: npt.NDArray[np.int64]  # (k,)
     examples: npt.NDArray[np.int64]  # (k,) forward-backward passes of single examples
     dispersion: npt.NDArray[np.float32] | None = None  # (k,)
+    rms_losses: npt.NDArray[np.float32] | None = None  # (k, 3) of all batches, of the first epoch's, of the last one
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """The rule of one round, where each client's dropout words come from, and a seed for other random layers."""
+    """The rule of one round; per client: dropout words, a seed for other random layers, batches an epoch."""
 
     rule: LocalRule
     lr: float
     sources: Sequence[np.random.BitGenerator] | None
     seeds: Sequence[int]
+    per_epoch: Sequence[int]
 
 
 class Learner:
@@ -108,6 +111,7 @@ class Learner:
         t: int,
         purpose: str = "train",
         dispersion: bool = False,
+        rms_losses: bool = False,
         rule: LocalRule | None = None,
     ) -> Trained:
         """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
@@ -124,9 +128,11 @@ class Learner:
             np.array([p.steps for p in work], np.int64),
             np.array([p.examples for p in work], np.int64),
             np.empty(k, np.float32) if dispersion else None,
+            np.empty((k, 3), np.float32) if rms_losses else None,
         )
         run = self._stacked if self.stacks else self._sequential
-        run(torch.tensor(params, device=self.device), work, How(rule, rule.lr_at(t), sources, seeds), out)
+        how = How(rule, rule.lr_at(t), sources, seeds, [rule.per_epoch(len(own)) for own in members])
+        run(torch.tensor(params, device=self.device), work, how, out)
         return out
 
     def _stacked(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
@@ -134,7 +140,7 @@ class Learner:
         order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
         for at in range(0, len(work), size):
             part = order[at : at + size]
-            final, losses, spread = stacked.train_stack(
+            final, losses, spread, squares = stacked.train_stack(
                 self.layers or [],
                 self.layout.split(start),
                 self.examples.rows,
@@ -144,22 +150,39 @@ class Learner:
                 how.lr,
                 [how.sources[i] for i in part] if how.sources else None,
                 out.dispersion is not None,
+                out.rms_losses is not None,
             )
             out.deltas[part], out.losses[part] = (final - start).cpu().numpy(), losses.cpu().numpy()
             if out.dispersion is not None:
                 out.dispersion[part] = spread.cpu().numpy()
+            if out.rms_losses is not None:
+                for i, row in zip(part, squares.cpu().numpy(), strict=True):
+                    out.rms_losses[i] = rms_by_part(row[: work[i].steps], work[i].counts, how.per_epoch[i])
 
     def _sequential(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
         for i, plan in enumerate(work):
             bits = how.sources[i] if how.sources else None
+            squares = torch.zeros(plan.steps, device=self.device) if out.rms_losses is not None else None
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(how.seeds[i])  # random layers other than nn.Dropout know only torch's own generator
                 final, loss, spread = self._sequential_trainer.train(
-                    start, plan, how.rule, how.lr, bits, out.dispersion is not None
+                    start, plan, how.rule, how.lr, bits, out.dispersion is not None, squares
                 )
             out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), float(loss) / max(plan.steps, 1)
             if out.dispersion is not None:
                 out.dispersion[i] = spread
+            if out.rms_losses is not None and squares is not None:
+                out.rms_losses[i] = rms_by_part(squares.cpu().numpy(), plan.counts, how.per_epoch[i])
+
+
+def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) -> Vector:
+    """Root mean square of the losses of examples (3,): of all batches, of those of the first epoch, of the last one.
+
+    ``squares`` (steps,) are the means of each batch, ``counts`` (steps,) how many examples it has.
+    """
+    sums = squares.astype(np.float64) * counts
+    parts = (slice(None), slice(0, per_epoch), slice(len(counts) - 1, None))
+    return np.sqrt([sums[part].sum() / max(int(counts[part].sum()), 1) for part in parts]).astype(np.float32)
 
 
 def _seed(seed: int, purpose: str, t: int, client: int) -> int:

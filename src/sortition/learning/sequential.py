@@ -55,8 +55,12 @@ class SequentialTrainer:
         lr: float,
         bits: np.random.BitGenerator | None,
         dispersion: bool,
+        squares: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, float]:
-        """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion."""
+        """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion.
+
+        ``squares`` (steps,) is filled with the mean squared loss of the examples of each batch.
+        """
         vector.load_into(self.model, self.layout, flat)
         self.model.train()
         for drop in self.drops:
@@ -67,7 +71,11 @@ class SequentialTrainer:
         losses = torch.zeros((), device=flat.device)
         for s, count in enumerate(counts):
             batch = index[s, :count]
-            loss = nn.functional.cross_entropy(self.model(self.examples.take(batch)), self.labels[batch])
+            logits = self.model(self.examples.take(batch))
+            loss = nn.functional.cross_entropy(logits, self.labels[batch])
+            if squares is not None:
+                each = nn.functional.cross_entropy(logits.detach(), self.labels[batch], reduction="none")
+                squares[s] = each.square().mean()
             descent.step(torch.autograd.grad(loss, parameters))
             losses += loss.detach()
         final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])

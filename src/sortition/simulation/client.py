@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.streams import stream
 from sortition.learning import Trained
+from sortition.learning.learner import PARTS
 
 if TYPE_CHECKING:
     from sortition.simulation.round_cache import RoundCache
@@ -92,9 +93,17 @@ class SimResult:
     @cached_property
     def dispersion(self) -> float:
         """Spread of the stochastic gradients; training is repeated to measure it where nobody asked beforehand."""
-        if self._block.dispersion is None:
-            self._block, self._row = self._cache.trained(self._client, dispersion=True)
-        return float((self._block.dispersion if self._block.dispersion is not None else [0.0])[self._row])
+        return float(self._tracked("dispersion"))
+
+    def rms_loss(self, part: str) -> float:
+        """Root mean square of sample losses in a part of the training, which is repeated where nobody asked before."""
+        return float(self._tracked("rms_losses")[PARTS.index(part)])
+
+    def _tracked(self, what: str) -> Any:
+        """This client's row of what training does not measure unasked."""
+        if getattr(self._block, what) is None:
+            self._block, self._row = self._cache.trained(self._client, frozenset([what]))
+        return getattr(self._block, what)[self._row]
 
     @property
     def duration(self) -> float:

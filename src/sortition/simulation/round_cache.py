@@ -6,14 +6,14 @@ update, which are asked of everybody, have a batched path of their own; tests ho
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.questions import Reading
-from sortition.core.signals import DISPERSION, LOSS, UPDATE, Signal
+from sortition.core.signals import DISPERSION, LOSS, RMS_LOSSES, UPDATE, Signal
 from sortition.learning import Trained
 from sortition.learning.vector import Vector
 from sortition.simulation.client import SimClient
@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 64 << 20  # updates that are trained and answered together
 KEPT_BYTES = 512 << 20  # updates that are remembered for the rest of the round
+Tracked = frozenset[str]  # fields of Trained that are measured on demand only
+_TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" for signal in RMS_LOSSES.values()}
+
+
+def tracked_by(signals: Iterable[Signal]) -> Tracked:
+    """What a training must measure so that these signals can be read from it."""
+    return frozenset(_TRACKED[signal.compute] for signal in signals if signal.compute in _TRACKED)
 
 
 class RoundCache:
@@ -40,8 +47,7 @@ class RoundCache:
         if signal.compute is UPDATE.compute:
             return Reading(ids, self.updates(ids))
         if signal.of == "training":
-            tracked = signal.compute is DISPERSION.compute
-            rows = [self._table(signal, part) for part in self._in_blocks(ids, tracked)]
+            rows = [self._table(signal, part) for part in self._in_blocks(ids, tracked_by([signal]))]
             return Reading(ids, np.concatenate(rows)) if rows else Reading.empty()
         return Reading(ids, self._table(signal, ids))
 
@@ -69,9 +75,9 @@ class RoundCache:
             return first.deltas  # the cohort as it was trained
         return np.stack([block.deltas[row] for block, row in blocks])
 
-    def train(self, ids: Ids, dispersion: bool = False) -> None:
+    def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
-        missing = np.array([i for i in ids if not self._has(int(i), dispersion)], np.int64)
+        missing = np.array([i for i in ids if not self._has(int(i), tracked)], np.int64)
         if missing.size == 0:
             return
         world = self.world
@@ -82,27 +88,28 @@ class RoundCache:
             seed=world.seed,
             t=self.t,
             purpose=self.purpose,
-            dispersion=dispersion,
+            dispersion="dispersion" in tracked,
+            rms_losses="rms_losses" in tracked,
             rule=world.rule,
         )
         self._rows.update({int(i): (block, row) for row, i in enumerate(missing)})
 
-    def trained(self, client: int, dispersion: bool = False) -> tuple[Trained, int]:
+    def trained(self, client: int, tracked: Tracked = frozenset()) -> tuple[Trained, int]:
         """The block and row where one client's result lies."""
-        self.train(np.array([client]), dispersion)
+        self.train(np.array([client]), tracked)
         return self._rows[client]
 
-    def _has(self, client: int, dispersion: bool) -> bool:
+    def _has(self, client: int, tracked: Tracked) -> bool:
         found = self._rows.get(client)
-        return found is not None and not (dispersion and found[0].dispersion is None)
+        return found is not None and all(getattr(found[0], what) is not None for what in tracked)
 
-    def _in_blocks(self, ids: Ids, dispersion: bool) -> Iterator[Ids]:
+    def _in_blocks(self, ids: Ids, tracked: Tracked) -> Iterator[Ids]:
         """Parts of ``ids``, trained; what would not fit into memory is forgotten when its part has been read."""
         size = max(1, BLOCK_BYTES // (4 * self.params.size))
         for at in range(0, ids.size, size):
             part = ids[at : at + size]
             new = [int(i) for i in part if int(i) not in self._rows]
-            self.train(part, dispersion)
+            self.train(part, tracked)
             yield part
             if 4 * self.params.size * len(self._rows) > KEPT_BYTES:
                 for client in new:

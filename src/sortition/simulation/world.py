@@ -23,7 +23,7 @@ from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Population
-from sortition.core.signals import DISPERSION, Signal
+from sortition.core.signals import Signal
 from sortition.data import Dataset
 from sortition.learning import Learner, LocalRule
 from sortition.learning.vector import Vector
@@ -33,7 +33,7 @@ from sortition.simulation.costs import Costs
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
-from sortition.simulation.round_cache import RoundCache
+from sortition.simulation.round_cache import RoundCache, tracked_by
 
 MEASURED = ("train", "holdout")
 
@@ -176,7 +176,7 @@ class World:
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
         """The local training of ``ids`` from ``params``, and the signals that they report with it."""
         cache = self._at(params, t)
-        cache.train(ids, dispersion=any(s.compute is DISPERSION.compute for s in signals))
+        cache.train(ids, tracked_by(signals))
         deltas = self._sent(ids, cache.updates(ids))
         losses = np.array([block.losses[row] for block, row in map(cache.trained, ids.tolist())], np.float32)
         reports = {signal.name: self._answers(cache, signal, ids) for signal in signals}

@@ -149,6 +149,8 @@ def _built(config: RunConfig) -> BuiltFederation:
         attacks=config.attacks,
     )
     facts = {} if dataset.features is None or len(dataset.features) != parts.clients else {"features": dataset.features}
+    if config.devices is not None and config.devices.speed_spread:
+        facts["speed"] = world.fleet.speed  # examples a second; clients know their devices
     reachable = availability.make(
         config.availability.name,
         clients=parts.clients,

@@ -73,12 +73,18 @@ class QuadraticResult:
 
     update: Floats
     loss: float
+    path: list[float]  # the losses of the steps
     steps: int
     learning_rate: float
     dispersion: float
     duration: float
     model: Floats
     classes: int
+
+    def rms_loss(self, part: str) -> float:
+        """Of all steps, or of the first or last one: a step sees one example."""
+        losses = {"all": self.path, "first": self.path[:1], "last": self.path[-1:]}[part]
+        return float(np.sqrt(np.mean(np.square(losses))))
 
     @property
     def output_bias(self) -> Array:
@@ -135,6 +141,7 @@ class QuadraticClient:
             self._result = QuadraticResult(
                 model - self._w,
                 float(np.mean(losses)),
+                losses,
                 world.steps,
                 world.rate,
                 float(np.sqrt(np.sum(spread**2) / max(world.steps - 1, 1))),

@@ -116,11 +116,16 @@ def standings_table(board: Board) -> Table:
     for method in by["auc"]:
         ours = [by[figure][method] for figure in FIGURES]
         cells = [method, *(f"{one.rank:.2f}" for one in ours)]
-        cells += [f"{100 * one.gain:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}]" for one in ours]
+        cells += [gained(one) for one in ours]
         cells += [f"{one.better}/{one.worse}" for one in ours]
         cells += [f"{100 * ours[0].worst_gain:+.1f} {ours[0].worst}" if method != BASELINE else "–"]
-        table.rows.append([*cells, *_cost(board.runs, method), *_knows(board.runs, method)])
+        table.rows.append([*cells, *_cost(board.runs, method), *knows(board.runs, method)])
     return table
+
+
+def gained(one: Standing) -> str:
+    """A gain with its interval, in points."""
+    return f"{100 * one.gain:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
 
 
 def _cost(rows: pl.DataFrame, method: str) -> list[str]:
@@ -128,7 +133,8 @@ def _cost(rows: pl.DataFrame, method: str) -> list[str]:
     return [f"{value:.{digits}f}" for value, digits in zip(means, (1, 1, 2), strict=True)]
 
 
-def _knows(rows: pl.DataFrame, method: str) -> list[str]:
+def knows(rows: pl.DataFrame, method: str) -> list[str]:
+    """What a method reads, asks and has reported, and whether it works with secure aggregation."""
     one = rows.filter(pl.col("method") == method).row(0, named=True)
     known = [name for name in (one["reads"], one["asks"] and f"asks {one['asks']}", one["reports"]) if name]
     return ["; ".join(known).replace("_", " ") or "nothing", "no" if one["individual"] else "yes"]

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.leaderboard.rows import table
+
+from sortition.core.errors import InputError
+from sortition.leaderboard.board import Board
+from sortition.leaderboard.page import page
+from sortition.leaderboard.results import stored
+from sortition.leaderboard.suite import load_suite
+from sortition.leaderboard.top import FIRST, LAST, SHOWN, top_table, with_top
+from sortition.leaderboard.variants import plain_rows
+
+ROOT = Path(__file__).parents[2]
+SUITE = load_suite()
+GAINS = {"uniform": -0.05, **{f"m{place}": 0.08 - 0.01 * place for place in range(9)}}
+
+
+def board(rows):
+    return Board(SUITE, SUITE.cells("held-out"), plain_rows(rows))
+
+
+def test_the_best_and_the_baseline_with_their_places():
+    rows = top_table(board(table(SUITE, GAINS))).rows
+    assert [row[1] for row in rows] == [*(f"`m{place}`" for place in range(SHOWN)), "`uniform`"]
+    assert rows[0][0] == "1"
+    assert rows[-1][:1] + rows[-1][3:5] == ["10", "–", "–"]
+
+
+def test_only_what_is_between_the_marks_changes():
+    text = f"before\n{FIRST}\nold\n{LAST}\nafter\n"
+    made = with_top(text, board(table(SUITE, GAINS)))
+    assert made.startswith(f"before\n{FIRST}\n|")
+    assert made.endswith(f"|\n{LAST}\nafter\n")
+    assert "old" not in made
+    assert with_top(made, board(table(SUITE, GAINS))) == made
+    with pytest.raises(InputError, match="one with the lines"):
+        with_top("nothing", board(table(SUITE, GAINS)))
+
+
+@pytest.mark.skipif(not (ROOT / "docs" / "leaderboard.parquet").exists(), reason="the sources are not here")
+def test_readme_and_page_show_the_runs_that_are_committed():
+    rows = stored(ROOT / "docs" / "leaderboard.parquet")
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert with_top(readme, board(rows)) == readme
+    assert page(SUITE, rows, "images/leaderboard.svg") == (ROOT / "docs" / "leaderboard.md").read_text(encoding="utf-8")

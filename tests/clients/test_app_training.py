@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 from sortition.clients import Answers, AppClient, AppReply, Received
+from sortition.clients.pytorch import NodeFacts
+from sortition.clients.torch_data import TorchData
 from sortition.core import (
     BIAS_UPDATE,
     DURATION,
@@ -66,9 +68,9 @@ def test_a_missing_metric_is_named():
         TRAINING_LOSS.row(trained())
 
 
-def test_a_partial_model_has_the_update_of_its_parts():
+def test_arrays_that_stay_at_home_have_an_update_of_zero():
     client = trained(after={"weight": AFTER["weight"]})
-    assert UPDATE.row(client).tolist() == [1] * 6
+    assert UPDATE.row(client).tolist() == [1] * 6 + [0] * 3
     assert BIAS_UPDATE.row(client).tolist() == [1, 1, 1]  # the row means of the weight's change
 
 
@@ -121,3 +123,13 @@ def test_rows_and_facts_by_name():
         answers.facts_of(3, ["features"])
     with pytest.raises(InputError, match="signal must be one of"):
         answers.signal("unheard-of")
+
+
+def test_an_optional_fact_that_cannot_be_computed_is_not_given():
+    def facts(context):
+        return NodeFacts(TorchData.of(np.zeros((3, 2), np.float32), np.zeros((3, 1), np.float32)), lambda: 2)
+
+    answers = Answers(OnlyLoss, facts)
+    assert answers.facts_of(0, ["sizes"], ["label_counts", "features"]) == {"sizes": 3}  # a regression has no labels
+    with pytest.raises(InputError, match="labels that are whole numbers"):
+        answers.facts_of(0, ["sizes", "label_counts"])

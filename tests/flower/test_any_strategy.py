@@ -233,26 +233,56 @@ def test_that_a_rule_ignores_weights_is_logged(caplog):
 # -- what clients send -------------------------------------------------------------------------------------------------
 
 
+WHOLE = {"shared": np.zeros(2, np.float32), "norm": np.zeros(3, np.float32)}
+
+
+def partial(name, value, whole=False):
+    """A client that keeps an array at home."""
+    inner = node(name, facts={"sizes": np.array(10)}, signals=["update"])
+
+    def answered(message):
+        if message.metadata.message_type != "train":
+            return inner(message)
+        arrays = {"shared": np.full(2, value, np.float32), **({"norm": WHOLE["norm"]} if whole else {})}
+        return RecordDict({"arrays": wire.to_record(arrays), "metrics": MetricRecord(METRICS)})
+
+    return answered
+
+
 def test_parts_of_a_model_are_aggregated_as_without_us():
-    whole = {"shared": np.zeros(2, np.float32), "norm": np.zeros(2, np.float32)}
-    grid = federation()
-
-    def partial(name, value):
-        inner = node(name)
-
-        def answered(message):
-            if message.metadata.message_type != "train":
-                return inner(message)
-            arrays = wire.to_record({"shared": np.full(2, value, np.float32)})
-            return RecordDict({"arrays": arrays, "metrics": MetricRecord(METRICS)})
-
-        return answered
-
-    grid.nodes = {k: partial(f"c{k}", float(k)) for k in range(3)}
+    grid = Loopback({k: partial(f"c{k}", float(k)) for k in range(3)})
     made = SelectorStrategy(UNIFORM, cohort=3, strategy=FedAvg(**QUIET))
-    result = made.start(grid, wire.to_record(whole), 2)
+    result = made.start(grid, wire.to_record(WHOLE), 2)
     assert {n: v.tolist() for n, v in wire.to_arrays(result.arrays).items()} == {"shared": [1.0, 1.0]}
     assert made.history[-1]["left_out"] == {}
+
+
+def test_a_method_that_keeps_updates_goes_on_with_the_part_that_travels():
+    grid = Loopback({k: partial(f"c{k}", float(k)) for k in range(3)})
+    made = SelectorStrategy(load("clustered", gap="l2"), cohort=3, strategy=FedAvg(**QUIET))
+    made.start(grid, wire.to_record(WHOLE), 3)
+    assert not any("withheld" in record or record["left_out"] for record in made.history)
+    assert made.registrar.state.update.shape == (3, 2)
+    assert not made.registrar.quarantined.any()
+
+
+def test_a_reply_that_comes_alone_does_not_decide_which_arrays_a_model_has():
+    grid = Loopback({0: partial("c0", 9.0), **{k: partial(f"c{k}", 1.0, whole=True) for k in range(1, 4)}})
+    grid.offline = {1, 2, 3}
+
+    def strategy():
+        alone = FedAvg(**QUIET, min_available_nodes=1)
+        return SelectorStrategy(UNIFORM, cohort=4, strategy=alone, on_round=lambda record: grid.offline.clear())
+
+    with pytest.raises(InputError, match=r"arrays \['norm'\] missing or unknown; alone, a reply must have the arrays"):
+        strategy().start(grid, wire.to_record(WHOLE), 3)  # nobody else was asked: it is said at once
+    grid.offline = {2, 3}  # a second client is asked, and silent
+    grid.nodes[1] = node("c1", trains=False)
+    made = strategy()
+    result = made.start(grid, wire.to_record(WHOLE), 3)
+    assert made.history[0]["left_out"].keys() == {"0"}
+    assert {2, 3} <= set(made.history[2]["answered"])
+    assert wire.to_arrays(result.arrays).keys() == WHOLE.keys()
 
 
 def test_a_run_in_which_nobody_can_train_ends_with_the_reason():

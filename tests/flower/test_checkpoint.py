@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -52,6 +53,43 @@ def test_a_resumed_federation_is_the_one_that_never_stopped(tmp_path):
     again = played(tmp_path / "c.npz", 5, strategy=FedAdam(**adam), resume=True)
     assert again.history == whole.history
     np.testing.assert_array_equal(again._model["w"], whole._model["w"])
+
+
+class Keyed(Loopback):
+    """Nodes with the keys that authentication gives them."""
+
+    def __init__(self, nodes, keys):
+        super().__init__(nodes)
+        self.public = keys
+
+    def get_nodes(self):
+        return [SimpleNamespace(node_id=node, public_key=self.public[node]) for node in self.get_node_ids()]
+
+
+def test_after_a_restart_a_name_still_belongs_to_its_key(tmp_path):
+    path, keys = tmp_path / "c.npz", {0: b"key of c0", 1: b"key of c1", 2: b"key of c2"}
+    clients = {k: node(f"c{k}") for k in range(3)}
+    played(path, 2, Keyed(clients, keys), bind_names=True)
+    clients, keys = {**clients, 9: node("c0")}, {**keys, 9: b"another key"}
+    grid = Keyed(clients, keys)
+    grid.offline = {0}
+    again = played(path, 4, grid, bind_names=True, resume=True)
+    assert [record["available"] for record in again.history[2:]] == [[1, 2], [1, 2]]
+    assert again.roster.names == ["c0", "c1", "c2"]
+    grid = Keyed({**clients, 7: node("c0")}, {**keys, 7: b"key of c0"})
+    grid.offline = {0}
+    last = played(path, 6, grid, bind_names=True, resume=True)
+    assert last.history[-1]["available"] == [0, 1, 2]
+    assert last.roster.node(0) == 7
+
+
+def test_a_checkpoint_without_keys_is_still_read(tmp_path):
+    path = tmp_path / "c.npz"
+    played(path)
+    arrays, header = snapshot.load(path)
+    del header["flower"]["keys"]
+    snapshot.save(path, arrays, header)
+    assert len(played(path, 3, resume=True).history) == 3
 
 
 def test_resume_needs_to_know_the_file():
@@ -115,6 +153,8 @@ TAMPERED = {
     "names": lambda a, h: h["flower"].update(names=5),
     "more names": lambda a, h: h["flower"].update(names=list("abcdefghi")),
     "names twice": lambda a, h: h["flower"].update(names=["a"] * 5),
+    "keys of nobody": lambda a, h: h["flower"].update(keys={"nobody": "k"}),
+    "keys that are numbers": lambda a, h: h["flower"].update(keys={"c0": 3}),
     "names of tables": lambda a, h: h["flower"].update(names=[{}] * 5),
     "salt": lambda a, h: h["flower"].update(salt="zz"),
     "salt of another kind": lambda a, h: h["flower"].update(salt=5),

@@ -6,6 +6,8 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp.strategy import FedAvg
+from tests.flower.loopback import Loopback, node
 
 from sortition.core import Guards
 from sortition.core.errors import InputError
@@ -101,3 +103,39 @@ def test_quotas_go_by_the_owners_that_the_server_names():
 def test_what_cannot_work_is_refused(guards, told):
     with pytest.raises(InputError, match=told):
         SelectorStrategy(load("uniform"), cohort=3, guards=guards)
+
+
+def vectors(name, row):
+    """A client that answers every question with one row, and trains."""
+    inner = node(name, signals=["gradient"])
+
+    def answered(message):
+        if not message.metadata.message_type.startswith("query.gradient"):
+            return inner(message)
+        return RecordDict({wire.ROWS: wire.to_record({"gradient": np.asarray(row, np.float64)})})
+
+    return answered
+
+
+def test_a_client_that_comes_alone_does_not_fix_the_length_of_vectors():
+    honest = {k: vectors(f"c{k}", [np.cos(k), np.sin(k)]) for k in range(1, 6)}
+    grid = Loopback({0: vectors("c0", [1.0]), **honest})
+    grid.offline = set(honest)
+    made = SelectorStrategy(
+        load("divfl", refresh="all"),
+        cohort=2,
+        guards=Guards(strikes=1, quarantine=10),
+        strategy=FedAvg(fraction_evaluate=0.0, min_available_nodes=1),
+        on_round=lambda record: grid.offline.clear(),
+    )
+    made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 6)
+    first, *others = made.history
+    assert first["asked"] == [["gradient", 1, 0]]
+    assert first["withheld"] == {"0": "gradient: shape (1,) in place of (2,)"}
+    assert made.registrar.quarantined.tolist() == [1, 0, 0, 0, 0, 0]
+    full = [record for record in others if record["clients"] == 6]
+    assert len(full) >= 4
+    for record in full:
+        assert 0 not in record["cohort"]
+        assert len(record["answered"]) == 2
+    assert made.registrar.state.rows.shape == (6, 2)

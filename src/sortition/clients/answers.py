@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 from sortition.clients.received import MakeClient
 from sortition.core.arrays import Array
 from sortition.core.client import LocalClient
-from sortition.core.errors import bad
+from sortition.core.errors import InputError, bad
 from sortition.core.signals import SIGNALS, Payload, Signal, find_signal
 
 Facts = Callable[[Any], Mapping[str, npt.ArrayLike]]  # from the framework's context to facts by name
@@ -78,4 +79,8 @@ class Answers:
         held = self.facts(context) if (wanted or more) and self.facts is not None else {}
         if missing := [name for name in wanted if name not in held]:
             raise bad("answer(facts)", f"a function that gives {', '.join(missing)}", sorted(held))
-        return {name: np.asarray(held[name]) for name in (*wanted, *more) if name in held}
+        found = {name: np.asarray(held[name]) for name in wanted}
+        for name in more:
+            with suppress(KeyError, InputError):  # not given, or it cannot be: a regression has no labels to count
+                found[name] = np.asarray(held[name])
+        return found

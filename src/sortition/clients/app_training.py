@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sortition.clients.models import Model, shared_update
+from sortition.clients.models import Model, output_layer, shared_update
 from sortition.clients.received import Received
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
@@ -45,31 +45,28 @@ class AppResult:
 
     @property
     def update(self) -> Array:
-        """Δ_k (P,), in the order of the received arrays."""
+        """Δ_k (P,), in the order of the received arrays; 0 for those that the app keeps at home."""
         return shared_update(self.reply.model, self._client.received.model)
 
     def _change(self, name: str) -> Array:
-        return np.asarray(self.reply.model[name] - self._client.received.model[name])
+        before = self._client.received.model[name]
+        return np.asarray(self.reply.model.get(name, before) - before)
 
     @property
     def output_weight(self) -> Array:
         """The change of the last array with two axes or more (C, d)."""
-        wide = [name for name, value in self._shared.items() if value.ndim > 1]
-        if not wide:
+        weight, _ = output_layer(self._client.received.model)
+        if not weight:
             raise InputError("The model must have an output layer of two axes: the selector asks for its change.")
-        return self._change(wide[-1]).reshape(len(self._shared[wide[-1]]), -1)
+        change = self._change(weight)
+        return change.reshape(len(change), -1)
 
     @property
     def output_bias(self) -> Array:
-        """The change of the array after it, if it is one number a class; else the row means of the weight's."""
-        last, weight = list(self._shared)[-1], self.output_weight
-        return self._change(last) if self._shared[last].shape == (len(weight),) else weight.mean(axis=1)
-
-    @property
-    def _shared(self) -> Model:
-        """The floating arrays that were received and sent back."""
-        before, after = self._client.received.model, self.reply.model
-        return {name: value for name, value in before.items() if name in after and value.dtype.kind == "f"}
+        """The change of the last array, if it is one number a class and came back; else row means of the weight's."""
+        weight = self.output_weight
+        _, bias = output_layer(self._client.received.model)
+        return self._change(bias) if bias in self.reply.model else weight.mean(axis=1)
 
     def _metric(self, what: str, names: tuple[str, ...], own: str) -> float:
         """A number of the client's, where that one trained; else of the reply's metrics or of a config."""

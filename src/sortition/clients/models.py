@@ -1,4 +1,4 @@
-"""Models as named arrays, which frameworks exchange, and as one vector, which signals are made of."""
+"""Models as named arrays, which frameworks exchange, and as the vectors that signals are made of."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
+from sortition.core.signals import ModelSize
 
 Model = dict[str, Array]
 
@@ -34,6 +35,26 @@ def from_vector(vector: Array, like: Mapping[str, Array]) -> Model:
 
 
 def shared_update(after: Mapping[str, Array], before: Mapping[str, Array]) -> Array:
-    """w_k − w (P,) over the arrays that both have, in the order of ``before``: partial models have an update too."""
-    shared = [name for name in before if name in after]
-    return as_vector({name: after[name] for name in shared}) - as_vector({name: before[name] for name in shared})
+    """w_k − w (P,) in the order of ``before``; 0 for arrays that did not come back, as those that stay at home."""
+    complete = {name: after.get(name, value) for name, value in before.items()}
+    return as_vector(complete) - as_vector(before)
+
+
+def output_layer(model: Mapping[str, Array]) -> tuple[str, str]:
+    """The last floating array with two axes or more, and the last array where it is its bias; empty where it is not."""
+    floating = {name: value for name, value in model.items() if value.dtype.kind == "f"}
+    wide = [name for name, value in floating.items() if value.ndim > 1]
+    if not wide:
+        return "", ""
+    last = list(floating)[-1]
+    return wide[-1], last if floating[last].shape == floating[wide[-1]].shape[:1] else ""
+
+
+def model_size(model: Mapping[str, Array]) -> ModelSize:
+    """How long the vectors are that clients make of a model; how many outputs it has, its arrays do not say."""
+    parameters = sum(value.size for value in model.values() if value.dtype.kind == "f") or None  # trees have none
+    weight, _ = output_layer(model)
+    if not weight:
+        return ModelSize(parameters)
+    classes = len(model[weight])
+    return ModelSize(parameters, classes, model[weight].size + classes)

@@ -71,7 +71,7 @@ class Registrar:
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self._model, self.lengths = model, self._unknown_lengths(model, population.n_clients)
+        self._model, self.lengths = model, self._lengths_of(model, population.n_clients)
         self._open: Turn | None = None
         self._thread = OneThread("A registrar and its turns")
         self._selection = object()  # by which a turn is recognised as one of this registrar
@@ -84,7 +84,7 @@ class Registrar:
         """What the method, as it was resolved, reads, asks and wants reported."""
         return self.selector.needs
 
-    def _unknown_lengths(self, model: ModelSize | None, n_clients: int) -> Lengths:
+    def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
@@ -235,6 +235,18 @@ class Registrar:
         if self.observer is not None:
             self.observer.joined(population)
 
+    def resize(self, model: ModelSize) -> None:
+        """Go on with a model of another size; memory of vectors whose length changes is lost. Abandons an open turn."""
+        if model == self._model:
+            return
+        with self._thread.inside():
+            lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
+            changed = {name: n for name, n in lengths.known.items() if self.lengths.known.get(name, n) != n}
+            self._abandon()
+            self._model, self.lengths = model, lengths
+            if changed:
+                self._forget(changed)
+
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
         return registrar_snapshot.export(self)
@@ -247,15 +259,7 @@ class Registrar:
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
         self._resolve_as(registrar_snapshot.optional(header, self._unresolved.needs))
-        found = registrar_snapshot.parse(
-            arrays,
-            header,
-            now=self.export()[1],
-            memory=type(self.state),
-            lengths=self.lengths,
-            ceiling=self.eligibility.ceiling,
-            clients=self.population.n_clients,
-        )
+        found = registrar_snapshot.parse(arrays, header, self)
         self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
         self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
         self.eligibility.ceiling = found.ceiling
@@ -268,7 +272,7 @@ class Registrar:
             return
         self.selector = self._unresolved.resolved(facts)
         self._view = self._disclosed(self.population, self.eligibility)
-        self.lengths = self._unknown_lengths(self._model, self.population.n_clients)
+        self.lengths = self._lengths_of(self._model, self.population.n_clients)
         self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
     def save(self, path: str | Path) -> None:
@@ -289,12 +293,7 @@ class Registrar:
         """Go on from a snapshot with the same selector; ``horizon`` and ``guards`` default to the saved ones."""
         arrays, header = snapshot.load(path)
         seed, saved_horizon, saved_guards = registrar_snapshot.settings(header, path)
-        made = cls(
-            selector,
-            population,
-            horizon=saved_horizon if horizon is None else horizon,
-            seed=seed,
-            guards=saved_guards if guards is None else guards,
-            model=model,
-        )
+        horizon = saved_horizon if horizon is None else horizon
+        guards = saved_guards if guards is None else guards
+        made = cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model)
         return made.restore(arrays, header)

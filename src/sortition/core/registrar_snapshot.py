@@ -58,39 +58,22 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, header
 
 
-def parse(
-    arrays: Mapping[str, Array],
-    header: Mapping[str, Any],
-    *,
-    now: Mapping[str, Any],
-    memory: type[State],
-    lengths: Lengths,
-    ceiling: Ceiling | None,
-    clients: int,
-) -> Restored:
-    """What ``Registrar.export`` gave; refused, naming the difference, if it is of another selection.
-
-    Args:
-        arrays: the exported arrays.
-        header: the exported header.
-        now: the header of the registrar that takes over.
-        memory: the type of its state.
-        lengths: those of its vector signals.
-        ceiling: how often each client was chosen, where that is limited.
-        clients: how many it knows.
-    """
+def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
+    """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
+    clients, now = registrar.population.n_clients, export(registrar)[1]
+    ceiling = registrar.eligibility.ceiling
     try:
         guarded = header.get("guards") is not None
         if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
             raise StorageError(f"Snapshot is of another selection: {changed}.")
         shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
         return Restored(
-            state=_state(arrays, memory, clients),
+            state=_state(arrays, type(registrar.state), clients),
             strikes=_counts(arrays["quarantined"], clients),
             until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
             counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
             shapes=shapes,
-            lengths=lengths.restored(arrays, shapes),
+            lengths=registrar.lengths.restored(arrays, shapes),
             ceiling=None if ceiling is None else ceiling.restored(arrays),
             index=whole_number(header["index"], "index", most=LARGEST),
         )

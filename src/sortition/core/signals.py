@@ -32,13 +32,15 @@ class ModelSize:
 
     Attributes:
         parameters: P, all parameters.
-        classes: C, the outputs.
+        classes: C, the rows of the output layer.
         head: the output layer's weight and bias together, C · d + C.
+        outputs: what the model returns of one input; of a model that travels in part, not the rows of its last layer.
     """
 
     parameters: int | None = None
     classes: int | None = None
     head: int | None = None
+    outputs: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +67,7 @@ class Signal:
     payload: Payload = field(default_factory=dict, repr=False)
     summary: str = ""
     exact: bool = False
-    width: Literal["parameters", "classes", "head"] | int | None = None
+    width: Literal["parameters", "classes", "head", "outputs"] | int | None = None
 
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
@@ -153,7 +155,7 @@ def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signa
 
     payload = MappingProxyType({"mean": mean, "scale": scale})
     return Signal(
-        "probe", "training", mean_output, False, payload=payload, summary="mean response to noise", width="classes"
+        "probe", "training", mean_output, False, payload=payload, summary="mean response to noise", width="outputs"
     )
 
 

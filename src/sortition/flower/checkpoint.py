@@ -84,7 +84,8 @@ def save_federation(
     arrays |= {f"registrar.{name}": value for name, value in selection.items()}
     arrays |= {f"facts.{name}": value for name, value in facts.items()}
     arrays |= {f"server.{name}": value for name, value in memory.items()}
-    flower = {"model": list(model), "names": names, "server": kinds, "salt": salt, "options": dict(options or {})}
+    flower = {"model": list(model), "names": names, "keys": roster.keys, "server": kinds, "salt": salt}
+    flower["options"] = dict(options or {})
     snapshot.save(path, arrays, {"flower": flower, "registrar": about, "rounds": rounds})
 
 
@@ -104,7 +105,7 @@ def load_federation(path: Path, roster: Roster, strategy: Any, options: Mapping[
         history = header["history"] if "history" in header else _read_history(path, header["rounds"])
         if not isinstance(history, list) or not all(isinstance(record, dict) for record in history):
             raise ValueError("its history is no list of rounds")
-        roster.restore(_part(arrays, "facts."), flower["names"])
+        roster.restore(_part(arrays, "facts."), flower["names"], flower.get("keys"))
         restore_memory(strategy, _part(arrays, "server."), flower["server"])
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")

@@ -56,7 +56,7 @@ def answer(
             None for methods that ask nothing.
         facts: the node's static facts (``sizes``, ``label_counts``, ``features``, ``groups``, and any others that a
             selector of your own reads), of which only those that are declared are sent; default: ``client.facts``.
-        signals: further signals, such as a method's own; one of a known name replaces it.
+        signals: further signals, such as a method's own; one of a known name replaces it, with rows of the same length.
         name: the node's stable name.
         tags: words by which the server may call clients eligible.
     """

@@ -191,16 +191,23 @@ class Roster:
         """Facts and names, for a checkpoint; nodes are not kept: they are asked who they are."""
         return {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}, list(self.names)
 
-    def restore(self, facts: Mapping[str, Array], names: list[str]) -> None:
-        """Take over what :meth:`export` gave."""
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    def restore(self, facts: Mapping[str, Array], names: list[str], keys: Mapping[str, str] | None = None) -> None:
+        """Take over what :meth:`export` gave, and whose key each name is."""
+        if not _are_texts(names):
             raise ValueError("names are not a list of texts")
         if len(set(names)) < len(names):
             raise ValueError("a name stands there twice")
+        keys = {} if keys is None else keys
+        if not isinstance(keys, dict) or not _are_texts(list(keys.values())) or not keys.keys() <= set(names):
+            raise ValueError("keys do not belong to names")
         self.reads += tuple(fact for fact in self.optional if fact in facts)
         self.optional = ()
         Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
-        self.names = list(names)
+        self.names, self.keys = list(names), dict(keys)
         self.tags = [()] * len(names)
         self.facts = [{fact: facts[fact][row] for fact in self.reads} for row in range(len(names))]
         self._id = {name: row for row, name in enumerate(names)}
+
+
+def _are_texts(words: object) -> bool:
+    return isinstance(words, list) and all(isinstance(word, str) for word in words)

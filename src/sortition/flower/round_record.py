@@ -14,7 +14,8 @@ def round_record(
 ) -> dict[str, Any]:
     """One round, as JSON knows it; ``skipped`` says why nobody could be chosen, ``shortfall`` how many lacked.
 
-    ``names`` are the stable names of the cohort, in its order.
+    ``names`` are the stable names of the cohort, in its order; ``withheld``, where there are any, the answers and
+    reports that the selector does not see.
     """
     ids, weights, noted = [], [], dict[str, Any]()
     if turn.cohort is not None:
@@ -31,6 +32,7 @@ def round_record(
         "silent": sorted(set(ids) - set(done.tolist()) - set(faults)),
         "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
         "clients": len(names),
+        **({"withheld": {str(k): reason for k, reason in turn.rejected.items()}} if turn.rejected else {}),
         **noted,
         **({"guards": turn.guarded} if turn.guarded else {}),
         **notes,

@@ -106,6 +106,8 @@ class RunFiles:
         names = self.roster.names
         for client, reason in faults.items():
             log(WARNING, "Client %s is left out: %s", names[client], reason)
+        for client, reason in turn.rejected.items():
+            log(WARNING, "What client %s sent is withheld from the selector: %s", names[client], reason)
         if silent := record["silent"]:
             log(WARNING, "No answer in time from %s", ", ".join(names[k] for k in silent))
         if turn.skipped:

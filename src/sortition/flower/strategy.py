@@ -20,9 +20,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from sortition.audit.log_file import LogFile
-from sortition.clients.models import Model, shared_update
+from sortition.clients.models import Model, model_size
 from sortition.core import Guards, Registrar, Turn
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
@@ -33,6 +33,7 @@ from sortition.flower.exchange import Replies, match
 from sortition.flower.grid_views import EarlyClose
 from sortition.flower.options import Eligible, Options, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
+from sortition.flower.replies import reports, usable_models
 from sortition.flower.run_files import RunFiles
 from sortition.flower.strategy_kinds import layers
 from sortition.flower.updates import ModelCheck, with_counters
@@ -194,22 +195,21 @@ class SelectorStrategy(Strategy):
                 "SelectorStrategy must be started by its own start(); a strategy around it would bypass the selection. "
                 "Put that strategy inside: SelectorStrategy(selector, strategy=…)."
             )
-        available = self._eligible(self.enrolment.present(grid))
+        available, self._model = self._eligible(self.enrolment.present(grid)), wire.view_arrays(arrays)
         registrar = self._up_to_date()
         turn = self._turn = registrar.begin(available, self.options.asked_to_train)
-        self._model = wire.view_arrays(arrays)
         number = server_round + self.files.played
         write = RoundMessages(self.base, self.roster, grid, number, arrays, config, turn.index, available)
         while turn.question is not None:
             turn.answer(self._interview.ask(grid, write, turn.question, self._model))
         chosen = turn.cohort.ids if turn.cohort is not None else np.empty(0, np.int64)
-        reports = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
+        reported = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
         early = self.options.overselect > 1 and turn.cohort is not None and not turn.cohort.full
         self._target = self.options.cohort if early else 0
         log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
         if turn.cohort is not None:
             check_mass(turn.cohort, self.base, registrar.owner)
-        self._sent = write.train(chosen.tolist(), self._timeout, reports)
+        self._sent = write.train(chosen.tolist(), self._timeout, reported)
         return list(self._sent.values())
 
     def _eligible(self, present: Ids) -> Ids:
@@ -220,15 +220,17 @@ class SelectorStrategy(Strategy):
         return present[[may(roster.names[k], roster.tags[k], roster.facts[k]) for k in present.tolist()]]
 
     def _up_to_date(self) -> Registrar:
-        """The registrar, with everybody on the roster."""
+        """The registrar, with everybody on the roster, and the lengths of the model's vectors."""
+        model = model_size(self._model)
         if self.registrar is None:
             self.roster.settle()
-            self.registrar = Registrar(
-                self.selector, self.roster.population(), horizon=self.horizon, seed=self.seed, guards=self.guards
-            )
+            people, horizon, seed = self.roster.population(), self.horizon, self.seed
+            about = self.selector, people
+            self.registrar = Registrar(*about, horizon=horizon, seed=seed, guards=self.guards, model=model)
             self.files.watch(self.registrar)
         elif self.enrolment.changed:
             self.registrar.join(self.roster.population())
+        self.registrar.resize(model)
         self.enrolment.changed = False
         return self.registrar
 
@@ -240,10 +242,11 @@ class SelectorStrategy(Strategy):
         if registrar is None or turn is None or turn.cohort is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
         found = match(self._sent, list(replies))
-        models, faults = self._usable(found)
+        models, faults = usable_models(found, self._model, self._models, self.base)
         turn.blame(faults)
         done = turn.cohort.ids[[k in models for k in turn.cohort.ids.tolist()]]
-        usable = registrar.finish(turn, done, self._reports(found, models, done))
+        rows = reports(registrar.needs.reports, found, models, self._model, done)
+        usable = registrar.finish(turn, done, rows)
         registrar.counters["duplicate"] += found.duplicate
         registrar.counters["late"] += found.stray
         weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
@@ -254,25 +257,6 @@ class SelectorStrategy(Strategy):
         self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
         self._stop_if_nobody_can(found, faults)
         return arrays, metrics
-
-    def _usable(self, found: Replies) -> tuple[dict[int, Model], dict[int, str]]:
-        """The models that can be used, by client, and what is wrong with the others."""
-        models, faults = self._models.usable(found.contents, self._model)
-        if self.base.kind.reads_metrics:
-            odd = self.base.odd_metrics({client: found.messages[client].content for client in models})
-            models, faults = {k: model for k, model in models.items() if k not in odd}, faults | odd
-        return models, faults
-
-    def _reports(self, found: Replies, models: dict[int, Model], done: Array) -> dict[str, dict[int, Array]]:
-        """Rows by signal and client; the update is the difference of the models themselves."""
-        signals = () if self.registrar is None else self.registrar.needs.reports
-        if not signals:
-            return {}
-        sent = {client: wire.received_arrays(found.messages[client].content, wire.ROWS) for client in done.tolist()}
-        out = {s.name: {client: rows[s.name] for client, rows in sent.items() if s.name in rows} for s in signals}
-        if UPDATE in signals:
-            out[UPDATE.name] = {client: shared_update(models[client], self._model) for client in sent}
-        return out
 
     def _stop_if_nobody_can(self, found: Replies, faults: dict[int, str]) -> None:
         """That no client at all can train is a mistake of the app: said at once, not after the last round."""

@@ -23,8 +23,9 @@ BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference
 class ModelCheck:
     """Holds what clients send to the model that they were sent, and to the guards.
 
-    A client may send some of the arrays only (personal layers stay at home), or others; which, the first replies
-    decide by majority. ``free_shapes`` is for models that are no vectors, such as trees.
+    Clients may send some of the arrays only (personal layers stay at home), or others, if most replies of the first
+    round agree on that; a reply that comes alone decides nothing. ``free_shapes`` is for models that are no vectors,
+    such as trees.
     """
 
     guards: Guards = field(default_factory=Guards)
@@ -37,7 +38,8 @@ class ModelCheck:
 
     def judge(self, sent: Mapping[int, Model], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
         """The same of models that are read already."""
-        self.names = self.names or usual_names(sent, model)
+        if self.names is None and len(sent) > 1:
+            self.names = usual_names(sent, model)
         faults = {client: fault for client, arrays in sent.items() if (fault := self._fault(arrays, model))}
         models = {client: arrays for client, arrays in sent.items() if client not in faults}
         for client, reason in self._too_far(models, model).items():
@@ -58,8 +60,10 @@ class ModelCheck:
     def _fault(self, arrays: Model, model: Model) -> str:
         if not arrays:
             return "no model"
-        if self.names is not None and (strange := sorted(arrays.keys() ^ self.names)):
-            return f"arrays {strange[:3]} missing or unknown"
+        expected = self.names or frozenset(model)
+        if expected and (strange := sorted(arrays.keys() ^ expected)):
+            alone = "; alone, a reply must have the arrays that start() was given" if self.names is None else ""
+            return f"arrays {strange[:3]} missing or unknown{alone}"
         for name, value in arrays.items():
             before = model.get(name, value)
             if value.dtype.kind not in "fiub":

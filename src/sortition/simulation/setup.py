@@ -141,11 +141,12 @@ def start(setup: Setup, played: int = 0) -> Carry:
 
 def model_size(world: World) -> ModelSize:
     """How long the vectors are that belong to the world's model."""
+    size, classes = world.initial.size, world.classes
     try:
-        weight, _ = world.learner.layout.head(world.classes)
+        weight, _ = world.learner.layout.head(classes)
     except InputError:  # it does not end in a layer with an output per class
-        return ModelSize(world.initial.size)
-    return ModelSize(world.initial.size, world.classes, weight.stop - weight.start + world.classes)
+        return ModelSize(size)
+    return ModelSize(size, classes, weight.stop - weight.start + classes, classes)
 
 
 def sealed(params: Vector) -> Vector:

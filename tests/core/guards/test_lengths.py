@@ -122,12 +122,33 @@ class TestVotes:
 
 
 def test_the_lengths_of_signals():
-    model = ModelSize(100, 10, 60)
+    model = ModelSize(100, 10, 60, 12)
     assert [s.length(model) for s in (UPDATE, GRADIENT, BIAS_UPDATE, HEAD_UPDATE)] == [100, 100, 10, 60]
     assert UPDATE.sketch(8).length(model) == UPDATE.sketch(8).length(None) == 8
-    assert probe(np.zeros(2), np.ones(2)).length(model) == 10
+    assert probe(np.zeros(2), np.ones(2)).length(model) == 12
     assert UPDATE.length(None) is None
     assert LOSS.length(model) is None
+
+
+def test_a_model_of_another_size_changes_lengths_and_what_was_learnt_is_forgotten():
+    registrar, _, _ = attacked("divfl", {}, lone=None, model=ModelSize(LENGTH))
+    registrar.resize(ModelSize(LENGTH))
+    assert registrar.state.arrays()["rows"].shape == (N, LENGTH)  # the same size changes nothing
+    registrar.resize(ModelSize(LENGTH - 1))
+    assert registrar.state.arrays()["rows"].shape == (N, 0)
+    turn = registrar.begin(np.arange(N), 5)
+    while turn.question is not None:
+        turn.answer({int(k): np.full(LENGTH - (k > 0), k + 1.0) for k in turn.question.ids})
+    assert turn.rejected.keys() == {0}
+    assert registrar.index == ROUNDS
+
+
+def test_votes_outlast_a_resize():
+    registrar, _, _ = attacked("divfl", {}, lone=None)
+    (before,) = registrar.lengths.votes.values()
+    registrar.resize(ModelSize(None, 3))
+    (after,) = registrar.lengths.votes.values()
+    assert after.tolist() == before.tolist()
 
 
 def test_scalars_and_readings_as_tables_need_no_votes():

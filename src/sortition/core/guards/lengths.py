@@ -34,6 +34,11 @@ class Lengths:
         twin.votes = {name: np.pad(sent, (0, n_clients - sent.size)) for name, sent in self.votes.items()}
         return twin
 
+    def resized(self, of_model: Lengths) -> Lengths:
+        """Those of a model of another size, with the votes so far."""
+        of_model.votes |= {name: sent for name, sent in self.votes.items() if name in of_model.votes}
+        return of_model
+
     def in_force(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
         """The shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
         return {**shapes, **{name: (length,) for name, length in self.known.items()}}

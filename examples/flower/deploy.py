@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 BIN = Path(sys.executable).parent
+STARTS = 300  # seconds that processes may take to come up on a busy machine
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -85,14 +86,15 @@ class Deployment:
         command = ["flower-superlink", *self.link, "--host", "127.0.0.1", "--port", str(self.port)]
         command += ["--simulation"] if self.simulate else []
         self.start("superlink", [*command, "--disable-runtime-dependency-installation"])
-        until(self._listening, 60, "the SuperLink's start")
+        until(self._listening, STARTS, "the SuperLink's start")
         if self.simulate:
             return
         for node in range(self.nodes):
             if self.secure:
                 self.flwr("supernode", "register", str(self.public[node]), "here")
             self.start_node(node)
-        until(lambda: all("Starting" in self.log(f"supernode-{n}") for n in range(self.nodes)), 60, "SuperNodes' start")
+        up = [f"supernode-{node}" for node in range(self.nodes)]
+        until(lambda: all("Starting" in self.log(name) for name in up), STARTS, "SuperNodes' start")
 
     def start(self, name: str, command: list[str]) -> None:
         """Start one process, its output in ``folder/name.log``."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+LONGEST = 1800  # seconds after which something hangs; a busy machine takes minutes for what an idle one does in seconds
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -32,23 +33,23 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**os.environ, **quiet, **more}
 
 
-def simulate(module: str, folder: Path, *arguments: str, seconds: float = 400, **more: str) -> tuple[Any, str]:
-    """Run ``python -m module`` on a Ray simulation; what it wrote to $RESULT, and its log."""
+def simulate(module: str, folder: Path, *arguments: str, **more: str) -> tuple[Any, str]:
+    """Run ``python -m module`` on a Ray simulation; what it wrote to $RESULT, and its log.
+
+    A server that is killed leaves Ray's processes behind: its log is a file, not a pipe that these would keep open,
+    and they are killed with it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    result = folder / "result.json"
-    run = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
-        env=environment(folder / "home", RESULT=str(result), **more),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=seconds,
-        check=False,
-    )
-    (folder / "log.txt").write_text(run.stdout)
+    result, log = folder / "result.json", folder / "log.txt"
+    log.unlink(missing_ok=True)
+    env = environment(folder / "home", RESULT=str(result), **more)
+    process = Process([sys.executable, "-m", module, *arguments], log, env)
+    try:
+        process.popen.wait(LONGEST)
+    finally:
+        process.kill()
     told = json.loads(result.read_text()) if result.exists() else None
-    return told, run.stdout
+    return told, process.text
 
 
 def until(what: Callable[[], Any], seconds: float, told: str) -> Any:

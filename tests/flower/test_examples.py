@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
+from tests.flower.processes import LONGEST
+
 from sortition.flower.checkpoint import history_path
 
 pytestmark = pytest.mark.flower
@@ -31,7 +33,7 @@ def test_apps_run_in_simulation(app, method, needs, tmp_path):
         [*command, "--folder", tmp_path / "flower", "--config", config],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=LONGEST,
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]

@@ -143,6 +143,14 @@ def test_labels_as_masks():
     assert found.label_counts.tolist() == y.sum(0).tolist()
 
 
+def test_accuracy_is_the_share_of_right_labels():
+    x, model = torch.randn(20, 5, generator=GEN), nn.Linear(5, 3)
+    right = (model(x).argmax(1) == LABELS[:20]).float().mean().item()
+    assert client(model, x, LABELS[:20]).accuracy() == pytest.approx(right)
+    with pytest.raises(InputError, match="accuracy must be asked of labels that are whole numbers"):
+        client(nn.Linear(5, 1), x, torch.randn(20, 1, generator=GEN)).accuracy()
+
+
 def test_a_loss_of_ones_own():
     x, y, model = torch.randn(20, 5, generator=GEN), torch.randn(20, 1, generator=GEN), nn.Linear(5, 1)
     assert client(model, x, y, loss=functional.l1_loss).loss() == pytest.approx((model(x) - y).abs().mean().item())

@@ -55,6 +55,14 @@ def test_a_regression_has_the_squared_error():
     assert found.loss() == pytest.approx((error**2).mean())
     np.testing.assert_allclose(found.gradient(), [*(2 * error @ x / len(y)), 2 * error.mean()])
     assert list(made.facts(None)) == ["sizes"]
+    with pytest.raises(InputError, match="accuracy must be asked of a classifier; got 'LinearRegression'"):
+        found.accuracy()
+
+
+def test_a_classifier_has_an_accuracy():
+    made = scikit_learn(lambda context: (LogisticRegression(), X, Y), labels=range(10))
+    found = made(Received({"0": np.random.default_rng(0).normal(size=(10, X.shape[1])), "1": np.zeros(10)}))
+    assert found.accuracy() == pytest.approx(np.mean(found.estimator.predict(X) == Y))
 
 
 def test_labels_must_be_known():

@@ -42,6 +42,9 @@ class Quadratic:
 
     batch_loss = loss
 
+    def accuracy(self):
+        return 1.0 / (1.0 + self.loss())
+
     def gradient(self):
         return np.concatenate([part.ravel() for part in self.apart])
 

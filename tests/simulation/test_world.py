@@ -25,7 +25,7 @@ TRAINING = [
     signals.UPDATE.sketch(7),
     PROBE,
 ]
-MODEL = [signals.LOSS, signals.BATCH_LOSS, signals.GRADIENT]
+MODEL = [signals.LOSS, signals.BATCH_LOSS, signals.ACCURACY, signals.GRADIENT]
 
 
 def ask(own, signal, ids, t=3, params=None):
@@ -40,7 +40,7 @@ def test_a_training_signal_of_others_is_what_they_would_have_reported(signal):
     assert np.abs(np.asarray(reported.values[0])).max() > 0
 
 
-@pytest.mark.parametrize("signal", [signals.LOSS, signals.UPDATE], ids=lambda s: s.name)
+@pytest.mark.parametrize("signal", [signals.LOSS, signals.ACCURACY, signals.UPDATE], ids=lambda s: s.name)
 @pytest.mark.parametrize("ids", [ALL, [7, 2], [3]], ids=str)
 def test_the_batched_path_equals_the_open_one(signal, ids):
     alone = Signal("open", signal.of, lambda c, p: signal.compute(c, p), signal.scalar)  # another function: not known
@@ -53,6 +53,8 @@ def test_losses_and_gradients_are_those_of_the_clients_own_data():
     for k in ALL:
         expected = own.learner.passes.losses(own.initial, split[k])[0]
         assert losses[k] == pytest.approx(expected.mean(), rel=1e-5)
+        right = own.learner.passes.losses(own.initial, split[k])[1]
+        assert ask(own, signals.ACCURACY, [k]).values[0] == pytest.approx(right.mean())
     # one step on all data moves the model by −η times the gradient (dropout off)
     still = world(LocalRule(lr=0.1, steps=1, batch=None), build("mlp", (6,), 4, hidden=(5,)))
     gradient = ask(still, signals.GRADIENT, [4]).values[0]

@@ -16,7 +16,12 @@ from sortition.core.errors import InputError, bad
 from sortition.core.signals import SIGNALS, Payload, Signal, find_signal
 
 Facts = Callable[[Any], Mapping[str, npt.ArrayLike]]  # from the framework's context to facts by name
-METHODS = {"loss": "loss", "batch-loss": "batch_loss", "gradient": "gradient"}  # of a client, by signal of the model
+METHODS = {  # of a client, by signal of the model
+    "loss": "loss",
+    "batch-loss": "batch_loss",
+    "accuracy": "accuracy",
+    "gradient": "gradient",
+}
 
 
 class Answers:

@@ -172,6 +172,10 @@ class AppClient:
         """Of the client behind."""
         return float(self.part("batch_loss")())
 
+    def accuracy(self) -> float:
+        """Of the client behind."""
+        return float(self.part("accuracy")())
+
     def gradient(self) -> Array:
         """Of the client behind."""
         return np.asarray(self.part("gradient")())

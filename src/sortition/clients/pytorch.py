@@ -15,7 +15,7 @@ import numpy as np
 
 from sortition.clients.models import Model
 from sortition.clients.received import Received
-from sortition.clients.torch_data import TorchData, count_classes, forward, held, mean_loss
+from sortition.clients.torch_data import TorchData, accuracy, count_classes, forward, held, mean_loss
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
@@ -146,6 +146,14 @@ class TorchClient:
         rng = stream(self.maker.seed, "loss-batch", self.received.t, self.received.client)
         with torch.inference_mode():
             return float(self._loss(*self.data.sample(rows, rng, self.maker.device)))
+
+    def accuracy(self) -> float:
+        """Share of the local labels that the received model gives."""
+        import torch
+
+        with torch.inference_mode():
+            right = sum(accuracy(self.model, x, y) * rows for x, y, rows in self.data.chunks(self.maker.device))
+        return right / max(len(self.data), 1)
 
     def gradient(self) -> Array:
         """∇F_k(w) on all local data (P,), in the order of the received arrays; 0 for those without a gradient."""

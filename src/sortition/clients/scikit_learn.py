@@ -101,6 +101,12 @@ class ScikitLearnClient:
         batch = rng.choice(len(self.y), min(BATCH, len(self.y)), replace=False)
         return self._loss(self.x[batch], self.y[batch])
 
+    def accuracy(self) -> float:
+        """Share of the local labels that the received model gives."""
+        if not self._classifies:
+            raise bad("accuracy", "asked of a classifier", type(self.estimator).__name__)
+        return float(np.mean(self.estimator.predict(self.x) == self.y))
+
     def _loss(self, x: Array, y: Array) -> float:
         from sklearn.metrics import log_loss, mean_squared_error
 

@@ -141,6 +141,14 @@ def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None
     return functional.cross_entropy(outputs.flatten(0, -2), y.flatten().long())
 
 
+def accuracy(model: Any, x: Any, y: Any) -> float:
+    """Share of right labels in one batch."""
+    outputs = forward(model, x)
+    if y.is_floating_point() or y.ndim == outputs.ndim:
+        raise bad("accuracy", "asked of labels that are whole numbers", f"{y.dtype} targets of shape {tuple(y.shape)}")
+    return float((outputs.argmax(-1) == y).float().mean())
+
+
 def held(model: Any, arrays: Model) -> dict[str, Any]:
     """The module's own tensors by the names of the received arrays; arrays in a list are matched by their order."""
     state = dict(model.state_dict(keep_vars=True))

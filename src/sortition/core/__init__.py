@@ -14,6 +14,7 @@ from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population, Round
 from sortition.core.selector import Needs, Selector, method
 from sortition.core.signals import (
+    ACCURACY,
     BATCH_LOSS,
     BIAS_UPDATE,
     DISPERSION,
@@ -36,6 +37,7 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 
 __all__ = [
+    "ACCURACY",
     "BATCH_LOSS",
     "BIAS_UPDATE",
     "DISPERSION",

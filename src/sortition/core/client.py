@@ -78,6 +78,10 @@ class LocalClient(Protocol):
         """The same on one mini-batch."""
         ...
 
+    def accuracy(self) -> float:
+        """Share of the local data whose label the received model gives."""
+        ...
+
     def gradient(self) -> Array:
         """∇F_k(w) of the received model on all local data, shape (P,)."""
         ...

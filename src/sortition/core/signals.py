@@ -171,6 +171,9 @@ LOSS = Signal("loss", "model", lambda c, _: c.loss(), nonnegative=True, summary=
 BATCH_LOSS = Signal(
     "batch-loss", "model", lambda c, _: c.batch_loss(), nonnegative=True, summary="loss of one mini-batch"
 )
+ACCURACY = Signal(
+    "accuracy", "model", lambda c, _: c.accuracy(), nonnegative=True, summary="accuracy of the current model"
+)
 GRADIENT = Signal(
     "gradient", "model", lambda c, _: c.gradient(), False, summary="full gradient", exact=True, width="parameters"
 )
@@ -242,6 +245,7 @@ PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products
 SIGNALS = (
     LOSS,
     BATCH_LOSS,
+    ACCURACY,
     GRADIENT,
     UPDATE,
     STEP_GRADIENT,

@@ -32,6 +32,10 @@ class SimClient:
         """F_k(w) on all local data."""
         return float(self._cache.losses(np.array([self._client]))[0])
 
+    def accuracy(self) -> float:
+        """Share of the local data whose label the model gives."""
+        return float(self._cache.accuracies(np.array([self._client]))[0])
+
     def batch_loss(self) -> float:
         """The same on one mini-batch, drawn by (seed, t, client)."""
         cache, own = self._cache, self._cache.world.measured.of(self._client)

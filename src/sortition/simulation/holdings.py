@@ -52,7 +52,7 @@ class Holdings:
         return flat.reshape(len(self), classes)
 
 
-def means(values: npt.NDArray[np.floating], sizes: Ids) -> npt.NDArray[np.float64]:
+def means(values: npt.NDArray[np.floating | np.bool_], sizes: Ids) -> npt.NDArray[np.float64]:
     """Mean of each stretch of ``values``; no stretch may be empty."""
     starts = np.cumsum(sizes) - sizes
     return np.add.reduceat(values, starts, dtype=np.float64) / sizes

@@ -13,7 +13,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.questions import Reading
-from sortition.core.signals import DISPERSION, LOSS, RMS_LOSSES, UPDATE, Signal
+from sortition.core.signals import ACCURACY, DISPERSION, LOSS, RMS_LOSSES, UPDATE, Signal
 from sortition.learning import Trained
 from sortition.learning.vector import Vector
 from sortition.simulation.client import SimClient
@@ -44,6 +44,8 @@ class RoundCache:
         """What the clients ``ids`` answer."""
         if signal.compute is LOSS.compute:
             return Reading(ids, self.losses(ids))
+        if signal.compute is ACCURACY.compute:
+            return Reading(ids, self.accuracies(ids))
         if signal.compute is UPDATE.compute:
             return Reading(ids, self.updates(ids))
         if signal.of == "training":
@@ -55,14 +57,22 @@ class RoundCache:
         return signal.table([SimClient(self, int(i)) for i in ids])
 
     def losses(self, ids: Ids) -> Floats:
-        """F_k(w) (k,): one pass over the examples of all these clients, then a mean for each."""
+        """F_k(w) (k,)."""
+        return self._means(ids, 0)
+
+    def accuracies(self, ids: Ids) -> Floats:
+        """Share of right predictions (k,)."""
+        return self._means(ids, 1)
+
+    def _means(self, ids: Ids, what: int) -> Floats:
+        """One pass over the examples of all these clients, then a mean for each, of losses (0) or hits (1)."""
         if ids.size == 0:
             return np.empty(0)
         passes, measured = self.world.learner.passes, self.world.measured
         index, sizes = measured.gather(ids)
         if 4 * len(self.world.y) <= 5 * index.size:  # nearly everything: reading all in order is cheaper than gathering
-            return means(passes.losses(self.params)[0][index], sizes)
-        return means(passes.losses(self.params, index)[0], sizes)
+            return means(passes.losses(self.params)[what][index], sizes)
+        return means(passes.losses(self.params, index)[what], sizes)
 
     def updates(self, ids: Ids) -> Vector:
         """Δ_k (k, P) of this round's local training."""

@@ -123,6 +123,10 @@ class QuadraticClient:
         """The loss with a client's own noise."""
         return self.loss() * (0.9 + 0.2 * stream(self._world.seed, "batch loss", self._t, self._k).random())
 
+    def accuracy(self) -> float:
+        """1 at the optimum, falling with the loss."""
+        return 1.0 / (1.0 + self.loss())
+
     def gradient(self) -> Array:
         """∇F_k(w) = w − c_k."""
         return np.asarray(self._w - self._world.centres[self._k])

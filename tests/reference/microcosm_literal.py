@@ -88,8 +88,13 @@ def weights(phi: list[Vector], S: list[int], t: Vector, T: Vector, lam: float) -
     return {k: best[1].get(k, 0.0) for k in S}
 
 
+def had_their_turn(S: list[int], done: list[int], silent: set[int]) -> tuple[list[int], set[int]]:
+    """Members whose weight is booked: they completed, or fell silent as the last time; and who is silent now."""
+    return [k for k in S if k in done or k in silent], (silent - set(S)) | (set(S) - set(done))
+
+
 def booked(d: Vector, p: Vector, a: dict[int, float], rho: float) -> Vector:
-    """d ← ρ(d + p − a), if the weights of those who completed sum to 1."""
+    """d ← ρ(d + p − a), if the weights that are booked sum to 1."""
     if abs(sum(a.values()) - 1.0) > 1e-9:
         return d
     return [rho * (d[k] + p[k] - a.get(k, 0.0)) for k in range(len(p))]

@@ -11,7 +11,7 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 | λ, unexplained over explained variance | :meth:`Microcosm.weight`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
-| d, the ledger: what each client is owed, Σd = 0 | ``state.owed`` |
+| d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
 | ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
 | T, the mixture aimed at | 0, or Φᵀd with ``repay_mixture`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``_parts.portrait.provisional`` |
@@ -23,7 +23,7 @@ Deviations: there is no paper; docs/methods/microcosm.md derives the objective a
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -47,7 +47,7 @@ from sortition.core import (
     per_client,
     per_pair,
 )
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
 from sortition.selectors._parts.feature_rows import embedded, row_known, with_rows
@@ -66,11 +66,17 @@ PAIRS = 2000  # clients up to which products of all pairs are kept
 
 @dataclass
 class Memory(State):
-    """The ledger, features that are learnt or noised (NaN: not yet), and the last sketches, by which λ is estimated."""
+    """The ledger, who was silent when last chosen, features learnt or noised (NaN: not yet), last sketches."""
 
     owed: Floats = per_client(0.0)
+    silent: Array = per_client(0, dtype=bool)
     rows: Floats = per_client(np.nan, width=0)
     updates: Floats = per_client(np.nan, width=0)
+
+    @classmethod
+    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Before silence was remembered, nobody counted as silent."""
+        return {"silent": np.zeros(np.shape(arrays["owed"]), bool), **arrays} if "owed" in arrays else arrays
 
 
 @dataclass
@@ -242,15 +248,23 @@ class Microcosm(Selector[Memory]):
         return given if found is None else float(np.clip(found, *LIMITS))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """d ← ρ(d + p − a) with the weights of those who completed; a round without mass 1 is not booked."""
-        population = feedback.round.population
-        weights, _ = feedback.cohort.weights_of(feedback.ids)
+        """d ← ρ(d + p − a) with the weights of those who completed or fell silent again; only with mass 1."""
+        population, ids = feedback.round.population, self._booked(state, feedback)
+        weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
             owed = state.owed + shares_of(population.sizes, population.known)
-            owed[feedback.ids] -= weights
+            owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
         for signal in self.needs.reports:
             self._learn(state, signal, feedback.report(signal))
+
+    def _booked(self, state: Memory, feedback: Feedback) -> Ids:
+        """Who has had its turn: members that completed, and those that fell silent the last two times."""
+        members = feedback.cohort.ids
+        silent = ~np.isin(members, feedback.ids)
+        booked = members[~silent | state.silent[members]]
+        state.silent[members] = silent
+        return booked
 
     def _forgotten(self, round: Round) -> float:
         """1 − ρ."""

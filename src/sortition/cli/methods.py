@@ -55,6 +55,7 @@ def list_() -> None:
             ]
         )
     console().print(table)
+    console().print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
 
 
 def _default(cls: type[Selector[Any]]) -> Selector[Any]:

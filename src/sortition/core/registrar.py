@@ -141,7 +141,7 @@ class Registrar:
             available=available,
             kept_out=admitted.kept_out,
             capped=self.eligibility.capped,
-            sizes=self.eligibility.sizes,
+            reweighted=self.eligibility.reweighted,
             observer=self.observer,
             late=lambda: self.count("late"),
             thread=self._thread,
@@ -175,7 +175,7 @@ class Registrar:
             usable, readings = done[:0], {}
         if turn.round is not None:
             self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
-        self._take_over(turn)
+        self._take_over(turn, usable)
         if self.observer is not None:
             self.observer.finished(turn, done, reports or {})
         return usable
@@ -187,14 +187,14 @@ class Registrar:
         self.count("duplicate" if turn.index < self.index else "stale")
         return np.empty(0, np.int64)
 
-    def _take_over(self, turn: Turn) -> None:
+    def _take_over(self, turn: Turn, used: Ids) -> None:
         """What the turn changed becomes the registrar's own, and the next round begins."""
         turn.close()
         self.state, self.shapes, self._open = turn.state, turn.shapes, None
         for what, count in turn.counters.items():
             self.counters[what] += count
         if turn.cohort is not None:
-            self.eligibility.record(turn.available, turn.cohort.ids)
+            self.eligibility.record(turn.available, turn.cohort.ids, used)
         overturned = self.lengths.vote(turn.votes, self.shapes)
         self.eligibility.blame(turn.strikes(overturned), self.index)
         if overturned:
@@ -262,7 +262,7 @@ class Registrar:
         found = registrar_snapshot.parse(arrays, header, self)
         self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
         self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-        self.eligibility.ceiling = found.ceiling
+        self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
         self._abandon()
         return self
 

@@ -13,6 +13,7 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
 from sortition.core.guards.ceiling import Ceiling
+from sortition.core.guards.intervals import Intervals
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Needs
@@ -35,15 +36,16 @@ class Restored:
     shapes: dict[str, tuple[int, ...]]
     lengths: Lengths
     ceiling: Ceiling | None
+    intervals: Intervals | None
     index: int
 
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     """Everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
-    strikes, until, ceiling = registrar.eligibility.strikes, registrar.eligibility.until, registrar.eligibility.ceiling
-    arrays |= {"quarantined": strikes, "until": until, **registrar.lengths.export()}
-    arrays |= {} if ceiling is None else ceiling.export()
+    eligibility = registrar.eligibility
+    arrays |= {"quarantined": eligibility.strikes, "until": eligibility.until, **registrar.lengths.export()}
+    arrays |= eligibility.export()
     header = {
         "selector": registrar.owner,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},
@@ -61,7 +63,7 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
 def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
     """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
     clients, now = registrar.population.n_clients, export(registrar)[1]
-    ceiling = registrar.eligibility.ceiling
+    ceiling, intervals = registrar.eligibility.ceiling, registrar.eligibility.intervals
     try:
         guarded = header.get("guards") is not None
         if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
@@ -75,6 +77,7 @@ def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Reg
             shapes=shapes,
             lengths=registrar.lengths.restored(arrays, shapes),
             ceiling=None if ceiling is None else ceiling.restored(arrays),
+            intervals=None if intervals is None else intervals.restored(arrays),
             index=whole_number(header["index"], "index", most=LARGEST),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

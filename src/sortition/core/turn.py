@@ -53,7 +53,7 @@ class TurnContext:
         available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
-        sizes: (N,) examples per client, where weights follow them.
+        reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
         late: is called for an answer that comes after the turn was closed.
         thread: refuses a second thread.
@@ -68,7 +68,7 @@ class TurnContext:
     available: Ids
     kept_out: Mapping[str, Ids]
     capped: Array | None
-    sizes: Array | None
+    reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
     late: Callable[[], None]
     thread: OneThread
@@ -241,7 +241,7 @@ class Turn:
             rng = stream(context.seed, "exploration", self.index)
             cohort, drawn = explored(cohort, round, guards.explore, rng)
             self.guarded |= {"explored": drawn.tolist()} if drawn.size else {}
-        cohort = reweighted(cohort, guards, context.sizes)
+        cohort = context.reweighted(cohort)
         if 0 < cohort.ids.size < guards.minimum:
             self.guarded["too_few_chosen"] = int(cohort.ids.size)
             cohort = Cohort.uniform([], notes=cohort.notes)
@@ -255,14 +255,6 @@ class Turn:
         if self.shortfall and not cohort.full:
             notes["shortfall"] = self.shortfall
         return replace(cohort, notes={**cohort.notes, **notes}) if notes else cohort
-
-
-def reweighted(cohort: Cohort, guards: Guards, sizes: Array | None) -> Cohort:
-    """The cohort with the weights that the guards set, of the same total mass; strata then mean nothing."""
-    if guards.reweight == "own" or not cohort.ids.size:
-        return cohort
-    made = Cohort.uniform(cohort.ids) if sizes is None else Cohort.by_size(cohort.ids, sizes)
-    return replace(cohort, weights=made.weights * cohort.weights.sum(), groups=None)
 
 
 def with_ids(name: str, rows: Answers | npt.ArrayLike, done: Ids) -> Answers:

@@ -1,4 +1,4 @@
-"""Who takes part: every method with its defaults, variants of Microcosm that know less, and methods of one's own."""
+"""Who takes part: every method with its defaults, variants of Microcosm that know less, FedAU, methods of one's own."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ VARIANTS: tuple[dict[str, Any], ...] = (
     {"name": "microcosm", "by": "updates", "label": "microcosm-updates"},
     {"name": "microcosm", "by": "bias", "label": "microcosm-bias"},
     {"name": "microcosm", "by": "sizes", "label": "microcosm-sizes"},
+    {"name": BASELINE, "reweight": "fedau", "label": "uniform-fedau"},
 )
 ALTERNATIVES = (
     "power-of-choice,d=30",

@@ -137,14 +137,15 @@ class Method(Named):
         server: keys of ``[server]`` that differ for this method.
         guards: keys of ``[guards]`` that differ for this method.
         cohort: clients a round, where this method has another number.
-        reweight: the cohort's weights in place of the method's own; short for ``guards = { reweight = … }``.
+        reweight: the cohort's weights in place of the method's own, by "size", "uniform" or "fedau"; short for
+            ``guards = { reweight = … }``.
     """
 
     label: str = ""
     local: dict[str, Any] = {}
     server: dict[str, Any] = {}
     guards: dict[str, Any] = {}
-    reweight: Literal["own", "size", "uniform"] | None = None
+    reweight: Literal["own", "size", "uniform", "fedau"] | None = None
     cohort: Count | None = None
 
     @model_validator(mode="after")

@@ -61,9 +61,9 @@ def test_caps_on_sizes_hold_for_weights_too():
 
 
 def test_weights_by_size_need_sizes_and_a_known_rule():
-    with pytest.raises(InputError, match="where sizes are unknown"):
+    with pytest.raises(InputError, match="must be another rule where sizes are unknown"):
         Registrar(Lopsided(), Population(n_clients=4), guards=Guards(reweight="size"))
-    with pytest.raises(InputError, match=r"Guards\.reweight must be 'own' or 'size' or 'uniform'; got 'sizes'"):
+    with pytest.raises(InputError, match=r"Guards\.reweight must be 'own' or 'size' or .* or 'fedau'; got 'sizes'"):
         Guards(reweight="sizes")
 
 

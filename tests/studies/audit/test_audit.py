@@ -392,3 +392,11 @@ def test_a_random_size_is_audited_and_older_records_do_not_count_trainings(tmp_p
     old = played(tmp_path / "old", {"name": "ocs"})
     recorded(old, lambda told: [one.pop(key) for one in told for key in ("trainings", "uploads")])
     assert examine(run_folder.Run(old.path), replay=True).faults == []
+
+
+def test_weights_by_intervals_of_participation_are_recomputed(tmp_path):
+    run = played(tmp_path, {"name": "uniform", "reweight": "fedau"}, devices={"dropout": 0.3})
+    assert examine(run, replay=True).faults == []
+    recorded(run, lambda told: told[3].update(weights=[0.5] * 3))
+    forged(run, 3, lambda entry: entry.update(weights=[0.5] * 3))
+    assert any("Round 3: the cohort's weights should be" in fault for fault in faults(run))

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.guards.stored import fill
 
 
 class Ceiling:
@@ -40,7 +41,7 @@ class Ceiling:
     def grown(self, n_clients: int) -> Ceiling:
         """The same for more clients; newcomers have no share yet."""
         made = Ceiling(self.limit, n_clients)
-        made.chosen[: self.chosen.size], made.fair[: self.fair.size] = self.chosen, self.fair
+        fill(made.export(), self.export())
         return made
 
     def export(self) -> dict[str, Array]:
@@ -50,11 +51,5 @@ class Ceiling:
     def restored(self, arrays: Mapping[str, Array]) -> Ceiling:
         """The same with the numbers of a snapshot."""
         made = Ceiling(self.limit, self.chosen.size)
-        for name, mine in made.export().items():
-            stored = arrays[name]
-            if stored.shape != (stored.size,) or stored.size > mine.size or stored.dtype.kind != "f":
-                raise ValueError(f"{name} of shape {stored.shape} and type {stored.dtype}")
-            if not (np.isfinite(stored).all() and (stored >= 0).all()):
-                raise ValueError(f"{name} with numbers that are not ≥ 0")
-            mine[: stored.size] = stored
+        fill(made.export(), arrays)
         return made

@@ -12,8 +12,10 @@ from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad
 from sortition.core.facts import totals
 from sortition.core.guards.ceiling import Ceiling
+from sortition.core.guards.intervals import Intervals
+from sortition.core.guards.reweighting import reweighted, weighing_sizes
 from sortition.core.guards.settings import Guards
-from sortition.core.rounds import Population
+from sortition.core.rounds import Cohort, Population
 from sortition.core.streams import stream
 
 
@@ -36,13 +38,15 @@ class Eligibility:
         self.ceiling = Ceiling(guards.ceiling, population.n_clients) if guards.ceiling else None
         self._owner = owners(population, guards)
         self.shown, self.capped = capped(population, guards)
-        self.sizes = weighing_sizes(population, guards, self.shown)
+        self.intervals = Intervals(guards.cutoff, population.n_clients) if guards.reweight == "fedau" else None
+        self._sizes = weighing_sizes(population, guards, self.shown)
 
     def grown(self, population: Population) -> Eligibility:
         """The same of a larger population; who was there keeps strikes and quarantine."""
         made = Eligibility(self.guards, population)
         made.strikes[: self.strikes.size], made.until[: self.until.size] = self.strikes, self.until
         made.ceiling = None if self.ceiling is None else self.ceiling.grown(population.n_clients)
+        made.intervals = None if self.intervals is None else self.intervals.grown(population.n_clients)
         return made
 
     def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
@@ -68,10 +72,21 @@ class Eligibility:
             kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
         return Admission(ids, kept_out, notes)
 
-    def record(self, available: Ids, cohort: Ids) -> None:
-        """A round is over: who was available, and who was chosen."""
+    def reweighted(self, cohort: Cohort) -> Cohort:
+        """The cohort with the weights that the guards set."""
+        return reweighted(cohort, self.guards, self._sizes, self.intervals)
+
+    def record(self, available: Ids, cohort: Ids, used: Ids) -> None:
+        """A round is over: who was available, who was chosen, and whose updates are used."""
         if self.ceiling is not None:
             self.ceiling.record(available, cohort)
+        if self.intervals is not None:
+            self.intervals.record(used)
+
+    def export(self) -> dict[str, Array]:
+        """What ceiling and intervals remember, as named arrays."""
+        ceiling = {} if self.ceiling is None else self.ceiling.export()
+        return ceiling if self.intervals is None else ceiling | self.intervals.export()
 
     def blame(self, clients: Iterable[int], index: int) -> None:
         """Round ``index`` brought unsound numbers of these; whoever has too many strikes goes into quarantine."""
@@ -103,15 +118,6 @@ def within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
     rank = np.arange(order.size) - np.repeat(np.cumsum(many) - many, many)
     keep[order[rank >= places]] = False
     return keep
-
-
-def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, Array]) -> Array | None:
-    """(N,) the sizes by which cohorts are weighed; None where they are not."""
-    if guards.reweight != "size":
-        return None
-    if "sizes" not in population.facts:
-        raise bad("Guards.reweight", "'own' or 'uniform' where sizes are unknown", "size", "Give Population(sizes=…).")
-    return shown.get("sizes", population.sizes)
 
 
 def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Array | None]:

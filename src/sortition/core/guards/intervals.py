@@ -1,0 +1,66 @@
+"""FedAU: Wang and Ji 2024, *A lightweight method for tackling unknown participation statistics in federated averaging*.
+
+Where client n takes part in a round with probability p_n, weights 1/p_n make the average that of all clients. p_n is
+not known; the mean number of rounds from one participation to the next is an estimate of 1/p_n.
+
+| paper | here |
+|---|---|
+| N, all clients | the population, not those who are available |
+| I_n^t = 1: n takes part in round t | its update arrived and is used |
+| S_n, rounds in the open interval; M_n, intervals so far | ``length``, ``closed`` |
+| ω_n, their mean; 1 before the first | ``mean`` |
+| x ← x + η (1/N) Σ_n I_n^t ω_n^t Δ_n, with ω before this round | :meth:`Intervals.weights`, ``mass="expected"`` |
+| S_n ← S_n + 1; if I_n^t = 1 or S_n = K: ω_n ← (M_n ω_n + S_n)/(M_n + 1), M_n ← M_n + 1, S_n ← 0 | :meth:`record` |
+| K, the cut-off, so that ω_n ≤ K | ``Guards.cutoff``; 0: none |
+
+Deviations: none known. A client that joins starts with ω = 1, and N grows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.guards.stored import fill
+
+
+class Intervals:
+    """The mean number of rounds between two participations of each client."""
+
+    def __init__(self, cutoff: int, n_clients: int) -> None:
+        self.cutoff = cutoff
+        self.mean: Floats = np.ones(n_clients)
+        self.closed: Ids = np.zeros(n_clients, np.int64)
+        self.length: Ids = np.zeros(n_clients, np.int64)
+
+    def weights(self, ids: Ids) -> Floats:
+        """ω_n / N."""
+        return np.asarray(self.mean[ids] / self.mean.size)
+
+    def record(self, took_part: Ids) -> None:
+        """A round is over in which these clients took part; rounds without anybody count, too."""
+        self.length += 1
+        ends = self.length >= self.cutoff if self.cutoff else np.zeros(self.length.size, bool)
+        ends[took_part] = True
+        count = self.closed[ends]
+        self.mean[ends] = (count * self.mean[ends] + self.length[ends]) / (count + 1)
+        self.closed[ends] += 1
+        self.length[ends] = 0
+
+    def grown(self, n_clients: int) -> Intervals:
+        """The same for more clients."""
+        made = Intervals(self.cutoff, n_clients)
+        fill(made.export(), self.export())
+        return made
+
+    def export(self) -> dict[str, Array]:
+        """All three as named arrays."""
+        return {"intervals.mean": self.mean, "intervals.closed": self.closed, "intervals.length": self.length}
+
+    def restored(self, arrays: Mapping[str, Array]) -> Intervals:
+        """The same with the numbers of a snapshot."""
+        made = Intervals(self.cutoff, self.mean.size)
+        fill(made.export(), arrays)
+        return made

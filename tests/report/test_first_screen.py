@@ -61,6 +61,14 @@ def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
     assert gathered.left_out == ["The runs of main have different targets: rounds to target are not comparable."]
 
 
+def test_over_several_settings_the_largest_gain_comes_first(tmp_path):
+    for setting in ("easy", "hard"):
+        study(tmp_path, {"a": 0.1, "b": 0.15, "c": 0.2, "d": 0.25}, setting=setting)
+    assert answer(gather([tmp_path])) == (
+        "Better than the baseline: d in 2 of 2 settings, c in 2 of 2 settings, b in 2 of 2 settings, and 1 more."
+    )
+
+
 def test_several_settings_are_counted(tmp_path):
     study(tmp_path, {"good": 0.1}, setting="easy")
     study(tmp_path, {"good": -0.1}, setting="hard")

@@ -19,7 +19,7 @@ STYLE = {
     "background": "white",
     "font": "DejaVu Sans",
     "view": {"stroke": "transparent"},
-    "axis": {"gridColor": "#e3e7eb"},
+    "axis": {"gridColor": "#e3e7eb", "labelFlush": False},
 }
 
 

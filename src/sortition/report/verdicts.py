@@ -17,6 +17,9 @@ ONE_METHOD = "Only one method was run: there is nothing to compare. Add others t
 ONE_SEED = "One seed shows no spread, so nothing can be concluded yet: run at least 5 seeds."
 
 
+SHOWN = 3  # methods that the sentence over several settings names
+
+
 @dataclass(frozen=True)
 class Card:
     """A figure of the first screen."""
@@ -33,13 +36,22 @@ def answer(gathered: Gathered) -> str:
     before = f"So far, with {unfinished} of {len(gathered.runs)} runs unfinished: " if unfinished else ""
     if len(gathered.settings) == 1:
         return before + of_setting(gathered.settings[0])
-    won = Counter(
-        label for s in gathered.settings for label, one in s.compared().items() if one.verdict == BETTER
-    ).most_common(2)
-    if not won:
-        return f"{before}No method is shown better than the baseline in any of the {len(gathered.settings)} settings."
-    parts = [f"{label} in {count} of {len(gathered.settings)} settings" for label, count in won]
-    return f"{before}Better than the baseline: {', '.join(parts)}."
+    return before + _of_settings(gathered)
+
+
+def _of_settings(gathered: Gathered) -> str:
+    """Which methods win in how many settings, those that gain most among equals first."""
+    gains: dict[str, list[float]] = {}
+    for setting in gathered.settings:
+        for label, one in setting.compared().items():
+            if one.verdict == BETTER:
+                gains.setdefault(label, []).append(abs(one.difference))
+    if not gains:
+        return f"No method is shown better than the baseline in any of the {len(gathered.settings)} settings."
+    won = sorted(gains, key=lambda label: (-len(gains[label]), -sum(gains[label])))
+    parts = [f"{label} in {len(gains[label])} of {len(gathered.settings)} settings" for label in won[:SHOWN]]
+    more = f", and {len(won) - SHOWN} more" if len(won) > SHOWN else ""
+    return f"Better than the baseline: {', '.join(parts)}{more}."
 
 
 def of_setting(setting: Setting) -> str:

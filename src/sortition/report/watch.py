@@ -39,6 +39,8 @@ class Progress:
     @property
     def text(self) -> str:
         """One line."""
+        if not self.total:
+            return "no runs yet"
         line = f"{self.done} of {self.total} runs done, {self.rounds:,} of {self.planned:,} rounds"
         return line if self.left is None or self.finished else f"{line}, about {_span(self.left)} left"
 

@@ -95,6 +95,11 @@ def whole_rounds(title: str = "round") -> alt.X:
     return alt.X("round:Q", title=title, axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(nice=False))
 
 
+def signed_axis() -> alt.Axis:
+    """Differences: with their sign, zero without one."""
+    return alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '+~r')")
+
+
 def _keys(rows: Rows) -> list[str]:
     return list(dict.fromkeys(key for row in rows[:50] for key in row))
 

@@ -6,7 +6,7 @@ import math
 
 import altair as alt
 
-from sortition.report.charts import Chart, filling, on
+from sortition.report.charts import Chart, filling, on, signed_axis
 from sortition.report.gather import Setting
 from sortition.results.comparisons import COMPARED, unit_of, verdict_text
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, differences
@@ -32,7 +32,7 @@ def forest(setting: Setting, figure: str = "last") -> Chart | None:
         {"method": label, "seed": round(pair * scale, 4)} for label in order for pair in _pairs(setting, label, figure)
     ]
     margin = next(iter(found.values())).margin * scale
-    title = f"{COMPARED[figure]} {setting.metric} − {setting.baseline}{f', {unit}' if unit else ''}"
+    title = f"{setting.metric} − {setting.baseline}{f', {unit}' if unit else ''}"
     edges = [{"edge": -margin, "other": margin, "zero": 0.0}]
     return Chart(
         f"forest-{figure}",
@@ -61,7 +61,7 @@ def _pairs(setting: Setting, label: str, figure: str) -> list[float]:
 
 def _drawing(order: list[str], title: str) -> alt.LayerChart:
     y = alt.Y("method:N", sort=order, title=None, axis=alt.Axis(labelLimit=180, ticks=False, domain=False))
-    x = {"title": title, "axis": alt.Axis(format="+~r")}
+    x = {"title": title, "axis": signed_axis()}
     colour = alt.Color("verdict:N", scale=alt.Scale(domain=list(COLOURS), range=list(COLOURS.values())), legend=None)
     base = on("forest").encode(
         y=y,

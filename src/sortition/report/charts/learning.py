@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.report.charts import Chart, Rows, filling, on, spread_out, whole_rounds
+from sortition.report.charts import Chart, Rows, filling, on, signed_axis, spread_out, whole_rounds
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
@@ -192,7 +192,7 @@ def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
         return []
     rows = rounded(banded(paired, ["method", "round"]), 3)
     unit = "points" if of == "accuracy" else of
-    y = alt.Y("mean:Q", title=f"{of} − {base}, {unit}", axis=alt.Axis(format="+~r"))
+    y = alt.Y("mean:Q", title=f"{of} − {base}, {unit}", axis=signed_axis())
     tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")]
     drawn = lines("gap", palette, whole_rounds(), y, tooltip, band=True)
     zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))

@@ -7,7 +7,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from sortition.clients import Received, pytorch
+from sortition.clients import Answers, Received, pytorch
+from sortition.core import RESOURCES
 from sortition.core.errors import InputError
 
 GEN = torch.Generator().manual_seed(0)
@@ -149,6 +150,17 @@ def test_accuracy_is_the_share_of_right_labels():
     assert client(model, x, LABELS[:20]).accuracy() == pytest.approx(right)
     with pytest.raises(InputError, match="accuracy must be asked of labels that are whole numbers"):
         client(nn.Linear(5, 1), x, torch.randn(20, 1, generator=GEN)).accuracy()
+
+
+def test_resources_are_answered_where_a_function_gives_them():
+    load = lambda context: (nn.Linear(5, 3), np.zeros((4, 5), np.float32), np.zeros(4, int))  # noqa: E731
+    assert "resources" not in Answers(pytorch(load)).names
+    made = pytorch(load, resources=lambda context: (2.0, 0.5))
+    assert "resources" in Answers(made).names
+    model = {name: value.numpy() for name, value in nn.Linear(5, 3).state_dict().items()}
+    assert RESOURCES.row(made(Received(model))).tolist() == [2.0, 0.5]
+    with pytest.raises(InputError, match=r"pytorch\(resources\) must be a function"):
+        pytorch(load)(Received(model)).resources()
 
 
 def test_a_loss_of_ones_own():

@@ -27,6 +27,11 @@ def load_data(context: Context) -> tuple[Any, Any, Any]:
     return federation.model(), data().x_train[own], data().y_train[own]
 
 
+def resources(context: Context) -> tuple[float, float]:
+    """What the simulator says of the node."""
+    return tuple(federation.world().costs.resources(int(context.node_config["partition-id"]), 0).tolist())
+
+
 class Timed(PyTorch):
     """Durations as the simulator has them, not those of this machine, so that a method that learns them can agree."""
 
@@ -46,7 +51,7 @@ class Timed(PyTorch):
 def client_app() -> ClientApp:
     """The ClientApp."""
     app = ClientApp()
-    maker = pytorch(load_data, federation.RULE, seed=federation.SEED)
+    maker = pytorch(load_data, federation.RULE, seed=federation.SEED, resources=resources)
     answer(app, Timed(**{k: v for k, v in vars(maker).items() if k != "trains"}), signals=[ROW_MEANS])
     return app
 

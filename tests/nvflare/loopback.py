@@ -42,6 +42,9 @@ class Quadratic:
 
     batch_loss = loss
 
+    def resources(self):
+        return 1.0, 0.5
+
     def accuracy(self):
         return 1.0 / (1.0 + self.loss())
 

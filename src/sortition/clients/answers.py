@@ -16,11 +16,12 @@ from sortition.core.errors import InputError, bad
 from sortition.core.signals import SIGNALS, Payload, Signal, find_signal
 
 Facts = Callable[[Any], Mapping[str, npt.ArrayLike]]  # from the framework's context to facts by name
-METHODS = {  # of a client, by signal of the model
+METHODS = {  # of a client, by signal of the model or of the device
     "loss": "loss",
     "batch-loss": "batch_loss",
     "accuracy": "accuracy",
     "gradient": "gradient",
+    "resources": "resources",
 }
 
 
@@ -56,8 +57,8 @@ class Answers:
         return self._has(METHODS[signal.name])
 
     def _has(self, method: str) -> bool:
-        """A class shows its methods; what a function will make is known only when it is made."""
-        if self.make_client is None:
+        """A class shows its methods; what a function will make is known only when it is made, unless it says so."""
+        if self.make_client is None or method in getattr(self.make_client, "lacks", ()):
             return False
         return hasattr(self.make_client, method) if isinstance(self.make_client, type) else True
 

@@ -164,6 +164,10 @@ class AppClient:
         """Of the client behind."""
         return np.asarray(self.part("label_counts"))
 
+    def resources(self) -> Array:
+        """Of the client behind."""
+        return np.asarray(self.part("resources")())
+
     def loss(self) -> float:
         """Of the client behind."""
         return float(self.part("loss")())

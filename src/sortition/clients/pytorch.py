@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Load = Callable[[Any], tuple[Any, ...]]  # from a node's context to (module, x, y) or (module, batches)
 Loss = Callable[[Any, Any], Any]  # from (outputs, labels) to the mean loss
+Resources = Callable[[Any], tuple[float, float]]  # from a node's context to seconds of training and of sending
 BATCH = 64  # rows of a mini-batch where no rule says how many
 
 
@@ -32,11 +33,24 @@ class PyTorch:
     """Makes clients; see :func:`pytorch`."""
 
     def __init__(
-        self, load: Load, rule: LocalRule | None, loss: Loss | None, classes: int, seed: int, device: str, engine: str
+        self,
+        load: Load,
+        rule: LocalRule | None,
+        loss: Loss | None,
+        classes: int,
+        seed: int,
+        device: str,
+        engine: str,
+        resources: Resources | None = None,
     ) -> None:
         self.load, self.rule, self.loss, self.classes = load, rule, loss, classes
-        self.seed, self.device, self.engine = seed, device, engine
+        self.seed, self.device, self.engine, self.resources = seed, device, engine, resources
         self.trains = rule is not None
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """What its clients cannot answer."""
+        return () if self.resources is not None else ("resources",)
 
     def __call__(self, received: Received) -> TorchClient:
         """The client that received this model."""
@@ -76,6 +90,7 @@ def pytorch(
     seed: int = 0,
     device: str = "cpu",
     engine: str = "auto",
+    resources: Resources | None = None,
 ) -> PyTorch:
     """Clients of a PyTorch model.
 
@@ -89,10 +104,11 @@ def pytorch(
         seed: of batches and dropout masks, keyed by round and client; the simulator's of the same seed are the same.
         device: any name that torch knows.
         engine: of a training by rule, as in the simulator.
+        resources: from a node's context to the expected seconds of a training and of sending the model once (FedCS).
     """
     if not callable(load):
         raise bad("pytorch(load)", "a function from a context to (module, x, y)", load)
-    return PyTorch(load, rule, loss, classes, seed, device, engine)
+    return PyTorch(load, rule, loss, classes, seed, device, engine, resources)
 
 
 class TorchClient:
@@ -129,6 +145,12 @@ class TorchClient:
     def label_counts(self) -> Array:
         """Examples per label (C,)."""
         return self.data.label_counts(self.classes)
+
+    def resources(self) -> Array:
+        """Expected seconds (2,) of a training and of sending the model, as the maker's function says."""
+        if self.maker.resources is None:
+            raise bad("pytorch(resources)", "a function that gives seconds of training and of sending", None)
+        return np.asarray(self.maker.resources(self.received.context), np.float64)
 
     def loss(self) -> float:
         """F_k(w) on all local data."""

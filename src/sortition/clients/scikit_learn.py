@@ -43,6 +43,7 @@ class ScikitLearn:
     """Makes clients; see :func:`scikit_learn`."""
 
     trains = False
+    lacks = ("resources",)
 
     def __init__(self, load: Load, assign: Assign, labels: Sequence[Any] | None, seed: int) -> None:
         self.load, self.assign, self.labels, self.seed = load, assign, labels, seed

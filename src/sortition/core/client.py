@@ -70,6 +70,10 @@ class LocalClient(Protocol):
         """Examples per label, shape (C,)."""
         ...
 
+    def resources(self) -> Array:
+        """Expected seconds (2,) of this round's local training and of sending the model once; no model is needed."""
+        ...
+
     def loss(self) -> float:
         """F_k(w): mean loss of the received model on the local data."""
         ...

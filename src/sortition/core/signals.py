@@ -1,8 +1,9 @@
 """Signals: what a selector may ask a client, as named pure functions of a :class:`LocalClient`.
 
 What a signal depends on is its price: ``of="model"`` costs a pass over the local data with the received model,
-``of="training"`` is free from those who train anyway and a local training from anybody else, ``of="pairs"`` is a
-protocol between the asked clients. Signals are open: a paper with a new one defines it in its own file.
+``of="training"`` is free from those who train anyway and a local training from anybody else, ``of="device"`` needs
+neither model nor data, ``of="pairs"`` is a protocol between the asked clients. Signals are open: a paper with a new one
+defines it in its own file.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Signal:
 
     Attributes:
         name: unique; travels over the wire and names the column of a report.
-        of: what it depends on: the received ``model``, the local ``training``, or ``pairs`` of clients.
+        of: what it depends on: the received ``model``, the local ``training``, the ``device``, or ``pairs`` of clients.
         compute: ``(client, payload) -> row`` or, of pairs, ``(clients, payload) -> (n, n)`` products.
         scalar: one number a client, else a vector.
         nonnegative: a negative value is a fault of the client.
@@ -60,7 +61,7 @@ class Signal:
     """
 
     name: str
-    of: Literal["model", "training", "pairs"]
+    of: Literal["model", "training", "device", "pairs"]
     compute: Callable[[Any, Payload], Any] = field(repr=False)
     scalar: bool = True
     nonnegative: bool = False
@@ -72,8 +73,8 @@ class Signal:
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
             raise bad("Signal.name", "letters, digits, '-' and '_'", self.name)
-        if self.of not in ("model", "training", "pairs"):
-            raise bad(f"Signal({self.name}).of", "'model', 'training' or 'pairs'", self.of)
+        if self.of not in ("model", "training", "device", "pairs"):
+            raise bad(f"Signal({self.name}).of", "'model', 'training', 'device' or 'pairs'", self.of)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Signal) and other.name == self.name
@@ -239,6 +240,15 @@ RMS_LOSSES = {
     )
 }
 DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
+RESOURCES = Signal(
+    "resources",
+    "device",
+    lambda c, _: c.resources(),
+    False,
+    nonnegative=True,
+    summary="expected seconds of a training and of sending the model",
+    width=2,
+)
 PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")
 
 # what a client answers without being given more; a probe's moments come with the question
@@ -256,6 +266,7 @@ SIGNALS = (
     UPDATE_NORM,
     *RMS_LOSSES.values(),
     DURATION,
+    RESOURCES,
     probe(np.zeros(1), np.ones(1)),
 )
 

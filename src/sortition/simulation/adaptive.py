@@ -16,7 +16,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.facts import totals
 from sortition.core.guards.screening import norms
 from sortition.core.questions import Reading
-from sortition.core.signals import DURATION, Signal
+from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.learning.vector import Vector
 from sortition.simulation.attacks import Adversaries, Attacks
 
@@ -47,7 +47,7 @@ class AdaptiveAdversaries(Adversaries):
         if not theirs.any() or theirs.all():
             return reading
         values = reading.values.copy()
-        if signal.compute is DURATION.compute:
+        if signal.compute in (DURATION.compute, RESOURCES.compute):
             values[theirs] = 0.0
         elif signal.scalar:
             values[theirs] = self._largest_believed(values[~theirs], theirs.sum())

@@ -17,7 +17,7 @@ from sortition.core.errors import bad, unknown
 from sortition.core.facts import LARGEST, totals
 from sortition.core.guards.settings import Number
 from sortition.core.questions import Reading
-from sortition.core.signals import DURATION, Signal
+from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.core.streams import stream
 from sortition.core.validation import known_keys_only
 
@@ -117,7 +117,7 @@ class Adversaries:
             claimed = self.facts({"sizes": label_counts.sum(axis=1), "label_counts": label_counts})["label_counts"]
             own = claimed[reading.ids].astype(np.float64)
             return Reading(reading.ids, own @ own.T) if kind in ("size", "histogram") else reading
-        duration, factor = signal.compute is DURATION.compute, 1.0
+        duration, factor = signal.compute in (DURATION.compute, RESOURCES.compute), 1.0
         if kind == "latency" and duration:
             factor = 1 / self.attacks.strength
         elif kind == "loss" and signal.scalar and signal.nonnegative and not duration:

@@ -28,6 +28,10 @@ class SimClient:
         world = self._cache.world
         return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
 
+    def resources(self) -> Array:
+        """Seconds (2,) of this round's training and of sending the model once."""
+        return self._cache.world.costs.resources(self._client, self._cache.t)
+
     def loss(self) -> float:
         """F_k(w) on all local data."""
         return float(self._cache.losses(np.array([self._client]))[0])

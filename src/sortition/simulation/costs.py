@@ -61,6 +61,11 @@ class Costs:
         """Time in which ``ids`` receive the model, train and answer (k,)."""
         return self.fleet.seconds(ids, t, self.examples(ids), 2 * NUMBER * self.size)
 
+    def resources(self, client: int, t: int) -> Floats:
+        """Time (2,) in which one client trains, and in which it sends or receives the model once."""
+        work, sent = [int(self.examples(np.array([client]))[0]), 0], [0, NUMBER * self.size]
+        return self.fleet.seconds(np.array([client, client]), t, work, sent)
+
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Examples that pass forward when ``ids`` answer a signal of the model (k,)."""
         sizes = self.measured.sizes[ids]

@@ -69,7 +69,7 @@ def _work(world: World, question: Measure, ledger: Ledger, t: int) -> float:
         members = question.after.ids
         ledger.rehearse(world.costs.examples(members), world.costs.steps(members))
         seconds += float(world.costs.seconds(members, t).max(initial=0.0))
-    if signal.of == "pairs":
+    if signal.of in ("pairs", "device"):
         return seconds
     if signal.of == "training":
         ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))

@@ -73,7 +73,7 @@ class Ledger:
             self._send_model(after.ids, "rehearsals_down")
             self.bytes["rehearsals_up"] += NUMBER * self.size * after.ids.size
             self.bytes["rehearsals_down"] += NUMBER * self.size * asked.ids.size  # the trial model, new to everybody
-        elif signal.of != "pairs":
+        elif signal.of not in ("pairs", "device"):
             self._send_model(asked.ids, "questions_down")
         self.bytes["questions_down"] += NUMBER * signal.floats_down * asked.ids.size
         self.bytes["questions_up"] += NUMBER * int(answer.values.size)

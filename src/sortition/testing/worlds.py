@@ -54,7 +54,8 @@ class ScriptedWorld:
             return np.round(rng.random(self.n_clients)[ids] * 2 + 0.1 + (ids % 4) * 0.2, 6)
         centres = stream(self.seed, "script centres").normal(size=(4, width))
         noise = rng.random((self.n_clients, width))[ids] - 0.5
-        return np.round(centres[ids % 4] + 0.2 * noise, 6)
+        rows = np.round(centres[ids % 4] + 0.2 * noise, 6)
+        return np.abs(rows) if signal.nonnegative else rows
 
     def measure(self, question: Measure, t: int) -> Reading:
         """The answer to a question; a rehearsal shifts the round that is read."""
@@ -114,6 +115,10 @@ class QuadraticClient:
     def label_counts(self) -> Array:
         """Examples per label."""
         return np.asarray(self._world.population.label_counts[self._k])
+
+    def resources(self) -> Array:
+        """Its duration, of which a tenth is sending."""
+        return np.asarray(np.array([0.9, 0.1]) * self._world.durations[self._k])
 
     def loss(self) -> float:
         """½‖w − c_k‖²."""

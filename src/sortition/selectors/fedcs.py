@@ -1,0 +1,97 @@
+"""FedCS: Nishio and Yonetani 2019, *Client selection for federated learning with heterogeneous resources …*.
+
+Clients say how long they would train and send. The server then schedules as many of them as fit into the deadline of a
+round, while uploads go one after another and updates are computed in parallel.
+
+| paper | here |
+|---|---|
+| Resource Request to ⌈K · C⌉ random clients | ``candidates``; None for as many as there are places |
+| t^UD_k, t^UL_k = D_m / θ_k | the question ``RESOURCES``: seconds of the update and of sending the model once |
+| T^d_S = D_m / min_{k∈S} θ_k, multicast | the longest t^UL of the chosen |
+| Algorithm 3: k = argmax 1 / (T^d_{S∪k} − T^d_S + t^UL_k + max(0, t^UD_k − Θ)) | :func:`scheduled` |
+| added if T_cs + T^d_{S∪k} + Θ' + T_agg < T_round, else dropped | ``deadline`` = T_round, ``overhead`` = T_cs + T_agg |
+| FedAvg: Σ n_k w_k / Σ_S n_k | weights by size |
+
+Deviations: at most as many clients as there are places are chosen. Candidates that do not answer are not chosen. Ties
+go to the lowest id. If nobody fits into the deadline, the cohort is empty and the round passes. The server relies on
+what clients say; whether it stops at the deadline is the driver's matter.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import RESOURCES, Cohort, Measure, Needs, Round, Selector, State, method
+from sortition.core.arrays import Floats, Ids
+from sortition.core.sampling import uniformly
+from sortition.core.selector import Asking
+from sortition.core.ties import first_smallest
+
+
+@method
+class FedCS(Selector[State]):
+    """As many of some random candidates as can train and send before the deadline.
+
+    Attributes:
+        deadline: T_round in seconds.
+        candidates: how many clients are asked; None for as many as there are places.
+        overhead: seconds of a round that selection and aggregation take, T_cs + T_agg.
+    """
+
+    deadline: Annotated[float, Field(gt=0)] = 180.0
+    candidates: Annotated[int, Field(ge=1)] | None = None
+    overhead: Annotated[float, Field(ge=0)] = 0.0
+
+    cite = """@inproceedings{nishio2019client,
+  title = {Client Selection for Federated Learning with Heterogeneous Resources in Mobile Edge},
+  author = {Nishio, Takayuki and Yonetani, Ryo},
+  booktitle = {IEEE International Conference on Communications (ICC)}, pages = {1--7}, year = {2019}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Sizes; of the candidates, how long they would train and send."""
+        return Needs(reads=("sizes",), asks=(RESOURCES,))
+
+    def select(self, state: State, round: Round) -> Asking:
+        """Resource request, then client selection."""
+        asked = np.sort(uniformly(round.available, max(self.candidates or 0, round.budget), round.rng))
+        seconds = yield Measure(RESOURCES, asked)
+        if not len(seconds):
+            return Cohort.uniform([], notes={"answered": 0})
+        order = np.argsort(seconds.ids)
+        ids, (update, upload) = seconds.ids[order], seconds.values[order].T
+        chosen, expected = scheduled(ids, update, upload, self.deadline - self.overhead, round.budget)
+        return Cohort.by_size(chosen, round.population.sizes, notes={"expected_seconds": expected + self.overhead})
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """The paper's deadline, and one that leaves most candidates out."""
+        return [{"candidates": 20}, {"deadline": 3.0, "candidates": 12, "overhead": 0.5}]
+
+
+def scheduled(ids: Ids, update: Floats, upload: Floats, limit: float, most: int) -> tuple[Ids, float]:
+    """Clients in the order of their uploads, and when the last has sent: Algorithm 3.
+
+    Args:
+        ids: the candidates.
+        update: (n,) t^UD, seconds of each one's local training.
+        upload: (n,) t^UL, seconds of sending the model once.
+        limit: when the last upload must have ended.
+        most: how many may be chosen.
+    """
+    left, chosen = np.ones(ids.size, bool), list[int]()
+    sent, multicast = 0.0, 0.0  # Θ, T^d_S
+    while left.any() and len(chosen) < most:
+        slower = np.maximum(multicast, upload)
+        longer = slower - multicast + upload + np.maximum(update - sent, 0.0)
+        k = first_smallest(np.where(left, longer, np.inf))
+        left[k] = False
+        then = sent + float(upload[k]) + max(0.0, float(update[k]) - sent)
+        if float(slower[k]) + then < limit:
+            sent, multicast = then, float(slower[k])
+            chosen.append(k)
+    return ids[np.asarray(chosen, np.int64)], sent + multicast

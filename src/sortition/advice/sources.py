@@ -1,4 +1,4 @@
-"""Where a federation may be described: a profile's file, a run's folder, an audit log, label histograms."""
+"""Where a federation may be described: a profile, a run's folder, an audit log, a Flower history, label histograms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sortition.advice.flower_history import from_history, is_history
 from sortition.advice.profile import MEAN_SIZE, Known, Profile, from_profile
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError, bad
@@ -16,16 +17,17 @@ from sortition.studies.plan import read
 
 
 def known(source: str | Path, *, cohort: int | None = None) -> Known:
-    """A profile's file, a run's folder, an audit log, label histograms or a trace, by what the source is."""
+    """A profile's file, a run's folder, an audit log, a Flower history or label histograms, by what the source is."""
     path = Path(source)
     if path.is_dir():
         return from_run(run_folder.Run(path))
     if path.suffix == ".toml":
         return from_profile(validated(Profile, read(path), "profile"), path.parent)
     if path.suffix == ".jsonl":
-        return from_log(path)
+        return from_history(path, cohort) if is_history(path) else from_log(path)
     if path.suffix not in (".csv", ".npy", ".npz", ".parquet"):
-        raise bad("source", "a profile (.toml), a run's folder, an audit log (.jsonl) or a table of clients", str(path))
+        rule = "a profile (.toml), a run's folder, an audit log or a Flower history (.jsonl), or a table of clients"
+        raise bad("source", rule, str(path))
     if cohort is None:
         raise InputError("--cohort must be given where the source does not say it; got nothing.")
     return from_profile(Profile(cohort=cohort, label_counts=str(path.resolve())), path.parent)

@@ -12,7 +12,7 @@ from sortition.cli.options import Quiet, console
 Source = Annotated[
     Path,
     typer.Argument(
-        help="a profile (.toml), a run's folder, an audit log (.jsonl), or label counts (.csv, .npy)",
+        help="a profile (.toml), a run's folder, an audit log or Flower history (.jsonl), or label counts (.csv, .npy)",
         show_default=False,
     ),
 ]

@@ -28,6 +28,7 @@ QUIET = {
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",  # the app runs with what is installed here
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_worker_niceness": "0",  # 15 by default: on a busy machine clients would not get a turn
     "OMP_NUM_THREADS": "1",
 }
 

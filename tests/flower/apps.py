@@ -13,6 +13,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from tests.flower import federation
+from tests.flower.processes import LONGEST
 from tests.simulation.small import data, parts
 
 from sortition.clients.models import as_vector
@@ -67,8 +68,8 @@ def strategy(selector: Any, **options: Any) -> SelectorStrategy:
     options = {
         "cohort": federation.COHORT,
         "seed": federation.SEED,
-        "answer_timeout": 300.0,
-        "profile_timeout": 300.0,
+        "answer_timeout": float(LONGEST),
+        "profile_timeout": float(LONGEST),
         **options,
     }
     stock = options.pop("strategy", None) or quiet()
@@ -77,7 +78,7 @@ def strategy(selector: Any, **options: Any) -> SelectorStrategy:
 
 def played(grid: Grid, selector: Any, rounds: int = federation.ROUNDS, **options: Any) -> dict[str, Any]:
     """Play one method; its history and final model."""
-    timeout = options.pop("timeout", 120)
+    timeout = options.pop("timeout", LONGEST)
     run = strategy(selector, **options)
     result = run.start(grid, ArrayRecord(federation.model().state_dict()), rounds, timeout=timeout)
     vector = as_vector(wire.to_arrays(result.arrays))

@@ -12,6 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from tests.flower import apps, federation
+from tests.flower.processes import LONGEST
 
 from sortition.flower import SelectorStrategy, answer, pytorch
 
@@ -42,7 +43,7 @@ def server_app() -> ServerApp:
         for name in ("labels", "sketches"):
             path = Path(os.environ["RESULT"]).with_name(f"{name}.npz")
             run = SelectorStrategy(
-                cohort=3, strategy=apps.quiet(), checkpoint=path, answer_timeout=300.0, profile_timeout=300.0
+                cohort=3, strategy=apps.quiet(), checkpoint=path, answer_timeout=LONGEST, profile_timeout=LONGEST
             )
             run.start(grid, ArrayRecord(federation.model().state_dict()), ROUNDS)
             selector: Any = run.registrar and run.registrar.selector

@@ -14,6 +14,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from tests.flower import apps, federation
+from tests.flower.processes import LONGEST
 
 from sortition.clients.models import as_vector
 from sortition.clients.pytorch import PyTorch, TorchClient
@@ -96,7 +97,7 @@ def doubled(grid: Grid) -> dict[str, Any]:
     """Sound clients' replies, handed over once and twice."""
     hashes, counters = [], {}
     for kind in (SelectorStrategy, Doubled):
-        run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=300.0, profile_timeout=300.0)
+        run = kind(Sound(), cohort=3, strategy=apps.quiet(), answer_timeout=LONGEST, profile_timeout=LONGEST)
         result = run.start(grid, ArrayRecord(federation.model().state_dict()), 2)
         hashes.append(federation.digest(as_vector(wire.to_arrays(result.arrays))))
         counters = dict(run.registrar.counters if run.registrar else {})

@@ -25,6 +25,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         "FLWR_DISABLE_UPDATE_CHECK": "1",
         "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_worker_niceness": "0",  # 15 by default: on a busy machine clients would not get a turn
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}",
         "PYTHONWARNINGS": "default",

@@ -54,7 +54,7 @@ def is_history(path: Path) -> bool:
 
 def from_history(path: Path, cohort: int | None = None) -> Known:
     """What a history says; with the checkpoint beside it, also the clients' facts and the method."""
-    rounds = _read(path)
+    rounds = _rounds_of(path)
     clients = rounds[-1].clients
     facts, method, places = _beside(path)
     counts, notes = _counts(facts, clients)
@@ -74,7 +74,7 @@ def from_history(path: Path, cohort: int | None = None) -> Known:
     )
 
 
-def _read(path: Path) -> list[HistoryRound]:
+def _rounds_of(path: Path) -> list[HistoryRound]:
     """The whole lines; a line that was being written when the server died is not one."""
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     rounds: list[HistoryRound] = []

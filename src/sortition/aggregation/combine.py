@@ -16,7 +16,8 @@ from sortition.core.errors import bad, unknown
 
 F = TypeVar("F", bound=np.floating[Any])
 Vector = npt.NDArray[Any]
-ROBUST = ("median", "trimmed-mean", "geometric-median", "norm-bound")
+CENTRES = ("median", "trimmed-mean", "geometric-median")
+ROBUST = (*CENTRES, "norm-bound")
 REMEMBERING = {"fedvarp": fedvarp, "mifa": mifa}
 RULES = ("mean", *ROBUST, *REMEMBERING)
 SCALES = ("rate", "raw")
@@ -123,14 +124,18 @@ class CombineRule:
             return weighted_sum(weights, updates), memory
         return self._robust(weights, updates, mass), memory
 
+    def check_mass(self, mass: str) -> None:
+        """Refuse weights that sum to 1 in expectation only, of which a centre has no meaning."""
+        if mass == "expected" and self.name in CENTRES:
+            hint = "Use norm-bound, or a selector whose weights sum to 1 in every round."
+            raise bad(f"combine = {self.name!r}", "given weights that sum to 1", "weights of mass 'expected'", hint)
+
     def _robust(self, weights: Floats, updates: Vector, mass: str) -> Vector:
         if not np.isfinite(updates).all():
             raise bad("combine", "given finite updates", "NaN or infinity", "Leave out the clients that sent them.")
         if self.name == "norm-bound":
             return weighted_sum(weights * robust.norm_factors(updates, self.bound), updates)
-        if mass == "expected":
-            hint = "Use norm-bound, or a selector whose weights sum to 1 in every round."
-            raise bad(f"combine = {self.name!r}", "given weights that sum to 1", "weights of mass 'expected'", hint)
+        self.check_mass(mass)
         if weights.sum() <= 0:
             return weighted_sum(weights, updates)
         if self.name == "median":

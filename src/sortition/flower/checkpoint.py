@@ -33,6 +33,7 @@ class Saved:
     registrar: dict[str, Any]
     index: int
     salt: bytes
+    combine: dict[str, Array] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -75,8 +76,9 @@ def save_federation(
     rounds: int,
     salt: str = "",
     options: Mapping[str, Any] | None = None,
+    combine: Mapping[str, Array] | None = None,
 ) -> None:
-    """Write it, atomically; ``salt`` is the audit log's, secret until the run is over."""
+    """Write it, atomically; ``salt`` is the audit log's, secret until the run is over; ``combine`` a rule's memory."""
     selection, about = registrar.export()
     facts, names = roster.export()
     memory, kinds = export_memory(strategy)
@@ -84,6 +86,7 @@ def save_federation(
     arrays |= {f"registrar.{name}": value for name, value in selection.items()}
     arrays |= {f"facts.{name}": value for name, value in facts.items()}
     arrays |= {f"server.{name}": value for name, value in memory.items()}
+    arrays |= {f"combine.{name}": value for name, value in (combine or {}).items()}
     flower = {"model": list(model), "names": names, "keys": roster.keys, "server": kinds, "salt": salt}
     flower["options"] = dict(options or {})
     snapshot.save(path, arrays, {"flower": flower, "registrar": about, "rounds": rounds})
@@ -110,7 +113,7 @@ def load_federation(path: Path, roster: Roster, strategy: Any, options: Mapping[
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise StorageError(f"{path} is not a Flower checkpoint of this selection: {what}.") from None
-    return Saved(model, _part(arrays, "registrar."), about, index, salt, history)
+    return Saved(model, _part(arrays, "registrar."), about, index, salt, _part(arrays, "combine."), history)
 
 
 def _check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sortition.aggregation import CombineRule
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
@@ -34,6 +35,7 @@ class Options:
     checkpoint_every: int
     checkpoint: Path | None
     resume: Path | None
+    rule: CombineRule = CombineRule()
 
     def __post_init__(self) -> None:
         if not isinstance(self.selector, Selector):
@@ -79,6 +81,11 @@ class Options:
                 f"{name}.num_sampled_clients",
                 f"the cohort, {self.cohort}, without overselect: its noise is of that many equal weights",
                 kind.equal,
+            )
+        if self.rule.name != "mean" and not kind.linear:
+            raise InputError(
+                f"SelectorStrategy.combine = {self.rule.name!r} makes one update of all, and {name} aggregates by a "
+                "rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             )
         if kind.trees and self.selector.needs.individual:
             raise InputError(

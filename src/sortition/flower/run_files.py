@@ -17,6 +17,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.flower import wire
 from sortition.flower.checkpoint import HistoryJournal, Saved, load_federation, reserved, save_federation
+from sortition.flower.combining import Combining
 from sortition.flower.options import Options
 from sortition.flower.roster import Roster
 from sortition.flower.round_record import round_record
@@ -26,8 +27,11 @@ from sortition.flower.updates import ModelCheck
 class RunFiles:
     """The files of one run, and its history in memory."""
 
-    def __init__(self, options: Options, strategy: Any, roster: Roster, log_file: LogFile | None) -> None:
+    def __init__(
+        self, options: Options, strategy: Any, roster: Roster, combining: Combining, log_file: LogFile | None
+    ) -> None:
         self.options, self.strategy, self.roster, self.log_file = options, strategy, roster, log_file
+        self.combining = combining
         self.history: list[dict[str, Any]] = []
         self.on_round: Callable[[dict[str, Any]], object] | None = None
         self.played = 0  # rounds before this start
@@ -38,7 +42,8 @@ class RunFiles:
     def identity(self) -> dict[str, Any]:
         """What must be the same when a federation goes on, beside the registrar's own parameters."""
         options, strategy = self.options, type(self.strategy).__name__
-        return {"cohort": options.cohort, "overselect": float(options.overselect), "strategy": strategy}
+        known = {"cohort": options.cohort, "overselect": float(options.overselect), "strategy": strategy}
+        return known | self.combining.identity
 
     def open(self, stack: ExitStack, initial: ArrayRecord) -> ArrayRecord:
         """Take the files, to be given back when the stack closes; the arrays to begin with."""
@@ -60,6 +65,10 @@ class RunFiles:
         saved = load_federation(path, self.roster, self.strategy, self.identity)
         if fault := different(saved.model, wire.to_arrays(initial)):
             raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+        try:
+            self.combining.restore(saved.combine)
+        except (KeyError, ValueError) as error:
+            raise StorageError(f"{path} is not a Flower checkpoint of this selection: {error}.") from None
         self.saved, self.history, self.played = saved, saved.history, saved.index
         if self.log_file is not None and saved.salt:
             self.log_file.salt = saved.salt
@@ -99,7 +108,7 @@ class RunFiles:
             if (turn.index + 1) % self.options.checkpoint_every == 0:
                 self._journal.sync()
                 salt = "" if self.log_file is None else self.log_file.salt.hex()
-                about = self.strategy, self._journal.lines, salt, self.identity
+                about = self.strategy, self._journal.lines, salt, self.identity, self.combining.export()
                 save_federation(self.options.checkpoint, model, registrar, self.roster, *about)
 
     def _log(self, turn: Turn, record: Mapping[str, Any], faults: Mapping[int, str]) -> None:

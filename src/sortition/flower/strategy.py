@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
+from sortition.aggregation import CombineRule
 from sortition.audit.log_file import LogFile
 from sortition.clients.models import Model, model_size
 from sortition.core import Guards, Registrar, Turn
@@ -28,6 +30,7 @@ from sortition.core.selector import Selector
 from sortition.core.signals import UPDATE
 from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
+from sortition.flower.combining import CombineRound, Combining, rate_of
 from sortition.flower.enrolment import Enrolment, Waiting
 from sortition.flower.exchange import Replies, match
 from sortition.flower.grid_views import EarlyClose
@@ -37,7 +40,7 @@ from sortition.flower.replies import reports, usable_models
 from sortition.flower.run_files import RunFiles
 from sortition.flower.strategy_kinds import layers
 from sortition.flower.updates import ModelCheck, with_counters
-from sortition.flower.weights import check_mass, weigh
+from sortition.flower.weights import Combined, check_mass, weigh
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
 
@@ -58,6 +61,8 @@ class SelectorStrategy(Strategy):
         eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         strategy: your own strategy; everything but the choice of clients is its own. Default: FedAvg.
+        combine: a rule that makes one update of all, before the strategy's step: a name (``median``, ``trimmed-mean``,
+            ``geometric-median``, ``norm-bound``, ``fedvarp``, ``mifa``) or a ``sortition.aggregation.CombineRule``.
         answer_timeout: seconds that clients have for a question.
         profile_timeout: seconds that a node has to say who it is; only before the first round is it waited for.
         wait_for: nodes that must be online before the first round; before each, the strategy's ``min_available_nodes``.
@@ -68,6 +73,9 @@ class SelectorStrategy(Strategy):
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
         on_round: called with the record of each round.
     """
+
+    registrar: Registrar | None = None
+    _turn: Turn | None = None
 
     def __init__(
         self,
@@ -83,6 +91,7 @@ class SelectorStrategy(Strategy):
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         strategy: Strategy | None = None,
+        combine: CombineRule | str = "mean",
         answer_timeout: float = 60.0,
         profile_timeout: float = 120.0,
         wait_for: int = 1,
@@ -96,7 +105,8 @@ class SelectorStrategy(Strategy):
         selector, self.guards = named_selector(selector), Guards() if guards is None else guards
         limits = answer_timeout, profile_timeout, wait_for, patience
         about = selector, cohort, overselect, self.guards, owner_of, eligible
-        self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume))
+        self.combining = Combining.by(combine)
+        self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume), self.combining.rule)
         self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
         self._check_base()
         self.selector, self.horizon, self.seed = selector, horizon, seed
@@ -104,12 +114,11 @@ class SelectorStrategy(Strategy):
         self.enrolment = Enrolment(selector.needs, type(selector).__name__, waiting, facts)
         self.roster = self.enrolment.roster
         self.roster.owner_of, self.roster.bind_keys = owner_of, bind_names
-        self.files = RunFiles(self.options, self.base.strategy, self.roster, None if audit is None else LogFile(audit))
+        kept = self.options, self.base.strategy, self.roster, self.combining
+        self.files = RunFiles(*kept, None if audit is None else LogFile(audit))
         self.files.on_round = on_round
-        self.registrar: Registrar | None = None
         self._models = ModelCheck(self.guards, self.base.kind.trees)
         self._interview = Interview(answer_timeout, self._models)
-        self._turn: Turn | None = None
         self._sent: dict[int, Message] = {}
         self._model: Model = {}
         self._running, self._moved, self._timeout, self._target = False, False, 3600.0, 0
@@ -131,6 +140,8 @@ class SelectorStrategy(Strategy):
         log(INFO, "\t│\t├── reads %s", ", ".join(needs.reads) or "nothing")
         log(INFO, "\t│\t├── asks %s", ", ".join(s.name for s in needs.asks) or "nothing")
         log(INFO, "\t│\t└── has reported %s", ", ".join(s.name for s in needs.reports) or "nothing")
+        if self.combining.own:
+            log(INFO, "\t├──> Updates are combined by %s", self.combining.rule.name)
         log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
         if not kind.weighs:
             log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
@@ -208,7 +219,7 @@ class SelectorStrategy(Strategy):
         self._target = self.options.cohort if early else 0
         log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
         if turn.cohort is not None:
-            check_mass(turn.cohort, self.base, registrar.owner)
+            check_mass(turn.cohort, self.base, self.combining.rule, registrar.owner)
         self._sent = write.train(chosen.tolist(), self._timeout, reported)
         return list(self._sent.values())
 
@@ -230,6 +241,7 @@ class SelectorStrategy(Strategy):
             self.files.watch(self.registrar)
         elif self.enrolment.changed:
             self.registrar.join(self.roster.population())
+        self.combining.check_memory(model.parameters or 0, len(self.roster))
         self.registrar.resize(model)
         self.enrolment.changed = False
         return self.registrar
@@ -250,6 +262,7 @@ class SelectorStrategy(Strategy):
         registrar.counters["duplicate"] += found.duplicate
         registrar.counters["late"] += found.stray
         weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
+        weighing.combined = self._combined(turn.cohort.mass) if self.combining.own else None
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
             arrays = with_counters(arrays, self._model)
@@ -257,6 +270,11 @@ class SelectorStrategy(Strategy):
         self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
         self._stop_if_nobody_can(found, faults)
         return arrays, metrics
+
+    def _combined(self, mass: str) -> Combined:
+        """The model that this round's updates lead to, by the combining rule."""
+        about = CombineRound(len(self.roster), rate_of(self._sent, self.base.config), mass)
+        return partial(self.combining.target, self._model, about)
 
     def _stop_if_nobody_can(self, found: Replies, faults: dict[int, str]) -> None:
         """That no client at all can train is a mistake of the app: said at once, not after the last round."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord
 
+from sortition.aggregation import CombineRule
 from sortition.clients.models import Model
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import InputError
@@ -16,6 +17,7 @@ from sortition.core.rounds import Cohort
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.updates import moved
 
+Combined = Callable[[Mapping[int, Model], Ids, Floats], Model]  # models by client, who answered, weights → a model
 CLOSE = 1e-6  # how far a sum of weights may be from 1
 
 
@@ -25,8 +27,10 @@ def sums_to_one(cohort: Cohort) -> bool:
     return said and (not cohort.weights.size or abs(float(cohort.weights.sum()) - 1) <= CLOSE)
 
 
-def check_mass(cohort: Cohort, base: BaseStrategy, owner: str) -> None:
-    """Refuse a cohort, before it trains, whose mass the strategy cannot keep: Flower divides by the sum of weights."""
+def check_mass(cohort: Cohort, base: BaseStrategy, rule: CombineRule, owner: str) -> None:
+    """Refuse a cohort, before it trains, whose mass the rule or the strategy cannot keep: Flower rescales weights."""
+    if cohort.ids.size:
+        rule.check_mass(cohort.mass)
     if cohort.ids.size and not (sums_to_one(cohort) or base.kind.linear):
         raise InputError(
             f"{owner} weighs this cohort {float(cohort.weights.sum()):g} in all, and {type(base.strategy).__name__} "
@@ -43,6 +47,7 @@ class Weighing:
     weights: Floats
     whole: bool  # the weights sum to 1, so that the strategy's own mean keeps them
     notes: dict[str, Any] = field(default_factory=dict)
+    combined: Combined | None = None  # by a rule of ours, in place of a weighted sum
 
     def aggregate(
         self, server_round: int, replies: Mapping[int, Message], model: Model, models: Mapping[int, Model]
@@ -52,6 +57,8 @@ class Weighing:
         if not counts:
             return None, None
         used = {client: replies[client] for client in counts}
+        if self.combined is not None:
+            return self.base.step(server_round, self.combined(models, self.done, self.weights), used, counts)
         if self.whole:
             return self.base.aggregate(server_round, used, counts)
         ids = np.array(list(counts), np.int64)

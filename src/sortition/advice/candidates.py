@@ -20,7 +20,7 @@ def allowed(limits: Limits) -> tuple[Candidates, dict[str, str]]:
     facts = ("label_counts",) if limits.label_counts else ()
     for entry in default_entries():
         label = label_of(entry)
-        if label in REFERENCES:
+        if label in REFERENCES or "reweight" in entry:  # which weighs another method's choice
             continue
         options = {key: value for key, value in entry.items() if key not in ("name", "label")}
         selector = methods.selector(entry["name"], options).resolved(facts)

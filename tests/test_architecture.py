@@ -13,6 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 SCIENCE = {"numpy", "scipy", "sklearn", "pydantic"}
 BELOW_STUDIES = {
     "core",
+    "privacy",
     "audit",
     "aggregation",
     "selectors",
@@ -28,13 +29,14 @@ ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "advice", "flow
 MAY = {
     "moved": (set(), set()),
     "core": ({"moved"}, {"numpy", "pydantic"}),
+    "privacy": ({"core"}, set()),
     "selectors": ({"core"}, SCIENCE),
     "data": ({"core"}, SCIENCE),
     "availability": ({"core"}, SCIENCE),
     "learning": ({"core"}, SCIENCE | {"torch"}),
     "simulation": ({"core", "audit", "aggregation", "data", "availability", "learning"}, SCIENCE | {"torch"}),
     "clients": ({"core"}, {"numpy"}),
-    "flower": ({"core", "audit", "aggregation", "clients"}, SCIENCE | {"flwr"}),
+    "flower": ({"core", "audit", "aggregation", "clients", "privacy"}, SCIENCE | {"flwr"}),
     # its controllers get a method's name, since NVFlare writes their arguments as JSON
     "nvflare": ({"core", "audit", "aggregation", "clients", "selectors"}, SCIENCE | {"nvflare"}),
     "testing": ({"core"}, {"numpy"}),

@@ -10,7 +10,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from sortition.cli import advise, audit, begin, data, leaderboard, methods, report, reproduce, run
+from sortition.cli import advise, audit, begin, data, leaderboard, lint, methods, report, reproduce, run
 
 __all__ = ["app", "main"]
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (begin, run, report, reproduce, leaderboard, advise, methods, audit):
+for group in (begin, run, report, reproduce, leaderboard, advise, methods, lint, audit):
     group.register(app)
 app.add_typer(data.app, name="data")
 

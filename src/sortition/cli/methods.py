@@ -42,7 +42,7 @@ def list_() -> None:
     columns = ["method", "reads", "asks", "reports", "scales", "secure"]
     table = Table("", columns, prose=tuple(columns), notes=[COLUMNS])
     for name in selectors.discover():
-        method = _default(selectors.find(name))
+        method = default_instance(selectors.find(name))
         needs = method.needs
         table.rows.append(
             [
@@ -58,7 +58,7 @@ def list_() -> None:
     console().print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
 
 
-def _default(cls: type[Selector[Any]]) -> Selector[Any]:
+def default_instance(cls: type[Selector[Any]]) -> Selector[Any]:
     """An instance with default parameters, or with its first example where some have no default."""
     from sortition.core.errors import SortitionError
 
@@ -92,7 +92,7 @@ def show(
     given: dict[str, Any] = {}
     for text in set_ or ():
         given = assign(given, text)
-    selector = cls.load(**given) if given else _default(cls)
+    selector = cls.load(**given) if given else default_instance(cls)
     module = inspect.getdoc(sys.modules[cls.__module__]) or ""
     print_prose(module.strip() or inspect.getdoc(cls) or "", screen)
     screen.print(_parameters(cls, selector))

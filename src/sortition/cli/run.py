@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from sortition.cli.lint import announce
 from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: b
     from sortition.studies.runs.progress import showing
 
     screen = console()
+    if not quiet:
+        announce(plan)
     outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
         print_summary(out, screen)

@@ -61,11 +61,13 @@ class Selector(ABC, Generic[S]):
         memory: the type of its state.
         cite: BibTeX of the paper.
         scales: False if time or memory per round grows faster than the number of clients.
+        isolates: False if cohorts are unions of fixed groups, so that no combination of their sums isolates a client.
     """
 
     memory: ClassVar[type[State]] = State
     cite: ClassVar[str] = ""
     scales: ClassVar[bool] = True
+    isolates: ClassVar[bool] = True
 
     @property
     def needs(self) -> Needs:

@@ -13,6 +13,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Selector
+from sortition.flower.privacy_notes import log_findings
 from sortition.flower.strategy_kinds import Kind
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
@@ -75,7 +76,7 @@ class Options:
             raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Give owner_of=….")
 
     def check_strategy(self, name: str, kind: Kind) -> None:
-        """Refuse combinations with a strategy that cannot work."""
+        """Refuse combinations with a strategy that cannot work; log what breaks a promise of privacy."""
         if kind.equal and (kind.equal != self.cohort or self.overselect > 1):
             raise bad(
                 f"{name}.num_sampled_clients",
@@ -92,6 +93,7 @@ class Options:
                 f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
                 "Choose a method that reads facts or losses."
             )
+        log_findings(self.selector, self.cohort, self.guards, kind)
 
     def is_eligible(self, name: str, tags: Collection[str], facts: Mapping[str, Array]) -> bool:
         """Whether a client may be chosen."""

@@ -57,6 +57,7 @@ class BatchPartitioning(Selector[Memory]):
     rule: Literal["least-used", "with-least-used", "random"] = "least-used"
 
     memory = Memory
+    isolates = False
     cite = """@inproceedings{so2023securing,
   title = {Securing Secure Aggregation: Mitigating Multi-Round Privacy Leakage in Federated Learning},
   author = {So, Jinhyun and Ali, Ramy E. and G{\\"u}ler, Ba{\\c{s}}ak and Jiao, Jiantao and Avestimehr, A. Salman},

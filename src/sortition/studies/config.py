@@ -15,6 +15,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.learning.rule import LocalRule
+from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
@@ -174,6 +175,7 @@ class Federation(StrictTable):
         guards: how far clients are trusted.
         faults: what goes wrong.
         attacks: adversaries among the clients.
+        privacy: what the federation promises its clients; ``sortition lint`` and the start of a study judge it.
         target: an accuracy or loss to reach.
         evaluate_every: after how many rounds the model is tested.
         clients_every: after how many rounds every client's accuracy is recorded; 0 for the end only.
@@ -194,6 +196,7 @@ class Federation(StrictTable):
     guards: Guards = Guards()
     faults: Faults | None = None
     attacks: Attacks | None = None
+    privacy: Promises | None = None
     target: Target | None = None
     evaluate_every: Count = 1
     clients_every: Annotated[int, Field(ge=0)] = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -10,17 +11,20 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from sortition import availability
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
-from sortition.core.rounds import Population
+from sortition.core.rounds import MOST, Cohort, Population
 from sortition.core.storage.npz import read_npy, read_npz
+from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.core.streams import stream
 from sortition.data import partitions
 from sortition.studies.config import Named
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
+MOST_CLIENTS, MOST_ROUNDS, MOST_LABELS = 1_000_000, 100_000, 1_000  # more would fill the memory
+MOST_CELLS = 1 << 32  # of a table of rounds × clients
 
 
 class Limits(BaseModel):
@@ -51,11 +55,11 @@ class Profile(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     cohort: Annotated[int, Field(ge=1)]
-    clients: Annotated[int, Field(ge=2)] | None = None
-    rounds: Annotated[int, Field(ge=1)] = 100
+    clients: Annotated[int, Field(ge=2, le=MOST_CLIENTS)] | None = None
+    rounds: Annotated[int, Field(ge=1, le=MOST_ROUNDS)] = 100
     label_counts: str | None = None
     sizes: str | None = None
-    labels: Annotated[int, Field(ge=2, le=1000)] = 10
+    labels: Annotated[int, Field(ge=2, le=MOST_LABELS)] = 10
     partition: Named = Named(name="dirichlet", alpha=0.3)
     availability: Named = Named(name="always")
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -79,6 +83,22 @@ class Known:
     chosen: tuple[tuple[Ids, Array], ...] = ()
     played_by: str = ""
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Whatever the source was, its parts must fit each other."""
+        check_fact("label_counts", self.counts, len(self.counts), who="source")
+        if not self.counts.size:
+            raise bad("source.label_counts", "of at least one client and label", f"shape {self.counts.shape}")
+        for name, value, most in (("cohort", self.cohort, MOST), ("rounds", self.rounds, MOST_ROUNDS)):
+            if not 1 <= value <= most:
+                raise bad(f"source.{name}", f"from 1 to {most:,}", value)
+        if self.masks is not None and (not len(self.masks) or self.masks.shape[1:] != (self.clients,)):
+            raise bad("source.availability", f"of shape (rounds, {self.clients})", f"shape {self.masks.shape}")
+        if not 0 <= self.dropout < 1:
+            raise bad("source.dropout", "in [0, 1)", self.dropout)
+        for ids, weights in self.chosen:
+            if not_among(Cohort(ids, weights).ids, np.arange(self.clients)).size:
+                raise bad("source.cohort", f"ids below {self.clients}", int(ids.max()))
 
     @property
     def clients(self) -> int:
@@ -114,8 +134,8 @@ def from_profile(profile: Profile, folder: Path) -> Known:
     if profile.cohort > len(counts):
         raise bad("profile.cohort", f"at most the number of clients, {len(counts)}", profile.cohort)
     mode = profile.availability
-    if "path" in mode.options:
-        mode = Named(name=mode.name, **{**mode.options, "path": str(folder / mode.options["path"])})
+    if isinstance(path := mode.options.get("path"), str):
+        mode = Named(name=mode.name, **{**mode.options, "path": str(folder / path)})
     availability.mode(mode.name, **mode.options)
     return Known(
         profile.cohort,
@@ -154,27 +174,33 @@ def shrunk(whole: Known, most: int) -> Known:
     cohort = max(2, round(whole.cohort * most / whole.clients))
     note = f"{most} of {whole.clients} clients were drawn, and {cohort} of them train a round."
     masks = None if whole.masks is None else whole.masks[:, kept]
-    return replace(whole, counts=whole.counts[kept], masks=masks, cohort=cohort, notes=(*whole.notes, note))
+    return replace(whole, counts=whole.counts[kept], masks=masks, cohort=cohort, chosen=(), notes=(*whole.notes, note))
 
 
 def _table(path: Path) -> Array:
     """A table of whole numbers ≥ 0, one row a client."""
     try:
-        if path.suffix == ".npy":
-            found = read_npy(path)
-        elif path.suffix == ".npz":
-            found = next(iter(read_npz(path).values()))
-        else:
-            found = np.atleast_2d(np.genfromtxt(path, delimiter=",", skip_header=_header(path)))
+        found = _numbers(path)
     except FileNotFoundError:
         raise bad("profile", "files that exist", str(path)) from None
     except FOREIGN as error:
         raise InputError(f"{path} must be a table of counts; got {error}.") from None
+    if not found.size or found.ndim not in (1, 2):
+        raise bad(f"{path.name}", "a table, one row a client", f"shape {found.shape}")
     found = found.reshape(len(found), -1)
     check_fact("label_counts", found, len(found), who=path.name)
+    if found.shape[1] > MOST_LABELS:
+        raise bad(f"{path.name}", f"a table of at most {MOST_LABELS:,} columns", found.shape[1])
     return np.asarray(np.rint(found), np.int64)
 
 
-def _header(path: Path) -> int:
-    first = path.read_text(errors="replace").partition("\n")[0]
-    return int(any(letter.isalpha() for letter in first))
+def _numbers(path: Path) -> Array:
+    """What a file of numbers holds: an npy file, the first array of an npz file, or comma-separated text."""
+    if path.suffix == ".npy":
+        return read_npy(path)
+    if path.suffix == ".npz":
+        return next(iter(read_npz(path).values()), np.empty(0))
+    text = read_regular(path).decode(errors="replace")
+    first, _, rest = text.partition("\n")
+    body = rest if any(letter.isalpha() for letter in first) else text
+    return np.atleast_2d(np.genfromtxt(io.StringIO(body), delimiter=",")) if body.strip() else np.empty(0)

@@ -49,7 +49,8 @@ def replay(source: Known, rounds: int | None = None, seed: int = 0) -> tuple[dic
         }
     kept, left = replayable((label, one) for label, one in candidates.items() if label not in ruled_out)
     played = len(source.chosen) or rounds or source.rounds
-    present = [np.flatnonzero(source.present(seed).at(t)) for t in range(played)]
+    there = source.present(seed)
+    present = [np.flatnonzero(there.at(t)) for t in range(played)]
     found = {f"{CHOSEN}: {source.played_by}": measured(source, source.chosen, present)} if source.chosen else {}
     for label, selector in kept.items():
         registrar = Registrar(selector, source.population, horizon=played, seed=seed)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sortition.advice.flower_history import from_history, is_history
-from sortition.advice.profile import MEAN_SIZE, Known, Profile, from_profile
+from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, Known, Profile, from_profile
+from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
-from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
 from sortition.results import run_folder
 from sortition.studies.audit.log_reader import Log
 from sortition.studies.config import Named, validated
@@ -30,7 +34,8 @@ def known(source: str | Path, *, cohort: int | None = None) -> Known:
         raise bad("source", rule, str(path))
     if cohort is None:
         raise InputError("--cohort must be given where the source does not say it; got nothing.")
-    return from_profile(Profile(cohort=cohort, label_counts=str(path.resolve())), path.parent)
+    table = {"cohort": cohort, "label_counts": str(path.resolve())}
+    return from_profile(validated(Profile, table, "profile"), path.parent)
 
 
 def from_run(run: run_folder.Run) -> Known:
@@ -38,18 +43,34 @@ def from_run(run: run_folder.Run) -> Known:
     arrays, config = run.federation(), run.config
     if "label_counts" not in arrays:
         raise StorageError(f"{run.path} has no federation.npz to learn from.")
+    with readable(run.path):
+        return _played(run.records, config, arrays, run.method)
+
+
+def _played(records: list[dict[str, Any]], config: dict[str, Any], arrays: dict[str, Array], method: str) -> Known:
     faults = config.get("faults") or {}
-    chosen = tuple((np.array(r["cohort"], np.int64), np.array(r.get("weights") or [])) for r in run.records)
+    chosen = tuple((np.array(r["cohort"], np.int64), np.array(r.get("weights") or [])) for r in records)
     return Known(
         int(config["cohort"]),
         int(config["rounds"]),
         arrays["label_counts"],
-        Named(**config.get("availability", {"name": "always"})),
+        validated(Named, config.get("availability") or {"name": "always"}, "availability"),
         arrays.get("availability"),
         dropout=float(sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))),
         chosen=tuple((ids, weights if weights.size == ids.size else _equal(ids)) for ids, weights in chosen),
-        played_by=run.method,
+        played_by=method,
     )
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Turn what is of another form in a run's files or a log into one error message."""
+    try:
+        yield
+    except UNREADABLE as error:
+        if isinstance(error, SortitionError):
+            raise
+        raise StorageError(f"{path} cannot be read: {shown(repr(error))}.") from None
 
 
 def from_log(path: Path) -> Known:
@@ -57,8 +78,15 @@ def from_log(path: Path) -> Known:
     log = Log(path)
     if not log.entries:
         raise StorageError(f"{path} has no round yet.")
+    with readable(path):
+        return _logged(log, path)
+
+
+def _logged(log: Log, path: Path) -> Known:
     rounds = [log.round(t) for t in range(len(log.entries))]
     clients = log.clients(len(rounds) - 1)
+    if not 0 < clients * len(rounds) <= MOST_CELLS:
+        raise StorageError(f"{path} cannot be read: {clients:,} clients in {len(rounds):,} rounds.")
     masks = np.zeros((len(rounds), clients), bool)
     for t, one in enumerate(rounds):
         masks[t, one.available] = True

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli.options import Quiet, console
+from sortition.cli.options import Allow, Quiet, allowing, console
 
 Source = Annotated[
     Path,
@@ -24,6 +24,7 @@ def advise(
     cohort: Cohort = None,
     seconds: Annotated[float, typer.Option(min=1.0, help="about how long to simulate")] = 60.0,
     quiet: Quiet = False,
+    allow: Allow = None,
 ) -> None:
     """Recommend a method: simulate the ones that your limits allow in small federations like yours, and rank them.
 
@@ -32,9 +33,9 @@ def advise(
     from sortition.advice import advise as advisor
     from sortition.advice.sources import known
 
-    found = advisor.advise(
-        known(source, cohort=cohort), seconds=seconds, say=(lambda text: None) if quiet else typer.echo
-    )
+    with allowing(allow):
+        described = known(source, cohort=cohort)
+        found = advisor.advise(described, seconds=seconds, say=(lambda text: None) if quiet else typer.echo)
     if not quiet:
         console().print(found.table())
         _excluded(found.ruled_out)
@@ -46,6 +47,7 @@ def replay(
     cohort: Cohort = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="rounds, where none were recorded")] = None,
     seed: Annotated[int, typer.Option(min=0, help="of the methods' draws")] = 0,
+    allow: Allow = None,
 ) -> None:
     """Show whom each method would have chosen in recorded rounds, beside who was chosen; nothing is trained.
 
@@ -55,8 +57,9 @@ def replay(
     from sortition.advice.replay import replay_table
     from sortition.advice.sources import known
 
-    recorded = known(source, cohort=cohort)
-    found, left = replayed(recorded, rounds, seed)
+    with allowing(allow):
+        recorded = known(source, cohort=cohort)
+        found, left = replayed(recorded, rounds, seed)
     console().print(replay_table(found, recorded))
     _excluded(left)
 

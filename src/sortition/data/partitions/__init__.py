@@ -38,7 +38,7 @@ def check(name: str, **params: Any) -> None:
         rule(name, **params)
 
 
-def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, **params: Any) -> Partition:
+def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, /, **params: Any) -> Partition:
     """Split examples with these ``labels`` (n,) over ``clients``; loses none and gives none twice.
 
     ``name`` is a rule, the file of a saved partition, or the import path of a function ``(labels, clients, rng)`` that

@@ -1,12 +1,16 @@
 """The live page: what it serves, what it keeps to itself, and how far the runs are."""
 
+import http.client
+import os
+import threading
+import time
 import urllib.error
 import urllib.request
 
 import pytest
 from tests.report.conftest import write_run
 
-from sortition.core.errors import InputError
+from sortition.core.errors import InputError, StorageError
 from sortition.report.watch import Progress, Watcher, _serve, watch
 
 
@@ -57,6 +61,68 @@ def test_it_is_served_on_loopback_and_nothing_else_is(growing, tmp_path):
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_name_that_points_at_this_machine_is_refused(growing, tmp_path):
+    """A site whose name was changed to 127.0.0.1 would read the page from the reader's browser."""
+    watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
+    watcher.look()
+    server = _serve(watcher, 0)
+    port = server.server_address[1]
+
+    def status(host):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection.request("GET", "/", headers={"Host": host})
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    try:
+        assert [status(f"{name}:{port}") for name in ("127.0.0.1", "localhost")] == [200, 200]
+        assert status("localhost") == 200
+        assert [status(host) for host in (f"evil.example:{port}", "evil.example", "")] == [421] * 3
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def test_an_error_message_is_text_and_no_markup(growing, tmp_path, monkeypatch):
+    def refuses(*_):
+        raise InputError("title must be a text; got <script>alert(1)</script>.")
+
+    monkeypatch.setattr("sortition.report.watch.gather", refuses)
+    watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
+    watcher.look()
+    assert "<script>alert" not in watcher.page
+    assert "&lt;script&gt;alert(1)" in watcher.page
+
+
+def test_looks_from_several_threads_take_turns(growing, tmp_path, monkeypatch):
+    inside, most = [], []
+
+    def slow(path, content):
+        inside.append(path)
+        most.append(len(inside))
+        time.sleep(0.05)
+        inside.pop()
+
+    monkeypatch.setattr("sortition.report.watch.write_atomically", slow)
+    monkeypatch.setattr("sortition.report.watch.gather", lambda *_: (_ for _ in ()).throw(InputError("nothing yet")))
+    watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
+    threads = [threading.Thread(target=watcher.look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]  # the others saw nothing new
+
+
+def test_a_pipe_in_place_of_rounds_is_refused_and_not_waited_for(growing, tmp_path):
+    home, _ = growing
+    (home / "rounds.jsonl").unlink()
+    os.mkfifo(home / "rounds.jsonl")
+    with pytest.raises(StorageError, match="must be a file"):
+        Watcher([tmp_path / "runs"], tmp_path / "page.html").look()
 
 
 def test_it_ends_when_all_runs_are_done(tmp_path):

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from sortition.core.errors import InputError, bad
+from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
@@ -65,9 +67,14 @@ class Watcher:
         self.version = 0
         self._seen: list[tuple[float, int]] = []
         self._shown: tuple[int, int] | None = None
+        self._looking = threading.Lock()  # each request is answered in a thread of its own
 
     def look(self) -> Progress:
         """Where the runs are now; the page is rewritten if there is anything new."""
+        with self._looking:
+            return self._look()
+
+    def _look(self) -> Progress:
         runs = find(*self.folders)
         rounds = {run.path: _played(run) for run in runs}
         now = Progress(
@@ -95,7 +102,8 @@ class Watcher:
         try:
             text = Page(gather(self.folders, self.margin)).render("" if now.finished else bar)
         except InputError as error:  # nothing is evaluated yet
-            text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{error}</p></body>"
+            said = escape(str(error))
+            text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{said}</p></body>"
         self.page = text if now.finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())
 
@@ -158,8 +166,10 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*rest)  # type: ignore[arg-type]
 
     def do_GET(self) -> None:
-        """``/`` and ``/progress``."""
-        if self.path == "/":
+        """``/`` and ``/progress``, for a page of this machine: other sites may point their own name at it."""
+        if (self.headers.get("Host") or "").partition(":")[0] not in (LOOPBACK, "localhost"):
+            self.send_error(421)
+        elif self.path == "/":
             self._answer(self.watcher.page, "text/html")
         elif self.path == "/progress":
             self._answer(f"{self.watcher.version}\n{self.watcher.look().html}", "text/plain")
@@ -181,9 +191,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _played(run: Run) -> int:
     try:
-        with (run.path / "rounds.jsonl").open("rb") as file:
-            return sum(chunk.count(b"\n") for chunk in iter(lambda: file.read(1 << 20), b""))
-    except OSError:
+        return sum(line.endswith(b"\n") for line in read_lines(run.path / "rounds.jsonl"))
+    except FileNotFoundError:
         return 0
 
 

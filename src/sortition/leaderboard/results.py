@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from sortition.core.errors import StorageError
 from sortition.leaderboard.suite import Suite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
@@ -14,6 +15,7 @@ from sortition.studies.plan import StudyPlan
 from sortition.studies.runs.runner import place
 
 RUNS = "runs.parquet"
+MOST = 10_000_000  # rows; a Parquet file can announce any number in a kilobyte
 KEY = ["suite", "cell", "method", "seed"]
 FIGURES = {"auc": "mean-accuracy", "last": "last-accuracy", "worst_tenth": "worst-tenth", "jain": "jain"}
 SCHEMA = {
@@ -35,7 +37,18 @@ SCHEMA = {
 
 def stored(path: Path) -> pl.DataFrame:
     """The rows that were kept before; none where there is no file."""
-    return pl.read_parquet(path) if path.exists() else pl.DataFrame(schema=SCHEMA)
+    if not path.exists():
+        return pl.DataFrame(schema=SCHEMA)
+    try:
+        if not path.is_file():
+            raise ValueError("it is not a file")
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        if rows > MOST:
+            raise ValueError(f"it announces {rows:,} rows, more than {MOST:,}")
+        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
+    except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        first = (str(error).splitlines() or ["unreadable"])[0]
+        raise StorageError(f"{path} is no table of a leaderboard's runs: {first}. Remove it.") from None
 
 
 def collected(suite: Suite, plan: StudyPlan, out: Path, before: pl.DataFrame) -> pl.DataFrame:
@@ -53,6 +66,13 @@ def collected(suite: Suite, plan: StudyPlan, out: Path, before: pl.DataFrame) ->
 
 def row_of(run: Run) -> dict[str, Any]:
     """One finished run."""
+    try:
+        return _row_of(run)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise StorageError(f"{run.path} is no finished run of a leaderboard: {error!r}. Remove it.") from None
+
+
+def _row_of(run: Run) -> dict[str, Any]:
     figures, needs = run.summary["figures"], run.manifest["needs"]
     rounds = max(1, int(run.summary["rounds"]))
     return {

@@ -24,6 +24,7 @@ LOOPBACK = (  # a machine without a network has the loopback all the same: raise
     "fcntl.ioctl(socket.socket(socket.AF_INET, socket.SOCK_DGRAM), 0x8914, struct.pack('16sh14x', b'lo', 1 | 64));"
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
+STARTS = "import subprocess, sys, torch; subprocess.run([sys.executable, '-c', 'import torch'], check=True)"
 COPIED = ("src", "tests", "campaign", "docs", "examples", "benchmarks")
 
 
@@ -73,8 +74,8 @@ def nobody(paths: list[str]) -> bool:
         print("nobody: left out, there is no setpriv")
         return True
     user = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
-    if subprocess.run([*user, sys.executable, "-c", "import torch"], capture_output=True, check=False).returncode:
-        print("nobody: left out, the interpreter or its packages cannot be read by other users")
+    if subprocess.run([*user, sys.executable, "-c", STARTS], capture_output=True, check=False).returncode:
+        print("nobody: LEFT OUT, other users cannot run this interpreter; take one outside of a home folder")
         return True
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)

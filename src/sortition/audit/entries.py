@@ -7,6 +7,7 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -64,6 +65,7 @@ def header(registrar: Registrar, salt: bytes) -> Header:
     return compact(entry, "horizon")
 
 
+@cache  # reading a library's metadata takes milliseconds
 def installed_version(name: str) -> str:
     """The version of an installed library, or "absent"."""
     try:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sortition.core.arrays import Array
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import sequence
 from sortition.learning import dropout, stacked, vector
@@ -48,6 +49,33 @@ class How:
     per_epoch: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class DrawnCohort:
+    """A cohort whose training is drawn and not yet done: from ``start`` (P,) by one plan per client."""
+
+    learner: Learner
+    start: Tensor
+    work: Sequence[BatchPlan]
+    how: How
+    trained: Trained  # filled by the training
+
+    @property
+    def tracked(self) -> tuple[bool, bool]:
+        """Whether the spread of gradients and the squares of losses are measured."""
+        return self.trained.dispersion is not None, self.trained.rms_losses is not None
+
+    def fill(self, rows: Sequence[int], deltas: Array, *found: Array | None) -> None:
+        """Store what the training of some clients left: updates, losses, dispersions, squares of losses by step."""
+        losses, dispersion, squares = found
+        self.trained.deltas[rows], self.trained.losses[rows] = deltas, losses
+        if self.trained.dispersion is not None:
+            self.trained.dispersion[rows] = dispersion
+        if self.trained.rms_losses is not None and squares is not None:
+            for i, row in zip(rows, squares, strict=True):
+                plan = self.work[i]
+                self.trained.rms_losses[i] = rms_by_part(row[: plan.steps], plan.counts, self.how.per_epoch[i])
+
+
 class Learner:
     """A model, the examples, and how to train on them.
 
@@ -82,6 +110,7 @@ class Learner:
         if engine == "stacked" and self.layers is None:
             raise bad("engine", "'auto' or 'sequential' for a model of other layers than linear ones", engine)
         self.stacks = engine != "sequential" and self.layers is not None
+        self.architecture = tuple(repr(layer) for layer in self.layers or ())
         self.y = vector.tensor(y, np.int64, self.device)
         self.examples = self._held(x)
         self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y)
@@ -118,8 +147,35 @@ class Learner:
 
         A client's result depends on (seed, purpose, t, client) and its data, not on who trains beside it.
         """
-        rule, k = rule or self.rule, len(ids)
-        work = batch_plans(members, ids, rule, seed, t, purpose)
+        return self.finish(
+            self.cohort(
+                params,
+                members,
+                ids,
+                seed=seed,
+                t=t,
+                purpose=purpose,
+                dispersion=dispersion,
+                rms_losses=rms_losses,
+                rule=rule or self.rule,
+            )
+        )
+
+    def cohort(
+        self,
+        params: Vector,
+        members: Sequence[npt.NDArray[np.int64]],
+        ids: npt.NDArray[np.int64],
+        *,
+        seed: int,
+        t: int,
+        purpose: str,
+        dispersion: bool,
+        rms_losses: bool,
+        rule: LocalRule,
+    ) -> DrawnCohort:
+        """What :meth:`train` is about to do, with everything random drawn."""
+        work, k = batch_plans(members, ids, rule, seed, t, purpose), len(ids)
         sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
         seeds = [] if self.stacks else [_seed(seed, purpose, t, int(i)) for i in ids]
         out = Trained(
@@ -130,37 +186,40 @@ class Learner:
             np.empty(k, np.float32) if dispersion else None,
             np.empty((k, 3), np.float32) if rms_losses else None,
         )
-        run = self._stacked if self.stacks else self._sequential
         how = How(rule, rule.lr_at(t), sources, seeds, [rule.per_epoch(len(own)) for own in members])
-        run(torch.tensor(params, device=self.device), work, how, out)
-        return out
+        return DrawnCohort(self, torch.tensor(params, device=self.device), work, how, out)
 
-    def _stacked(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
-        size = max(1, STACK_BYTES // (4 * self.layout.size))
+    def finish(self, cohort: DrawnCohort) -> Trained:
+        """Train a cohort by itself."""
+        (self._stacked if self.stacks else self._sequential)(cohort)
+        return cohort.trained
+
+    @property
+    def most(self) -> int:
+        """How many clients one stack holds."""
+        return max(1, STACK_BYTES // (4 * self.layout.size))
+
+    def _stacked(self, cohort: DrawnCohort) -> None:
+        work, how = cohort.work, cohort.how
         order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
-        for at in range(0, len(work), size):
-            part = order[at : at + size]
-            final, losses, spread, squares = stacked.train_stack(
+        for at in range(0, len(order), self.most):
+            part = order[at : at + self.most]
+            final, *found = stacked.train_stack(
                 self.layers or [],
-                self.layout.split(start),
+                self.layout.split(cohort.start.expand(len(part), -1)),
                 self.examples.rows,
                 self.y,
                 [work[i] for i in part],
                 how.rule,
                 how.lr,
                 [how.sources[i] for i in part] if how.sources else None,
-                out.dispersion is not None,
-                out.rms_losses is not None,
+                *cohort.tracked,
             )
-            out.deltas[part], out.losses[part] = (final - start).cpu().numpy(), losses.cpu().numpy()
-            if out.dispersion is not None:
-                out.dispersion[part] = spread.cpu().numpy()
-            if out.rms_losses is not None:
-                for i, row in zip(part, squares.cpu().numpy(), strict=True):
-                    out.rms_losses[i] = rms_by_part(row[: work[i].steps], work[i].counts, how.per_epoch[i])
+            cohort.fill(part, (final - cohort.start).cpu().numpy(), *(_array(one) for one in found))
 
-    def _sequential(self, start: Tensor, work: Sequence[BatchPlan], how: How, out: Trained) -> None:
-        for i, plan in enumerate(work):
+    def _sequential(self, cohort: DrawnCohort) -> None:
+        start, how, out = cohort.start, cohort.how, cohort.trained
+        for i, plan in enumerate(cohort.work):
             bits = how.sources[i] if how.sources else None
             squares = torch.zeros(plan.steps, device=self.device) if out.rms_losses is not None else None
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
@@ -183,6 +242,10 @@ def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) 
     sums = squares.astype(np.float64) * counts
     parts = (slice(None), slice(0, per_epoch), slice(len(counts) - 1, None))
     return np.sqrt([sums[part].sum() / max(int(counts[part].sum()), 1) for part in parts]).astype(np.float32)
+
+
+def _array(found: Tensor | None) -> Array | None:
+    return None if found is None else found.cpu().numpy()
 
 
 def _seed(seed: int, purpose: str, t: int, client: int) -> int:

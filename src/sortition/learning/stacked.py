@@ -90,14 +90,14 @@ class StackedDescent:
         if slot.velocity is None:
             _accumulate(value, 1 - self.lr * pull, left, right, -self.lr)
             if rule.proximal:
-                value.add_(slot.anchor, alpha=self.lr * rule.proximal)
+                value.add_(first(slot.anchor, k), alpha=self.lr * rule.proximal)
             return
         velocity = first(slot.velocity, k)
         _accumulate(velocity, rule.momentum, left, right, 1.0)
         if pull:
             velocity.add_(value, alpha=pull)
         if rule.proximal:
-            velocity.add_(slot.anchor, alpha=-rule.proximal)
+            velocity.add_(first(slot.anchor, k), alpha=-rule.proximal)
         value.add_(velocity, alpha=-self.lr)
 
 
@@ -111,13 +111,12 @@ def _accumulate(into: Tensor, keep: float, left: Tensor, right: Tensor | None, s
 
 
 class Stack:
-    """A cohort's copies of one model, ready to train."""
+    """Clients' copies of one model, ready to train: each parameter (k, …), where every client begins."""
 
     def __init__(
         self,
         layers: Sequence[nn.Module],
         initial: Sequence[Tensor],
-        k: int,
         descent: StackedDescent,
         squares: Tensor | None = None,
     ) -> None:
@@ -125,7 +124,7 @@ class Stack:
         track, moving = descent.squares is not None, descent.rule.momentum > 0
         self.slots = [
             Slot(
-                value := p.unsqueeze(0).repeat(k, *[1] * p.ndim),
+                value := p.clone(memory_format=torch.contiguous_format),
                 p,
                 torch.zeros_like(value) if moving else None,
                 torch.zeros_like(value) if track else None,
@@ -192,10 +191,10 @@ def train_stack(
 
     Args:
         layers: of :func:`layers_of`.
-        initial: the global parameters, in the model's order.
+        initial: the parameters from which each client begins (k, …), in the model's order.
         rows: (n, d) all examples.
         labels: (n,).
-        plans: one per client.
+        plans: one per client, those of most steps first.
         rule: the local rule.
         lr: its learning rate in this round.
         sources: of dropout words, one per client; None without dropout.
@@ -203,22 +202,17 @@ def train_stack(
         squares: whether to keep the mean squared loss of the examples of each batch.
 
     Returns:
-        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None; in
-        the order of ``plans``.
+        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None.
     """
     device, k = rows.device, len(plans)
-    order = sorted(range(k), key=lambda i: -plans[i].steps)
-    ranked = [plans[i] for i in order]
     descent = StackedDescent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
-    kept = torch.zeros(max((p.steps for p in plans), default=0), k, device=device) if squares else None
-    stack = Stack(layers, initial, k, descent, kept)
-    losses = _descend(stack, rows, labels, ranked, [sources[i] for i in order] if sources else None)
-    steps = torch.tensor([max(p.steps, 1) for p in ranked], dtype=torch.float32, device=device)
+    kept = torch.zeros(plans[0].steps, k, device=device) if squares else None
+    stack = Stack(layers, initial, descent, kept)
+    losses = _descend(stack, rows, labels, plans, sources)
+    steps = torch.tensor([max(p.steps, 1) for p in plans], dtype=torch.float32, device=device)
     final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
     spread = _spread(stack, steps) if dispersion else None
-    back = torch.as_tensor(np.argsort(order), device=device)
-    more = (None if one is None else one[back] for one in (spread, None if kept is None else kept.t()))
-    return final[back], (losses / steps)[back], *more
+    return final, losses / steps, spread, None if kept is None else kept.t()
 
 
 def _descend(

@@ -8,10 +8,10 @@ carry's registrar is one object over all rounds; everything else of a carry is n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -24,10 +24,13 @@ from sortition.simulation.exchange import Arrived, AskedQuestions
 from sortition.simulation.faults import POINTS
 from sortition.simulation.ledger import Ledger
 from sortition.simulation.record import Evaluation, client_figures, round_record
+from sortition.simulation.round_cache import Training
 from sortition.simulation.setup import Carry, Setup, sealed, start
 from sortition.simulation.stopwatch import Stopwatch
 
+T = TypeVar("T")
 Alive = Callable[[str], None]  # called at each point where the server may crash
+Steps = Generator[Training, None, tuple[Carry, RoundRecord]]
 
 
 def run(
@@ -47,6 +50,11 @@ def run(
 
 def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
     """One round; where the server crashes in it, the round is played once more from what was saved before."""
+    return alone(steps(setup, carry))
+
+
+def steps(setup: Setup, carry: Carry) -> Steps:
+    """The same round, stopped before it trains: whoever resumes it has done the training, or leaves it to the round."""
     registrar, t = carry.registrar, carry.registrar.index
     setup = setup.at(t)
     point = setup.faults.crash(t)
@@ -54,16 +62,25 @@ def play_round(setup: Setup, carry: Carry) -> tuple[Carry, RoundRecord]:
         arrays, header = registrar.export()
         saved = {name: array.copy() for name, array in arrays.items()}, json.loads(json.dumps(header))
         with suppress(Crash):
-            _round(setup, carry, point)
+            yield from _round(setup, carry, point)
         registrar.restore(*saved)
-    return _round(setup, carry)
+    return (yield from _round(setup, carry))
+
+
+def alone(waiting: Generator[Training, None, T]) -> T:
+    """Play what waits for training to its end, by itself."""
+    while True:
+        try:
+            next(waiting)
+        except StopIteration as end:
+            return cast(T, end.value)
 
 
 class Crash(Exception):  # noqa: N818  (it never reaches a user)
     """The simulated server crashes; nothing of the round is left."""
 
 
-def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry, RoundRecord]:
+def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> Steps:
     def alive(point: str) -> None:
         if POINTS.index(point) >= crash:
             raise Crash(point)
@@ -73,8 +90,8 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> tuple[Carry,
     chosen = _select(setup, carry, ledger, alive)
     watch.lap("select", less=chosen.asked.spent)
     watch.seconds["measure"] = chosen.asked.spent
-    arrived = exchange.train(setup, carry, chosen.cohort, ledger)
-    watch.lap("train")
+    arrived = yield from exchange.train(setup, carry, chosen.cohort, ledger)
+    watch.lap("train", less=arrived.waited)
     alive("finish")
     usable, repeated = _observe(setup, carry, chosen, arrived)
     carry, notes = _aggregate(setup, carry, chosen, arrived, usable)

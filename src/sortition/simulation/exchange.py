@@ -6,7 +6,7 @@ Whoever is asked or trains is charged in the round's ledger, whether or not the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from sortition.learning.vector import Vector
 from sortition.results.schema import FaultRecord
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger
+from sortition.simulation.round_cache import Training
 from sortition.simulation.setup import Carry, Setup
 from sortition.simulation.world import World
 
@@ -90,10 +91,11 @@ class Arrived:
     started: Ids
     dropped: FaultRecord  # ids by fate, see faults.FATES
     unsound: dict[int, str]  # ids whose updates were of no use, and why
+    waited: float  # wall-clock seconds in which other runs went on
 
 
-def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Arrived:
-    """Train those whose answer will be used.
+def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generator[Training, None, Arrived]:
+    """Train those whose answer will be used; the training is yielded, for others to do it.
 
     Who falls silent or comes too late is known beforehand here, so that work is charged but not done.
     """
@@ -107,6 +109,7 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Arrived
     ledger.compute(ids[started], examples[started], steps[started])
     ledger.passes["wasted"] += int(examples[~end.answered].sum())
     signals = carry.registrar.needs.reports
+    waited = yield from _waiting(world.training(carry.params, ids[end.answered], signals, t))
     outcome = world.train(carry.params, ids[end.answered], signals, t)
     unused = int(end.late.sum()) + int((when == FATES.index("after")).sum())
     ledger.training(ids[started], int(end.answered.sum()), unused)
@@ -120,7 +123,14 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Arrived
         if setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
             ledger.passes["wasted"] += int(world.costs.examples(outcome.ids[~sound]).sum())
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
-    return Arrived(kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound)
+    return Arrived(kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited)
+
+
+def _waiting(training: Training) -> Generator[Training, None, float]:
+    """Yield a training; the wall-clock seconds in which other runs went on."""
+    left = time.perf_counter()
+    yield training
+    return time.perf_counter() - left - training.seconds
 
 
 def _part(whole: Ids, part: Any) -> Ids:

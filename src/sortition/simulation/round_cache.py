@@ -7,6 +7,7 @@ update, which are asked of everybody, have a batched path of their own; tests ho
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from sortition.simulation.client import SimClient
 from sortition.simulation.holdings import means
 
 if TYPE_CHECKING:
+    from sortition.learning.learner import DrawnCohort
     from sortition.simulation.world import World
 
 BLOCK_BYTES = 64 << 20  # updates that are trained and answered together
@@ -31,6 +33,40 @@ _TRACKED = {DISPERSION.compute: "dispersion"} | {signal.compute: "rms_losses" fo
 def tracked_by(signals: Iterable[Signal]) -> Tracked:
     """What a training must measure so that these signals can be read from it."""
     return frozenset(_TRACKED[signal.compute] for signal in signals if signal.compute in _TRACKED)
+
+
+@dataclass(slots=True)
+class Training:
+    """The local training that a round waits for: done alone, or together with those of other runs."""
+
+    cache: RoundCache
+    ids: Ids
+    tracked: Tracked
+    seconds: float = 0.0  # its share of a training together
+
+    def drawn(self) -> DrawnCohort:
+        """The cohort with its batches."""
+        cache, world = self.cache, self.cache.world
+        return world.learner.cohort(
+            cache.params,
+            [world.holdings.of(int(i)) for i in self.ids],
+            self.ids,
+            seed=world.seed,
+            t=cache.t,
+            purpose=cache.purpose,
+            dispersion="dispersion" in self.tracked,
+            rms_losses="rms_losses" in self.tracked,
+            rule=world.rule,
+        )
+
+    def alone(self) -> None:
+        """Train now."""
+        if self.ids.size:
+            self.keep(self.cache.world.learner.finish(self.drawn()))
+
+    def keep(self, trained: Trained) -> None:
+        """The results, for the rest of the round."""
+        self.cache._rows.update({int(i): (trained, row) for row, i in enumerate(self.ids)})
 
 
 class RoundCache:
@@ -87,22 +123,11 @@ class RoundCache:
 
     def train(self, ids: Ids, tracked: Tracked = frozenset()) -> None:
         """Train those of ``ids`` who have not trained with this model in this round, together."""
-        missing = np.array([i for i in ids if not self._has(int(i), tracked)], np.int64)
-        if missing.size == 0:
-            return
-        world = self.world
-        block = world.learner.train(
-            self.params,
-            [world.holdings.of(int(i)) for i in missing],
-            missing,
-            seed=world.seed,
-            t=self.t,
-            purpose=self.purpose,
-            dispersion="dispersion" in tracked,
-            rms_losses="rms_losses" in tracked,
-            rule=world.rule,
-        )
-        self._rows.update({int(i): (block, row) for row, i in enumerate(missing)})
+        self.training(ids, tracked).alone()
+
+    def training(self, ids: Ids, tracked: Tracked) -> Training:
+        """The training of those of ``ids`` who have not trained with this model in this round, not yet done."""
+        return Training(self, np.array([i for i in ids if not self._has(int(i), tracked)], np.int64), tracked)
 
     def trained(self, client: int, tracked: Tracked = frozenset()) -> tuple[Trained, int]:
         """The block and row where one client's result lies."""

@@ -33,7 +33,7 @@ from sortition.simulation.costs import Costs
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
-from sortition.simulation.round_cache import RoundCache, tracked_by
+from sortition.simulation.round_cache import RoundCache, Training, tracked_by
 
 MEASURED = ("train", "holdout")
 
@@ -173,10 +173,14 @@ class World:
         trial = self.rehearse(params, question.after, t)
         return self._answers(RoundCache(self, trial, t, "rehearsal"), question.signal, question.ids)
 
+    def training(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Training:
+        """What :meth:`train` has to train; whoever does it beforehand saves it the work."""
+        return self._at(params, t).training(ids, tracked_by(signals))
+
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
         """The local training of ``ids`` from ``params``, and the signals that they report with it."""
+        self.training(params, ids, signals, t).alone()
         cache = self._at(params, t)
-        cache.train(ids, tracked_by(signals))
         deltas = self._sent(ids, cache.updates(ids))
         losses = np.array([block.losses[row] for block, row in map(cache.trained, ids.tolist())], np.float32)
         reports = {signal.name: self._answers(cache, signal, ids) for signal in signals}

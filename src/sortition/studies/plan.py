@@ -40,6 +40,7 @@ class StudyPlan:
     runs: tuple[RunConfig, ...]
     track: tuple[Named, ...] = ()  # the trackers that follow the runs
     margin: float = MARGIN  # the region of practical equivalence
+    lockstep: bool = True  # whether runs of small models train together
 
     @property
     def settings(self) -> list[str]:
@@ -87,7 +88,8 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     ordered = tuple(sorted(runs, key=lambda run: run.seed))
-    return StudyPlan(str(raw.get("title", "")), ordered, tuple(studies[0][1].track), _margin(studies))
+    first = studies[0][1]
+    return StudyPlan(str(raw.get("title", "")), ordered, tuple(first.track), _margin(studies), first.lockstep)
 
 
 def _margin(studies: Iterable[tuple[str, Study]]) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator
+from pydantic import Field, StrictBool, field_validator
 
 from sortition.core.errors import bad
 from sortition.results.comparisons import MARGIN
@@ -28,6 +28,7 @@ class Study(Federation):
         margin: a difference up to here is practically none, in points of accuracy (percent of the baseline's loss where
             the target is a loss); tables and the report judge by it.
         track: trackers that follow the runs, such as ``tensorboard``.
+        lockstep: whether runs of small models train together in one process, which is faster; records are the same.
     """
 
     title: str = ""
@@ -38,6 +39,7 @@ class Study(Federation):
     sweep: dict[str, Any] = {}
     margin: Annotated[float, Field(gt=0)] = MARGIN
     track: list[Named] = []
+    lockstep: StrictBool = True
 
     @field_validator("track", mode="before")
     @classmethod

@@ -5,23 +5,25 @@ from __future__ import annotations
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sortition import __version__
+from sortition.audit.entries import installed_version
 from sortition.audit.log import salt_of
 from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, StorageError
 from sortition.core.storage.snapshot import difference, write_atomically
 from sortition.results import attrition, formats, metrics, run_folder
-from sortition.simulation import Carry, Setup, checkpoint, play_round, start
-from sortition.studies import federation, given, methods
+from sortition.simulation import Carry, Setup, checkpoint, start
+from sortition.simulation.engine import alone, steps
+from sortition.simulation.round_cache import Training
+from sortition.studies import federation, given, lockstep, methods
 from sortition.studies.config import RunConfig, Target
 from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
@@ -31,6 +33,8 @@ from sortition.studies.runs.reference import Reference, reference
 
 CHECKPOINT_SECONDS = 10.0
 STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: the seed gives it
+OnRound = Callable[[int, float | None], None]
+Play = Generator[Training, None, bool]
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
 
 
@@ -41,12 +45,18 @@ class OneRun:
     config: RunConfig
     path: Path
     callbacks: tuple[Callback, ...] = ()
+    lockstep: bool = True  # whether it may train together with other runs
 
-    def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
+    def __call__(self, on_round: OnRound, stopping: Callable[[], bool]) -> bool:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
+        with one_torch_thread():
+            return alone(self.steps(on_round, stopping))
+
+    def steps(self, on_round: OnRound, stopping: Callable[[], bool]) -> Play:
+        """The same, stopped before each training, which others may do."""
         try:
-            with one_torch_thread(), write_folder.locked(self.path):
-                finished = _play(self.config, self.path, Callbacks(self.callbacks), on_round, stopping)
+            with write_folder.locked(self.path):
+                finished = yield from _play(self.config, self.path, Callbacks(self.callbacks), on_round, stopping)
                 (self.path / run_folder.FAILURE).unlink(missing_ok=True)
                 return finished
         except BrokenPipeError:
@@ -57,6 +67,11 @@ class OneRun:
                 (self.path / run_folder.FAILURE).unlink(missing_ok=True)
                 write_atomically(self.path / run_folder.FAILURE, f"{text}\n".encode())
             raise
+
+    @property
+    def shape(self) -> str | None:
+        """What runs in lock-step have in common; None for a run that is played by itself."""
+        return None if self.callbacks or not self.lockstep else lockstep.shape(self.config)
 
 
 @contextmanager
@@ -76,9 +91,9 @@ def _play(
     config: RunConfig,
     path: Path,
     callbacks: Callbacks,
-    on_round: Callable[[int, float | None], None],
+    on_round: OnRound,
     stopping: Callable[[], bool],
-) -> bool:
+) -> Play:
     shared, setup = federation.setup(config)
     if (model := reference(config, setup)) is not None:
         return _play_reference(config, path, shared, setup, model, callbacks, on_round, stopping)
@@ -92,7 +107,7 @@ def _play(
             if stopping():
                 _save(path, carry, journals)
                 return False
-            carry, record = play_round(setup, carry)
+            carry, record = yield from steps(setup, carry)
             journals.append(record, _timed(carry))
             value = stop.see(record)
             callbacks.on_round(config, record)
@@ -115,7 +130,7 @@ def _play_reference(
     setup: Setup,
     model: Reference,
     callbacks: Callbacks,
-    on_round: Callable[[int, float | None], None],
+    on_round: OnRound,
     stopping: Callable[[], bool],
 ) -> bool:
     """The rounds of a reference line, from the first; it has no registrar, checkpoint or audit log."""
@@ -189,7 +204,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
     return {
         "format": formats.MANIFEST,
         "sortition": __version__,
-        "versions": {"python": platform.python_version(), **{name: _installed(name) for name in PACKAGES}},
+        "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
         "clients": parts.clients,
@@ -212,13 +227,6 @@ def _aggregation(setup: Setup) -> dict[str, Any]:
         return {}
     kept = {"memory_bytes": rule.memory_bytes(size, clients)} if rule.remembers else {}
     return {"aggregation": {"combine": rule.name, "individual_updates": True, **kept}}
-
-
-def _installed(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "absent"
 
 
 def _timed(carry: Carry) -> dict[str, float]:

@@ -63,7 +63,7 @@ def execute(
         if jobs != 1:
             federation.forget()  # the workers hold their own
         _index(out, plan)
-        tasks = [OneRun(run, place(out, run), following) for run in left]
+        tasks = [OneRun(run, place(out, run), following, plan.lockstep) for run in left]
         return _played(tasks, len(plan.runs) - len(left), out, machines, jobs, progress or Quiet())
 
 

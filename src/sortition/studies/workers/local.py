@@ -1,4 +1,4 @@
-"""Runs side by side in processes of one thread each; a process that dies loses only its own run."""
+"""Runs side by side in processes of one thread each; a process that dies loses only its own runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from sortition.studies import given
+from sortition.studies.lockstep import groups
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
-from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle, attempt
+from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
+from sortition.studies.workers.together import attempt_all
 
+Group = dict[int, Job]  # jobs that one process plays together, by their number
 FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the data to the fork server
 
@@ -41,34 +44,35 @@ def run(tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
 
     Ctrl-C lets the rounds in progress end; False if it was pressed.
     """
-    jobs = cores() if jobs is None else jobs
-    if jobs <= 1 or len(tasks) <= 1:
-        return _inline(tasks, on_event)
-    return ProcessScheduler(tasks, min(jobs, len(tasks)), on_event).run()
+    jobs = max(1, cores() if jobs is None else jobs)
+    together = [{index: tasks[index] for index in group} for group in groups(tasks, jobs)]
+    if jobs == 1 or len(together) <= 1:
+        return _inline(together, on_event)
+    return ProcessScheduler(together, min(jobs, len(together)), on_event).run()
 
 
-def _inline(tasks: Sequence[Job], on_event: OnEvent) -> bool:
+def _inline(together: Sequence[Group], on_event: OnEvent) -> bool:
     with interruptible() as stopping:
-        for index, task in enumerate(tasks):
+        for group in together:
             if stopping():
                 return False
-            attempt(index, task, on_event, stopping)
+            attempt_all(group, on_event, stopping)
         return not stopping()
 
 
 def _serve(pipe: Connection, objects: dict[str, Any]) -> None:
-    """A worker's main loop: play what comes through the pipe until None does.
+    """A worker's main loop: play what comes through the pipe until None does; None says that it was played.
 
-    Whatever arrives while a task is played means stop: None, or the end of the pipe when the parent has died.
+    Whatever arrives while tasks are played means stop: None, or the end of the pipe when the parent has died.
     """
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # the parent handles Ctrl-C, also where another one began the fork server
     given.hold(objects)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        while (submitted := pipe.recv()) is not None:
-            index, task = submitted
-            attempt(index, task, pipe.send, pipe.poll)
+        while (group := pipe.recv()) is not None:
+            attempt_all(group, pipe.send, pipe.poll)
+            pipe.send(None)
 
 
 @dataclass(kw_only=True)
@@ -98,12 +102,12 @@ def preloading(job: Job) -> Iterator[None]:
         os.environ.pop(PRELOADED, None)
 
 
-class ProcessScheduler(Scheduler[_Process]):
-    """Workers that are processes of this machine."""
+class ProcessScheduler(Scheduler[_Process, Group]):
+    """Workers that are processes of this machine; each plays a group of runs at a time."""
 
-    def __init__(self, tasks: Sequence[Job], processes: int, on_event: OnEvent) -> None:
-        super().__init__(tasks, on_event)
-        self.processes = processes
+    def __init__(self, together: Sequence[Group], processes: int, on_event: OnEvent) -> None:
+        super().__init__(together, on_event)
+        self.processes, self.ended = processes, set[int]()
 
     def start_workers(self) -> None:
         """As many as may run at a time."""
@@ -112,7 +116,7 @@ class ProcessScheduler(Scheduler[_Process]):
         while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
-            with one_thread(), ignoring_interrupts(), preloading(self.jobs[0]):
+            with one_thread(), ignoring_interrupts(), preloading(next(iter(self.jobs[0].values()))):
                 process.start()
             theirs.close()
             self.workers.append(_Process(process=process, pipe=ours))
@@ -120,7 +124,7 @@ class ProcessScheduler(Scheduler[_Process]):
     def submit(self, worker: _Process, index: int) -> None:
         """Through the pipe; a process that has died is found by :meth:`receive`."""
         with suppress(BrokenPipeError):
-            worker.pipe.send((index, self.jobs[index]))
+            worker.pipe.send(self.jobs[index])
 
     def receive(self) -> None:
         """The events that are in the pipes, within half a second."""
@@ -131,16 +135,19 @@ class ProcessScheduler(Scheduler[_Process]):
             except (EOFError, ConnectionResetError):
                 self._worker_failed(worker)
                 continue
-            if event.kind in ENDS:
+            if event is None:
                 worker.index = None
+                continue
+            if event.kind in ENDS:
+                self.ended.add(event.index)
             self.on_event(event)
 
     def _worker_failed(self, worker: _Process) -> None:
         worker.process.join()
         self.workers.remove(worker)
-        if worker.index is not None:
-            text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
-            self.on_event(Event("failed", worker.index, text=text))
+        text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
+        for index in () if worker.index is None else self.jobs[worker.index].keys() - self.ended:
+            self.on_event(Event("failed", index, text=text))
 
     def stop_workers(self) -> None:
         """Idle processes end themselves; others are terminated."""

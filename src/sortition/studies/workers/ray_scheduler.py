@@ -30,7 +30,7 @@ class _Actor(WorkerHandle):
     reply: Any  # the answer that is awaited
 
 
-class RayScheduler(Scheduler[_Actor]):
+class RayScheduler(Scheduler[_Actor, "OneRun"]):
     """Workers on a cluster; a run whose worker failed goes to another."""
 
     def __init__(self, cluster: RayCluster, tasks: Sequence[OneRun], jobs: int | None, on_event: OnEvent) -> None:

@@ -6,9 +6,10 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from sortition.core.errors import SortitionError
 from sortition.studies.workers.process_control import interruptible
@@ -41,30 +42,45 @@ class Event:
 OnEvent = Callable[[Event], None]
 
 
+class Attempt:
+    """Reports how a job goes: started, at most one tick in a while, and how it ended."""
+
+    def __init__(self, index: int, on_event: OnEvent) -> None:
+        self.index, self.on_event = index, on_event
+        self.reported, self.last = 0.0, cast(Event | None, None)
+        on_event(Event("started", index))
+
+    def on_round(self, played: int, value: float | None) -> None:
+        """A round was played."""
+        self.last = Event("tick", self.index, played, value)
+        if time.monotonic() - self.reported >= TICK:
+            self.reported = time.monotonic()
+            self.on_event(self.last)
+
+    def ended(self, finished: bool) -> None:
+        """The job is done, or was stopped."""
+        if self.last is not None:
+            self.on_event(self.last)
+        self.on_event(Event("done" if finished else "stopped", self.index))
+
+    @contextmanager
+    def failing(self) -> Iterator[None]:
+        """An exception becomes a ``failed`` event."""
+        try:
+            yield
+        except BrokenPipeError:  # nobody receives the events any more
+            raise
+        except SortitionError as error:
+            self.on_event(Event("failed", self.index, text=str(error)))
+        except Exception:
+            self.on_event(Event("failed", self.index, text=traceback.format_exc()))
+
+
 def attempt(index: int, job: Job, on_event: OnEvent, stopping: Callable[[], bool]) -> None:
-    """Call a job and report how it went; an exception becomes a ``failed`` event."""
-    reported, last = 0.0, None
-
-    def on_round(played: int, value: float | None) -> None:
-        nonlocal reported, last
-        last = Event("tick", index, played, value)
-        if time.monotonic() - reported >= TICK:
-            reported = time.monotonic()
-            on_event(last)
-
-    on_event(Event("started", index))
-    try:
-        finished = job(on_round, stopping)
-    except BrokenPipeError:  # nobody receives the events any more
-        raise
-    except SortitionError as error:
-        on_event(Event("failed", index, text=str(error)))
-    except Exception:
-        on_event(Event("failed", index, text=traceback.format_exc()))
-    else:
-        if last is not None:
-            on_event(last)
-        on_event(Event("done" if finished else "stopped", index))
+    """Call a job and report how it went."""
+    one = Attempt(index, on_event)
+    with one.failing():
+        one.ended(job(one.on_round, stopping))
 
 
 @dataclass
@@ -81,12 +97,13 @@ class WorkerHandle:
 
 
 W = TypeVar("W", bound=WorkerHandle)
+J = TypeVar("J")
 
 
-class Scheduler(ABC, Generic[W]):
-    """Workers and the jobs that wait for them."""
+class Scheduler(ABC, Generic[W, J]):
+    """Workers and the jobs, or groups of them, that wait for them."""
 
-    def __init__(self, jobs: Sequence[Job], on_event: OnEvent) -> None:
+    def __init__(self, jobs: Sequence[J], on_event: OnEvent) -> None:
         self.jobs, self.on_event = jobs, on_event
         self.waiting = deque(range(len(jobs)))
         self.workers: list[W] = []

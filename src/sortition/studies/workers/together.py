@@ -1,0 +1,54 @@
+"""Several runs in one process, in lock-step: each stops before it trains, and the training of all is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from sortition.studies.workers.scheduler import Attempt, Job, OnEvent, attempt
+
+if TYPE_CHECKING:
+    from sortition.simulation.round_cache import Training
+    from sortition.studies.runs.one_run import OneRun, Play
+
+
+def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
+    """Call the jobs of a group and report how each went; several of them are runs in lock-step."""
+    if len(jobs) > 1:
+        _in_lockstep(jobs, on_event, stopping)
+        return
+    for index, job in jobs.items():
+        attempt(index, job, on_event, stopping)
+
+
+def _in_lockstep(runs: Mapping[int, Any], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
+    from sortition.simulation.lockstep import train_all
+    from sortition.studies.runs.one_run import one_torch_thread
+
+    with one_torch_thread():
+        active = [_Started(index, run, on_event, stopping) for index, run in runs.items()]
+        while active:
+            active = [one for one in active if one.advance()]
+            with suppress(Exception):  # each run then trains by itself, and reports what is wrong
+                train_all([one.training for one in active])
+
+
+class _Started:
+    """A run on its way, and the training before which it stopped."""
+
+    training: Training
+
+    def __init__(self, index: int, run: OneRun, on_event: OnEvent, stopping: Callable[[], bool]) -> None:
+        self.attempt = Attempt(index, on_event)
+        self.steps: Play = run.steps(self.attempt.on_round, stopping)
+
+    def advance(self) -> bool:
+        """Play up to the next training; False if the run has ended."""
+        with self.attempt.failing():
+            try:
+                self.training = next(self.steps)
+                return True
+            except StopIteration as end:
+                self.attempt.ended(end.value)
+        return False

@@ -119,8 +119,8 @@ def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
 
 def test_asking_twice_trains_once(monkeypatch):
     own, calls = world(), []
-    train = own.learner.train
-    monkeypatch.setattr(own.learner, "train", lambda *a, **k: calls.append(len(a[2])) or train(*a, **k))
+    finish = own.learner.finish
+    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.work)) or finish(cohort))
     ask(own, signals.UPDATE, [1, 2, 3])
     ask(own, signals.BIAS_UPDATE, [2, 3])
     own.train(own.initial, np.array([3, 4]), [signals.TRAINING_LOSS], 3)
@@ -131,8 +131,8 @@ def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
     monkeypatch.setattr("sortition.simulation.round_cache.BLOCK_BYTES", 1)
     monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
     own, calls = world(), []
-    train = own.learner.train
-    monkeypatch.setattr(own.learner, "train", lambda *a, **k: calls.append(len(a[2])) or train(*a, **k))
+    finish = own.learner.finish
+    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.work)) or finish(cohort))
     own.train(own.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
     assert calls == [3]
 

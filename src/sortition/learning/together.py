@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+from sortition.core.arrays import Ids
 from sortition.learning import stacked
 from sortition.learning.learner import DrawnCohort
 
@@ -73,8 +76,15 @@ def _train(cohorts: Sequence[DrawnCohort]) -> None:
         None if how.sources is None else [(cohorts[at].how.sources or [])[i] for at, i in clients],
         *cohorts[0].tracked,
     )
-    deltas, arrays = (final - starts).cpu().numpy(), [None if one is None else one.cpu().numpy() for one in found]
+    _share(cohorts, clients, whose, [final - starts, *found])
+
+
+def _share(
+    cohorts: Sequence[DrawnCohort], clients: Sequence[tuple[int, int]], whose: Ids, found: Sequence[Tensor | None]
+) -> None:
+    """Give each cohort its rows of what the stack left."""
+    arrays = [None if one is None else one.cpu().numpy() for one in found]
     for at, cohort in enumerate(cohorts):
-        rows = np.flatnonzero(whose == at)
-        own = (None if one is None else one[rows] for one in arrays)
-        cohort.fill([clients[row][1] for row in rows], deltas[rows], *own)
+        rows = np.flatnonzero(whose == at).tolist()
+        own: list[Any] = [None if one is None else one[rows] for one in arrays]
+        cohort.fill([clients[row][1] for row in rows], *own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch.nn import functional
 from sortition.flower import answer, pytorch
 
 NODES = in_process.NODES
+read_digits = lru_cache(load_digits)  # a file that takes longer to read than the models here to train
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class ModelKind:
 
 def images(partition: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Flat images and labels of one node: two or three labels each."""
-    digits = load_digits()
+    digits = read_digits()
     order = np.argsort(digits.target, kind="stable")
     own = np.concatenate(np.array_split(order, 2 * NODES)[partition::NODES])[::6]
     return torch.tensor(digits.data[own] / 16, dtype=torch.float32), torch.tensor(digits.target[own])

@@ -32,7 +32,7 @@ from flwr.serverapp.strategy import (
     QFedAvg,
 )
 from tests.flower.in_process import grid_of
-from tests.flower.kinds import KINDS, config
+from tests.flower.kinds import KINDS, config, read_digits
 
 from sortition.core.errors import SortitionError
 from sortition.flower import SelectorStrategy, wire
@@ -122,10 +122,12 @@ def run(extent: str, kind: str) -> dict[str, str]:
 
 def _alone(extent: str, kind: str) -> dict[str, str]:
     """The same in a process of its own, which Flower's messages ask who it is."""
+    import sklearn.datasets
     import torch
     from flwr.supercore.task_identity import TaskIdentity
 
     torch.set_num_threads(1)
+    sklearn.datasets.load_digits = read_digits
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     FLOWER_LOGGER.setLevel(logging.CRITICAL)
     return run(extent, kind)

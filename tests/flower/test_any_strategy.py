@@ -285,6 +285,12 @@ def test_a_reply_that_comes_alone_does_not_decide_which_arrays_a_model_has():
     assert wire.to_arrays(result.arrays).keys() == WHOLE.keys()
 
 
+def test_whole_numbers_are_refused_where_the_strategy_cannot_aggregate_them():
+    model = {**MODEL, "num_batches_tracked": np.array(3)}
+    with pytest.raises(InputError, match="QFedAvg cannot aggregate whole numbers, and the model has 'num_batches_tra"):
+        played(QFedAvg(client_learning_rate=0.1, **QUIET), model=model)
+
+
 def test_a_run_in_which_nobody_can_train_ends_with_the_reason():
     def broken(name):
         inner = node(name)

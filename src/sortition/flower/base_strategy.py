@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from logging import WARNING
 from typing import Any, cast
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -39,6 +40,15 @@ class BaseStrategy:
     def least_online(self) -> int:
         """Nodes that the strategy wants online before it samples."""
         return int(getattr(self.inner, "min_available_nodes", 1))
+
+    def check_model(self, arrays: ArrayRecord) -> None:
+        """Refuse a model that the strategy cannot aggregate."""
+        whole = [name for name, item in arrays.items() if np.dtype(item.dtype).kind in "iub"]
+        if self.kind.only_floats and whole:
+            raise InputError(
+                f"{type(self.strategy).__name__} cannot aggregate whole numbers, and the model has {whole[0]!r}. Send "
+                "the other arrays alone, or choose another strategy."
+            )
 
     def _original(self, method: str) -> Callable[..., Any]:
         """The strategy's own method, though ours stands in its place while it runs."""

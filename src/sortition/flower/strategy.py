@@ -161,6 +161,7 @@ class SelectorStrategy(Strategy):
         **more: Any,
     ) -> Result:
         """Run the strategy's own ``start``, or go on from ``resume``; rounds are numbered as if nothing had stopped."""
+        self.base.check_model(initial_arrays)
         self.horizon, self._timeout, files = self.horizon or num_rounds, timeout, self.files
         if self.options.overselect > 1:
             grid = cast(Grid, EarlyClose(grid, lambda: self._target))
@@ -235,9 +236,8 @@ class SelectorStrategy(Strategy):
         model = model_size(self._model)
         if self.registrar is None:
             self.roster.settle()
-            people, horizon, seed = self.roster.population(), self.horizon, self.seed
-            about = self.selector, people
-            self.registrar = Registrar(*about, horizon=horizon, seed=seed, guards=self.guards, model=model)
+            about = self.selector, self.roster.population()
+            self.registrar = Registrar(*about, horizon=self.horizon, seed=self.seed, guards=self.guards, model=model)
             self.files.watch(self.registrar)
         elif self.enrolment.changed:
             self.registrar.join(self.roster.population())

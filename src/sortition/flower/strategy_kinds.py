@@ -48,6 +48,7 @@ class Kind:
         equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
+        only_floats: whole numbers in a model end the run.
     """
 
     linear: bool
@@ -55,6 +56,7 @@ class Kind:
     equal: int
     trees: bool
     reads_metrics: bool
+    only_floats: bool
 
 
 def layers(strategy: Any) -> list[Any]:
@@ -82,4 +84,5 @@ def kind_of(strategy: Any) -> Kind:
         equal=int(strategy.num_sampled_clients) if private else 0,
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or private,
+        only_floats=isinstance(inner, QFedAvg),
     )

@@ -86,7 +86,7 @@ class TorchKind:
             content = RecordDict({"arrays": self.arrays(model), "metrics": MetricRecord(metrics)})
             return Message(content, reply_to=msg)
 
-        answer(app, pytorch(local, loss=self.loss if self.stated else None))
+        answer(app, pytorch(local, loss=self.loss if self.stated else None, resources=lambda context: (1.0, 0.1)))
         return app
 
 

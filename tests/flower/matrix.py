@@ -39,6 +39,7 @@ from sortition.flower import SelectorStrategy, wire
 from sortition.selectors import discover, load
 
 COHORT, ROUNDS = 3, 2
+PARTS = 4  # tasks for each kind of model
 QUIET: dict[str, Any] = {"fraction_evaluate": 0.0}
 SMALL = {"power-of-choice": {"d": 4}, "hics": {"clusters": 2}, "fedcor": {"warmup": 1, "steps": 5, "dimension": 2}}
 
@@ -109,18 +110,15 @@ def combinations(extent: str) -> Iterator[tuple[str, str, str]]:
                     yield method, kind, strategy
 
 
-def run(extent: str, kind: str) -> dict[str, str]:
-    """The outcome of every combination with one kind of model, in this process."""
-    found = {}
+def run(extent: str, kind: str, part: int = 0, parts: int = 1) -> dict[str, str]:
+    """The outcome of the combinations with one kind of model, or of a part of them, in this process."""
+    own = [(method, strategy) for method, of, strategy in combinations(extent) if of == kind]
     with tempfile.TemporaryDirectory() as folder:
         app = KINDS[kind].make(Path(folder))
-        for method, of, strategy in combinations(extent):
-            if of == kind:
-                found[f"{method} | {kind} | {strategy}"] = outcome(method, kind, strategy, app)
-    return found
+        return {f"{m} | {kind} | {s}": outcome(m, kind, s, app) for m, s in own[part::parts]}
 
 
-def _alone(extent: str, kind: str) -> dict[str, str]:
+def _alone(extent: str, kind: str, part: int) -> dict[str, str]:
     """The same in a process of its own, which Flower's messages ask who it is."""
     import sklearn.datasets
     import torch
@@ -130,7 +128,7 @@ def _alone(extent: str, kind: str) -> dict[str, str]:
     sklearn.datasets.load_digits = read_digits
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
     FLOWER_LOGGER.setLevel(logging.CRITICAL)
-    return run(extent, kind)
+    return run(extent, kind, part, PARTS)
 
 
 def tables(found: dict[str, str]) -> str:
@@ -173,7 +171,8 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="a page with the lines <!-- matrix --> and <!-- end of matrix -->")
     options, begun = parser.parse_args(), time.monotonic()
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
-        parts = list(pool.map(_alone, ["all" if options.all else "pairs"] * len(KINDS), KINDS))
+        tasks = [("all" if options.all else "pairs", kind, part) for kind in KINDS for part in range(PARTS)]
+        parts = list(pool.map(_alone, *zip(*tasks, strict=True)))
     found = {key: sentence for part in parts for key, sentence in part.items()}
     good = sum(not sentence for sentence in found.values())
     text = f"{len(found):,} combinations, of which {good:,} run.\n\n{tables(found)}"

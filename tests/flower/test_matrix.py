@@ -14,7 +14,11 @@ from sortition.selectors import load
 
 REFUSED = {  # (kind, method): the words in which what cannot work is refused
     ("regression", "label_counts"): "label_counts must be asked of labels that are whole numbers",
+    ("regression", "accuracy"): "accuracy must be asked of labels that are whole numbers",
+    ("multi-label", "accuracy"): "accuracy must be asked of labels that are whole numbers",
     ("quick-start scikit-learn", "step-gradient"): "must return a metric 'steps'",
+    **{(kind, "resources"): "does not answer resources" for kind in KINDS if kind.startswith("quick-start")},
+    ("quick-start NumPy", "accuracy"): "does not answer accuracy",
 }
 
 

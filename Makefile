@@ -69,7 +69,8 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 	build/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[lab]"
 	cd build && wheel/bin/sortition demo --out ../build/demo --seeds 2 --rounds 5
 
-screenshots: setup  ## take the pictures of docs/images from the demo's report (needs Chromium)
+screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
+	$(BIN)/python benchmarks/method_pictures.py
 	test -d demo/runs || $(BIN)/sortition demo
 	$(BIN)/python benchmarks/screenshots.py demo/runs
 

@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
     "generated_pages",
+    "method_pages",
     "repository_links",
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}

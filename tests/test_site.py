@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -15,20 +15,19 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 
 def extension(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, DOCS / "_ext" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    folder = str(DOCS / "_ext")
+    if folder not in sys.path:
+        sys.path.append(folder)
+    return importlib.import_module(name)
 
 
 @pytest.mark.parametrize("name", discover())
 def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
     page = DOCS / "methods" / f"{name}.md"
     assert page.read_text().startswith("# "), name
-    facts = extension("generated_pages").method_facts(name)
+    facts = extension("method_pages").method_facts(name)
     assert "## Citation" in facts
+    assert "## Deviations" in facts
     rows = [line for line in facts.splitlines() if line.startswith("| `") and line.count("|") == 4]
     assert [line for line in rows if line.endswith("|  |")] == []
 
@@ -75,6 +74,22 @@ def test_links_out_of_the_documentation_become_words(tmp_path):
     assert plain("engine", "see [all](methods/)", tmp_path) == "see all"
 
 
+def test_a_methods_page_is_whole():
+    pages = extension("method_pages")
+    text = pages.method_page("# FedGS\n\nThe idea.\n\n## More\n\nWords.\n", "fedgs", DOCS)
+    parts = ["The idea.", "images/methods/fedgs.svg", "## More", "## On the leaderboard", "## Cost", "## Parameters"]
+    assert sorted(parts, key=text.index) == parts
+    assert "Traffic: 1.00 times" in text
+    assert "| `alpha` | `1.0` |" in text
+
+
+def test_a_page_without_sections_or_picture_stays_readable(tmp_path):
+    illustrated = extension("method_pages").illustrated
+    assert illustrated("# X\n\nIdea.\n", "none", tmp_path) == "# X\n\nIdea.\n"
+    assert illustrated("# X\n\nIdea.\n", "fedgs", DOCS).startswith("# X\n\nIdea.\n\n```{figure}")
+
+
 def test_the_extensions_need_no_sphinx():
-    extension("generated_pages")
+    for name in ("generated_pages", "method_pages"):
+        extension(name)
     assert "sphinx" not in sys.modules

@@ -1,4 +1,4 @@
-"""Reference pages made from the code at every build: study keys, the command line, methods, the project's own files."""
+"""Reference pages made from the code at every build: study keys, the command line, the project's own files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 
 import typer
 
-from sortition import selectors
 from sortition.cli import app as command
 from sortition.studies.study_table import Study
 
@@ -64,11 +63,11 @@ def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
     if is_dataclass(cls):
         hints = typing.get_type_hints(cls)
         for item in fields(cls):
-            default = "required" if item.default is MISSING else f"`{_value(item.default)}`"
+            default = "required" if item.default is MISSING else f"`{value(item.default)}`"
             yield item.name, _kind(hints.get(item.name, item.type)), default, words.get(item.name, "")
         return
     for name, field in cls.model_fields.items():
-        default = "required" if field.is_required() else f"`{_value(field.get_default(call_default_factory=True))}`"
+        default = "required" if field.is_required() else f"`{value(field.get_default(call_default_factory=True))}`"
         yield name, _kind(field.annotation), default, words.get(name, "")
 
 
@@ -91,7 +90,7 @@ def _kind(annotation: Any) -> str:
     return " or ".join(words.get(part, part) for part in name.split(" | ") if part != "None")
 
 
-def _value(value: Any) -> str:
+def value(value: Any) -> str:
     """A default as TOML would show it."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -138,51 +137,6 @@ def _cell(text: str) -> str:
     return re.sub(r"\[/?[a-z ]+\]", "", text).replace("|", r"\|").replace("\n", " ")
 
 
-# -- methods --------------------------------------------------------------------------------------------------------
-
-
-def method_facts(name: str) -> str:
-    """Parameters, privacy label and citation of a method, to stand below its page."""
-    cls = selectors.find(name)
-    selector = cls.load(**(cls.examples() or [{}])[0])
-    words, needs = meanings(cls), selector.needs
-    lines = ["", "## Parameters", "", "| parameter | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{f.name}` | `{_value(_default(f))}` | {words.get(f.name, '')} |" for f in fields(cls)]
-    if not fields(cls):
-        lines[2:] = ["None."]
-    lines += ["", "## What it needs to know", "", "| what | |", "|---|---|"]
-    lines.append(f"| reads of the population | {', '.join(f'`{fact}`' for fact in needs.reads) or 'nothing'} |")
-    lines.append(f"| asks of clients | {_signals(needs.asks)} |")
-    lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
-    seen = "no: it looks at single updates" if needs.individual else "yes"
-    lines.append(f"| possible with secure aggregation | {seen} |")
-    lines += ["", "## Citation", "", "```bibtex", cls.cite, "```"]
-    return "\n".join(lines) + "\n"
-
-
-def _default(field: Any) -> Any:
-    default = field.default
-    return getattr(default, "default", default)
-
-
-def _signals(signals: Any) -> str:
-    return "; ".join(f"`{signal.name}`: {signal.summary}" for signal in signals) or "nothing"
-
-
-def method_list() -> str:
-    """A table of all methods and the tree of their pages."""
-    lines = ["# Methods", "", "| name | whom it picks | reads | asks | secure aggregation |", "|---|---|---|---|---|"]
-    for name in selectors.discover():
-        cls = selectors.find(name)
-        needs = cls.load(**(cls.examples() or [{}])[0]).needs
-        idea = (inspect.getdoc(cls) or "").split("\n")[0]
-        asks = ", ".join(signal.name for signal in (*needs.asks, *needs.reports)) or "–"
-        secure = "no" if needs.individual else "yes"
-        lines.append(f"| [`{name}`]({name}.md) | {idea} | {', '.join(needs.reads) or '–'} | {asks} | {secure} |")
-    lines += ["", "```{toctree}", ":hidden:", "", *selectors.discover(), "```"]
-    return "\n".join(lines) + "\n"
-
-
 # -- Sphinx ---------------------------------------------------------------------------------------------------------
 
 
@@ -197,7 +151,6 @@ def generate(docs: Path) -> None:
     """Write all generated pages."""
     write(docs / "reference" / "study-keys.md", study_keys())
     write(docs / "reference" / "command-line.md", command_line())
-    write(docs / "methods" / "index.md", method_list())
     for name in ("CONTRIBUTING", "CHANGELOG"):
         text = (docs.parent / f"{name}.md").read_text()
         write(docs / f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text))
@@ -206,13 +159,6 @@ def generate(docs: Path) -> None:
 def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("builder-inited", lambda app: generate(Path(app.srcdir)))
-
-    def read(app: Any, page: str, source: list[str]) -> None:
-        folder, _, name = page.partition("/")
-        if folder == "methods" and name in selectors.discover():
-            source[0] += method_facts(name)
-
-    app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}
 
 

@@ -36,6 +36,37 @@ def test_the_method_of_contributing_keeps_the_contract(monkeypatch):
     check_selector(module.Neglected)
 
 
+def test_the_method_of_the_tutorial_keeps_the_contract(monkeypatch):
+    module = types.ModuleType("neglected")
+    monkeypatch.setitem(sys.modules, "neglected", module)
+    exec(blocks("docs/tutorials/own-method.md")[0], vars(module))  # noqa: S102
+    check_selector(module.Neglected)
+
+
+def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
+    from sortition.advice import advise
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(advise, "MOST_ROUNDS", 3)
+    page = "docs/tutorials/from-logs.md"
+    profile = re.search(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert profile is not None
+    (tmp_path / "profile.toml").write_text(profile.group(1))
+    space: dict[str, object] = {}
+    for code in blocks(page):
+        exec(code.replace("seconds=20", "seconds=1"), space)  # noqa: S102
+    printed = capsys.readouterr().out
+    assert "cannot be replayed, since they listen to clients: " in printed
+    assert printed.splitlines()[-1].startswith(("Use ", "Uniform is enough"))
+    chosen = space["chosen"]
+    assert chosen["fedgs"].mixture < chosen["uniform"].mixture
+
+
+def test_every_python_block_of_the_tutorials_is_run_by_a_test():
+    assert {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")} == {"own-method.md", "from-logs.md"}
+    assert len(blocks("docs/tutorials/own-method.md")) == 1
+
+
 def test_the_study_of_the_readme(tmp_path):
     text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
     made = plan(tomllib.loads(text))

@@ -39,6 +39,16 @@ def test_every_key_of_a_study_has_a_meaning():
         assert silent == [], f"{title}: say what these mean in the docstring of {cls.__name__}: {silent}"
 
 
+def test_every_key_of_a_run_folder_has_a_type_and_a_meaning():
+    pages = extension("generated_pages")
+    rows = [line for line in pages.record_tables().splitlines() if line.startswith("| `")]
+    assert [line for line in rows if "|  |" in line] == []
+    assert "| `cohort` | list of whole numbers |" in "\n".join(rows)
+    for cls in pages.RECORDS.values():
+        assert set(pages.meanings(cls)) == set(cls.__annotations__)
+    assert pages.TABLES in (DOCS / "reference" / "run-folder.md").read_text()
+
+
 def test_every_command_is_described():
     text = extension("generated_pages").command_line()
     for command in ("run", "report", "reproduce", "list", "show", "check", "audit", "why", "data get"):

@@ -7,7 +7,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,18 @@ from typing import Any
 import typer
 
 from sortition.cli import app as command
+from sortition.results import schema
 from sortition.studies.study_table import Study
 
+RECORDS = {
+    "A record of `rounds.jsonl`": schema.RoundRecord,
+    "A question in a record": schema.QuestionRecord,
+    "`config.toml`": schema.Config,
+    "`manifest.json`": schema.Manifest,
+    "`summary.json`": schema.Summary,
+    "`study.json`": schema.Index,
+}
+TABLES = "<!-- tables of the schema -->"
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -74,7 +84,7 @@ def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
 def _kind(annotation: Any) -> str:
     """A type as a reader of TOML would write it."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
+    if origin in (typing.Annotated, typing.NotRequired):
         return _kind(parts[0])
     if origin is typing.Literal:
         return " or ".join(f'"{part}"' for part in parts)
@@ -82,7 +92,7 @@ def _kind(annotation: Any) -> str:
         return " or ".join(_kind(part) for part in parts if part is not type(None))
     if origin in (list, tuple):
         return f"list of {_kind(parts[0])}s"
-    if origin is dict or hasattr(annotation, "model_fields") or is_dataclass(annotation):
+    if origin in (dict, Mapping) or hasattr(annotation, "__total__") or hasattr(annotation, "model_fields") or is_dataclass(annotation):
         return "table"
     words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false", "Whole": "whole number"}
     words |= {"Number": "number", "Path": "path", "Any": "any"}
@@ -137,6 +147,22 @@ def _cell(text: str) -> str:
     return re.sub(r"\[/?[a-z ]+\]", "", text).replace("|", r"\|").replace("\n", " ")
 
 
+# -- the files of a run ---------------------------------------------------------------------------------------------
+
+
+def record_tables() -> str:
+    """Every key of a run folder's files that readers rely on: type and meaning."""
+    lines: list[str] = []
+    for title, cls in RECORDS.items():
+        words, hints = meanings(cls), typing.get_type_hints(cls)
+        first = inspect.cleandoc(cls.__doc__ or "").split("\n")[0]
+        lines += ["", f"### {title}", "", first, "", "| key | type | meaning |", "|---|---|---|"]
+        for key, hint in hints.items():
+            if not key.startswith("model_"):
+                lines.append(f"| `{key}` | {_kind(hint)} | {words.get(key, '')} |")
+    return "\n".join(lines) + "\n"
+
+
 # -- Sphinx ---------------------------------------------------------------------------------------------------------
 
 
@@ -158,7 +184,12 @@ def generate(docs: Path) -> None:
 
 def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx."""
+
+    def read(app: Any, page: str, source: list[str]) -> None:
+        source[0] = source[0].replace(TABLES, record_tables())
+
     app.connect("builder-inited", lambda app: generate(Path(app.srcdir)))
+    app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}
 
 

@@ -40,54 +40,106 @@ FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how 
 
 @with_config(ConfigDict(strict=True, extra="ignore"))
 class QuestionRecord(TypedDict):
-    """What a method asked in a round."""
+    """What a method asked in a round.
+
+    Attributes:
+        signal: the name of what was asked.
+        of: "model", "training" or "pairs".
+        asked: how many clients.
+        answered: how many of them.
+        floats: numbers that were sent up.
+        after: clients of the rehearsal, 0 without one.
+    """
 
     signal: str
-    of: NotRequired[str]  # model, training or pairs
-    asked: Whole  # clients
+    of: NotRequired[str]
+    asked: Whole
     answered: NotRequired[Whole]
-    floats: NotRequired[Whole]  # numbers that were sent up
-    after: NotRequired[Whole]  # clients of the rehearsal, 0 without one
+    floats: NotRequired[Whole]
+    after: NotRequired[Whole]
 
 
 @with_config(ConfigDict(strict=True, extra="ignore"))
 class RoundRecord(TypedDict):
-    """A line of rounds.jsonl: what the engine writes and all readers read. Files of older versions lack some keys."""
+    """A line of rounds.jsonl: what the engine writes and all readers read. Files of older versions lack some keys.
 
-    round: Whole  # 0-based
+    Attributes:
+        round: index, from 0.
+        available: how many clients could be reached.
+        cohort: ids of the clients that were selected.
+        weights: their aggregation weights.
+        mass: "expected" where weights sum to 1 in expectation only.
+        expected_size: of a cohort whose size is random, the sum of the clients' probabilities.
+        answered: ids whose update arrived in time; null where the whole cohort answered.
+        skipped: whether nobody was available.
+        full: whether more than the budget trained on purpose.
+        questions: what the method asked before it chose, one table each.
+        started: ids that began to train, where not the whole cohort did.
+        trainings: local trainings, where also others than the cohort trained.
+        uploads: updates that were sent, in the same rounds.
+        bytes: traffic by purpose and direction.
+        passes: examples that clients computed on by purpose, wasted ones included.
+        steps: local steps of the cohort.
+        clock: simulated seconds since the start.
+        train_loss: mean training loss of the cohort.
+        rejected: client → why its numbers were withheld from the method.
+        faults: ids by what befell them, or how often it happened.
+        test: loss and accuracy of the global model on the test set, where this round was evaluated.
+        clients: mean, spread and worst tenth of the clients' accuracies, where this round evaluated them.
+        notes: the method's diagnostics, what the guards did, empty places.
+    """
+
+    round: Whole
     available: NotRequired[Whole | None]
-    cohort: NotRequired[list[Whole] | None]  # as selected
+    cohort: NotRequired[list[Whole] | None]
     weights: NotRequired[list[float] | None]
-    mass: NotRequired[Literal["expected"]]  # where weights sum to 1 in expectation only
-    expected_size: NotRequired[float]  # of a cohort whose size is random
-    answered: NotRequired[list[Whole] | None]  # ids; None: the whole cohort
-    skipped: NotRequired[bool]  # nobody was available
-    full: NotRequired[bool]  # more than the budget on purpose
+    mass: NotRequired[Literal["expected"]]
+    expected_size: NotRequired[float]
+    answered: NotRequired[list[Whole] | None]
+    skipped: NotRequired[bool]
+    full: NotRequired[bool]
     questions: NotRequired[list[QuestionRecord] | None]
-    started: NotRequired[list[Whole] | None]  # ids, where not the whole cohort started training
-    trainings: NotRequired[Whole]  # local trainings, where also others than the cohort trained
-    uploads: NotRequired[Whole]  # updates that were sent, in the same rounds
+    started: NotRequired[list[Whole] | None]
+    trainings: NotRequired[Whole]
+    uploads: NotRequired[Whole]
     bytes: NotRequired[Tally | None]
-    passes: NotRequired[Tally | None]  # examples that clients computed on, wasted ones included
+    passes: NotRequired[Tally | None]
     steps: NotRequired[Whole]
-    clock: NotRequired[Number]  # simulated seconds so far
+    clock: NotRequired[Number]
     train_loss: NotRequired[Number]
-    rejected: NotRequired[Table | None]  # where clients sent unsound numbers
-    faults: NotRequired[FaultRecord | None]  # see simulation.faults
-    test: NotRequired[Mapping[str, Number] | None]  # where evaluated
+    rejected: NotRequired[Table | None]
+    faults: NotRequired[FaultRecord | None]
+    test: NotRequired[Mapping[str, Number] | None]
     clients: NotRequired[Mapping[str, Number] | None]
     notes: NotRequired[Table | None]
 
 
 class Chosen(Checked):
-    """A method in a configuration."""
+    """A method in a configuration.
+
+    Attributes:
+        name: of the method, or its import path.
+        label: its name in the study.
+    """
 
     name: str = ""
     label: str = ""
 
 
 class Config(Checked):
-    """config.toml."""
+    """config.toml: the resolved configuration of the run; running it again gives the same records.
+
+    Attributes:
+        setting: the study's setting that this run belongs to.
+        seed: of partition, initial model, availability and batches.
+        rounds: how many are to be played.
+        method: name, label and parameters.
+        target: accuracy or loss at which rounds are counted.
+        data: data set, clients and partition.
+        model: name and options.
+        local: how clients train.
+        availability: the mode, with its options.
+    """
 
     setting: str = ""
     seed: Whole = 0
@@ -101,7 +153,13 @@ class Config(Checked):
 
 
 class Manifest(Checked):
-    """manifest.json."""
+    """manifest.json: where the run comes from.
+
+    Attributes:
+        sortition: version that wrote the folder.
+        data: name and digest of the data.
+        needs: what the method reads, asks and has reported.
+    """
 
     sortition: str = ""
     data: Table = {}
@@ -109,7 +167,13 @@ class Manifest(Checked):
 
 
 class Summary(Checked):
-    """summary.json."""
+    """summary.json: how the run ended.
+
+    Attributes:
+        status: "done" for a finished run.
+        rounds: how many were played.
+        figures: the standard figures, such as accuracy at the end and megabytes.
+    """
 
     status: str = ""
     rounds: Whole = 0
@@ -117,12 +181,17 @@ class Summary(Checked):
 
 
 class Index(Checked):
-    """study.json."""
+    """study.json: what the folder of all runs holds.
+
+    Attributes:
+        title: of the study.
+        settings: their names, in the study's order.
+        methods: their labels, in the study's order.
+    """
 
     title: str = ""
     settings: list[str] = []
     methods: list[str] = []
-    margin: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
 
 
 Kind = Literal["record", "timing", "config", "manifest", "summary", "index"]

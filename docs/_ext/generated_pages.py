@@ -92,7 +92,12 @@ def _kind(annotation: Any) -> str:
         return " or ".join(_kind(part) for part in parts if part is not type(None))
     if origin in (list, tuple):
         return f"list of {_kind(parts[0])}s"
-    if origin in (dict, Mapping) or hasattr(annotation, "__total__") or hasattr(annotation, "model_fields") or is_dataclass(annotation):
+    if (
+        origin in (dict, Mapping)
+        or hasattr(annotation, "__total__")
+        or hasattr(annotation, "model_fields")
+        or is_dataclass(annotation)
+    ):
         return "table"
     words = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false", "Whole": "whole number"}
     words |= {"Number": "number", "Path": "path", "Any": "any"}

@@ -20,7 +20,9 @@ from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
 
 RUNS = "leaderboard.parquet"  # all runs of the leaderboard, written by `sortition leaderboard`
-HERE = "<!-- best methods of the leaderboard -->"
+BEST = "<!-- best methods of the leaderboard -->"
+NEEDED = "<!-- methods by what they need to know -->"
+CLOCKS = {"duration", "resources"}  # signals that say nothing of a client's data
 PICTURE = """```{{figure}} ../images/methods/{name}.svg
 :alt: {name}: clients that were available and clients that were chosen, over 40 rounds
 
@@ -43,6 +45,14 @@ COST = """
 Traffic: {factor:.2f} times that of plain averaging ({parts}), for a model of {size:,} numbers and 10 of 100 clients,
 all of them available, over 30 rounds: `sortition show {name} --model mlp`. {scales}
 """
+LEVELS = (
+    "who is available",
+    "sizes of clients",
+    "label counts (without them `microcosm` goes by sizes)",
+    "how long clients take",
+    "numbers that single clients send: losses, accuracies, norms",
+    "single updates or gradients (no secure aggregation)",
+)
 NAMES = {"questions": "questions", "rehearsals": "rehearsals", "metadata": "reports and facts"}
 
 
@@ -143,6 +153,28 @@ def method_list() -> str:
     return "\n".join(lines) + "\n"
 
 
+def by_knowledge() -> str:
+    """A table of what a server may know, and the methods that need just that."""
+    levels = {name: _level(default(name).needs) for name in selectors.discover()}
+    lines = ["| the server knows | methods |", "|---|---|"]
+    for level, title in enumerate(LEVELS):
+        names = [f"[{name}](methods/{name}.md)" for name in levels if levels[name] == level]
+        lines.append(f"| {title} | {', '.join(names)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _level(needs: Any) -> int:
+    """How much a method needs to know, from nothing (0) to single updates (5)."""
+    heard = {signal.name for signal in (*needs.asks, *needs.reports)}
+    if needs.individual:
+        return 5
+    if heard:
+        return 3 if heard <= CLOCKS else 4
+    if "label_counts" in (*needs.reads, *needs.optional):
+        return 2
+    return 1 if needs.reads else 0
+
+
 def method_page(text: str, name: str, docs: Path) -> str:
     """The written page of a method with all that is generated."""
     standing = method_section(load_suite(), runs(docs), name)
@@ -166,8 +198,9 @@ def setup(app: Any) -> dict[str, Any]:
         if folder == "methods" and name in selectors.discover():
             app.env.note_dependency(str(Path(app.srcdir) / RUNS))
             source[0] = method_page(source[0], name, Path(app.srcdir))
-        elif HERE in source[0]:
-            source[0] = source[0].replace(HERE, best_methods(load_suite(), runs(Path(app.srcdir))))
+        elif BEST in source[0]:
+            best = best_methods(load_suite(), runs(Path(app.srcdir)))
+            source[0] = source[0].replace(BEST, best).replace(NEEDED, by_knowledge())
 
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "methods" / "index.md", method_list()))
     app.connect("source-read", read)

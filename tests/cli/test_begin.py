@@ -58,7 +58,7 @@ def test_errors_name_the_file_and_the_cause(text, match, tmp_path):
 def test_a_key_of_data_that_is_nearly_right_is_corrected(tmp_path):
     call("init", file := tmp_path / "study.toml")
     file.write_text(file.read_text().replace("clients = 50", "client = 50"))
-    with pytest.raises(InputError, match=r"Unknown key 'client'; data has .*Did you mean 'clients'"):
+    with pytest.raises(InputError, match=r"study\.toml: Unknown key 'client'; data has .*Did you mean 'clients'"):
         call("run", file)
 
 

@@ -36,6 +36,19 @@ def console() -> Console:
 
 
 @contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """A mistake that is found meanwhile names the study's file."""
+    from sortition.core.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        if file.name in str(error):
+            raise
+        raise InputError(f"{file.name}: {error}") from None
+
+
+@contextmanager
 def allowing(modules: list[str] | None) -> Iterator[None]:
     """A file that is read meanwhile can import these modules, from the current folder too, and no others."""
     from sortition.core import import_policy

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from sortition.cli.lint import announce
-from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console
+from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
 
 if TYPE_CHECKING:
     from sortition.studies.plan import StudyPlan
@@ -46,7 +46,9 @@ def run(
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
-        chosen = selected(plan(table, tuple(set_ or ()), owner=file.name), tuple(only or ()))
+        with naming(file):
+            whole = plan(table, tuple(set_ or ()), owner=file.name)
+        chosen = selected(whole, tuple(only or ()))
         if dry_run:
             _estimate(chosen, jobs)
         else:

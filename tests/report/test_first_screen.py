@@ -58,7 +58,20 @@ def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
     write_run(tmp_path, "good", 3, [0.2, 0.4, 0.6], done=False, target=0.7)
     gathered = gather([tmp_path])
     assert answer(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
-    assert gathered.left_out == ["The runs of main have different targets: rounds to target are not comparable."]
+    assert gathered.left_out == [
+        "The runs of main have different targets: rounds to target are not comparable.",
+        "1 of 7 runs are unfinished: sortition run with --resume goes on.",
+    ]
+
+
+def test_all_figures_fit_the_page_in_several_tables(tmp_path):
+    page = Page(gather([study(tmp_path, {"good": 0.1})])).overview()
+    folded = page.partition("<summary>All figures</summary>")[2].partition("</details>")[0]
+    heads = [part.count("<th ") for part in folded.split("</thead>")[:-1]]
+    assert len(heads) > 1
+    assert max(heads) <= 10
+    for title in ("all rounds, %", "Gini", "client passes"):
+        assert folded.count(f">{title}</th>") == 1
 
 
 def test_over_several_settings_the_largest_gain_comes_first(tmp_path):

@@ -55,7 +55,7 @@ def test_a_run_that_diverged_is_flagged(tmp_path):
     make(tmp_path, [0.1, 0.2, 0.3, 0.4])
     make(tmp_path, [0.4, 0.3, 0.2, 0.1], method="fedgs")  # its loss, 1 − accuracy, ends above its start
     assert tables(find(tmp_path))[0].notes == [
-        "fedgs diverged on 1 of 1 seeds: its loss is infinite, or stays above its start."
+        "fedgs diverged on 1 of 1 seeds: its loss is infinite, or ends above that of guessing."
     ]
 
 

@@ -32,7 +32,7 @@ class Digest:
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
         attrition: places by what became of them, and how often each fault occurred.
-        diverged: whether the loss is not finite, or ends above its start.
+        diverged: whether the loss is not finite, or ends above that of guessing.
     """
 
     setting: str

@@ -151,7 +151,7 @@ def gather(folders: Sequence[str | Path], margin: float | None = None) -> Gather
         )
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
-    left_out += _mixed_targets(settings.values())
+    left_out += _mixed_targets(settings.values()) + _unfinished(settings.values())
     return Gathered(list(settings.values()), left_out, title_of(folders))
 
 
@@ -164,6 +164,12 @@ def title_of(folders: Sequence[str | Path]) -> str:
 def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
     mixed = [s.name for s in settings if len({repr(run.config.get("target")) for run in s.runs}) > 1]
     return [f"The runs of {name} have different targets: rounds to target are not comparable." for name in mixed]
+
+
+def _unfinished(settings: Iterable[Setting]) -> list[str]:
+    runs = [run for setting in settings for run in setting.runs]
+    left = sum(not run.done for run in runs)
+    return [f"{left} of {len(runs)} runs are unfinished: sortition run with --resume goes on."] if left else []
 
 
 def evenly_spread(length: int, most: int) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 
 from sortition.report.charts import Chart, across, forest, sweeps
@@ -23,6 +23,7 @@ NOTE = (
     "intervals hold for all methods of the setting together, and p and verdicts follow from them. Rounds to the target "
     "(of the 5-round mean) count only seeds that reached it. Jain's index is relative to availability."
 )
+FIT = 8  # columns of figures beside each other that fit A4
 BEST_OF = (
     "The best value of each method was chosen on the same seeds that are shown: expect a little less on new ones, and "
     "compare methods that were given the same number of values."
@@ -36,10 +37,10 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
     tuned = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, palette))
     return (
         f'<div class="cards">{"".join(map(_card, cards(setting)))}</div>'
-        f'<div class="figures">{drawn}</div>{_table(setting, palette, whole=False)}'
+        f'<div class="figures">{drawn}</div>{_main_table(setting, palette)}'
         f'<p class="soft">{NOTE}</p>'
         f"<details><summary>In words</summary>{items(verdict_lines(setting))}</details>"
-        f"<details><summary>All figures</summary>{_table(setting, palette, whole=True)}</details>"
+        f"<details><summary>All figures</summary>{_all_figures(setting, palette)}</details>"
         f'<div class="figures">{tuned}</div>{_best_of(setting)}'
     )
 
@@ -50,23 +51,42 @@ def _card(card: Card) -> str:
     return f'<div class="card">{value.join(texts)}</div>'
 
 
-def _table(setting: Setting, palette: Palette, *, whole: bool) -> str:
-    made = rows(setting, whole)
-    best = best_cells(setting, made)
+def _main_table(setting: Setting, palette: Palette) -> str:
+    """The figures that decide."""
+    made = rows(setting, whole=False)
     uneven = len({(row.seeds, row.finished) for row in made}) > 1 or any(row.finished < row.seeds for row in made)
-    heads = ["method", "verdict", *(["seeds"] if uneven or whole else []), *made[0].cells]
-    body = []
-    for row in made:
-        seeds = f"{row.finished}/{row.seeds} done" if row.finished < row.seeds else f"{row.seeds}"
-        body.append(
-            [
-                Cell(row.label, kind="name", before=_swatch(palette, row.label)),
-                _verdict(row),
-                *([Cell(seeds, row.seeds)] if uneven or whole else []),
-                *[Cell(text, row.values[key], (row.label, key) in best) for key, text in row.cells.items()],
-            ]
-        )
-    return sortable(heads, body)
+    first = {"verdict": _verdict, **({"seeds": _seeds} if uneven else {})}
+    return _table(setting, palette, made, first, list(made[0].cells))
+
+
+def _all_figures(setting: Setting, palette: Palette) -> str:
+    """Every figure, in tables that fit a screen and a sheet of paper."""
+    made = rows(setting, whole=True)
+    titles = list(made[0].cells)
+    parts = [titles[at : at + FIT] for at in range(0, len(titles), FIT)]
+    return "".join(
+        _table(setting, palette, made, {} if at else {"seeds": _seeds}, part) for at, part in enumerate(parts)
+    )
+
+
+def _table(
+    setting: Setting, palette: Palette, made: list[Row], first: Mapping[str, Callable[[Row], Cell]], titles: list[str]
+) -> str:
+    """The methods, what ``first`` makes of each, then the cells under these titles."""
+    best = best_cells(setting, made)
+    body = [
+        [
+            Cell(row.label, kind="name", before=_swatch(palette, row.label)),
+            *[make(row) for make in first.values()],
+            *[Cell(row.cells[key], row.values[key], (row.label, key) in best) for key in titles],
+        ]
+        for row in made
+    ]
+    return sortable(["method", *first, *titles], body)
+
+
+def _seeds(row: Row) -> Cell:
+    return Cell(f"{row.finished}/{row.seeds} done" if row.finished < row.seeds else f"{row.seeds}", row.seeds)
 
 
 def _swatch(palette: Palette, label: str) -> str:

@@ -95,7 +95,7 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
         return [("even", NO_BASELINE)]
     found = [(COLOURS[one.verdict], sentence) for one, sentence in _sentences(setting)]
     found += [
-        ("bad", f"{label} diverged on {n} of {len(runs)} seeds: its loss is infinite, or stays above its start.")
+        ("bad", f"{label} diverged on {n} of {len(runs)} seeds: its loss is infinite, or ends above that of guessing.")
         for label, runs in setting.methods.items()
         if (n := sum(run.diverged for run in runs))
     ]

@@ -80,7 +80,7 @@ def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
 
 
 def diverged(run: Run) -> bool:
-    """Whether the test loss is not finite, or above its start in the whole last quarter of the evaluations."""
+    """Whether the test loss is not finite, or above that of guessing in the whole last quarter of the evaluations."""
     values = run.curve("loss")[1]
     counts = run.federation().get("label_counts")
     return divergent(values, None if counts is None else counts.shape[1])

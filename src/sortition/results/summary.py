@@ -149,7 +149,8 @@ def _config(methods: Runs) -> dict[str, Any]:
 def _diverged(methods: Runs) -> list[str]:
     counts = {label: sum(metrics.diverged(run) for run in runs.values()) for label, runs in methods.items()}
     return [
-        f"{label} diverged on {count} of {len(methods[label])} seeds: its loss is infinite, or stays above its start."
+        f"{label} diverged on {count} of {len(methods[label])} seeds: its loss is infinite, "
+        "or ends above that of guessing."
         for label, count in counts.items()
         if count
     ]

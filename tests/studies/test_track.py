@@ -71,13 +71,17 @@ def test_mlflow_runs_in_a_local_store(tmp_path, monkeypatch):
 
 
 def test_wandb_offline(tmp_path, monkeypatch):
-    pytest.importorskip("wandb", reason="wandb is absent: pip install 'sortition[wandb]'")
+    wandb = pytest.importorskip("wandb", reason="wandb is absent: pip install 'sortition[wandb]'")
     monkeypatch.setenv("WANDB_SILENT", "true")
     tracker = so.track.WandB("test", mode="offline", folder=tmp_path)
-    so.run("uniform", data="digits", clients=6, cohort=2, rounds=2, model="softmax", callbacks=[tracker])
-    runs = list(tmp_path.rglob("run-*.wandb"))
-    assert len(runs) == 1
-    assert runs[0].stat().st_size > 0
+    done = so.run("uniform", data="digits", clients=6, cohort=2, rounds=2, model="softmax", callbacks=[tracker])
+    wandb.teardown()  # ends its writer, which flushes the file
+    (file,) = tmp_path.rglob("run-*.wandb")
+    written = file.read_bytes()
+    for text in ("main/uniform/0", "method:uniform", "seed:0", "local.lr", "accuracy"):
+        assert text.encode() in written, text
+    for value in done.curves["accuracy"]:
+        assert json.dumps(value).encode() in written
 
 
 class Fake(so.Callback):

@@ -59,9 +59,9 @@ class Quadratic:
 class Site:
     """A site whose script moves half of the way to its centre."""
 
-    def __init__(self, name, *, facts=facts, client=Quadratic, broken=None):
+    def __init__(self, name, *, facts=facts, client=Quadratic, broken=None, signals=()):
         self.name, self.token, self.broken, self.sent, self.trainings = name, f"token of {name}", broken, None, 0
-        self.exchange = Exchange(Answers(client, facts), self)
+        self.exchange = Exchange(Answers(client, facts, signals), self)
 
     def get_site_name(self):
         return self.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.nvflare.loopback import MODEL, Site, facts, federation, play
+from tests.nvflare.loopback import MODEL, Quadratic, Site, facts, federation, play
 
 from sortition.clients.models import as_vector
 from sortition.core import InputError, Population, Registrar, StorageError
@@ -13,6 +13,7 @@ from sortition.nvflare import checkpoint
 from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
 from sortition.selectors import discover, find
+from sortition.studies.audit.run import examine_log
 
 NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}}
 
@@ -74,20 +75,107 @@ def test_weights_are_the_cohorts():
     assert combined(cohort, done, arrived.models, dict(MODEL)) == pytest.approx(expected, abs=1e-6)
 
 
-def test_a_silent_site_is_left_out_until_it_connects_anew():
+def test_a_silent_site_is_left_out_and_asked_less_and_less_often():
     controller = federation()
-    selection = started("full", controller)
+    selection = started("full", controller, rounds=20)
+    play(selection, controller, dict(MODEL), 1)
+    controller.silent, controller.sent = {"site-3"}, []
+    cohorts, _ = play(selection, controller, dict(MODEL), 9)
+    assert [2 in cohort.ids for cohort in cohorts] == [True] + [False] * 8
+    asked = [at for at, (kind, targets) in enumerate(controller.sent) if kind == "profile" and targets == ["site-3"]]
+    trainings = [sum(kind == "train" for kind, _ in controller.sent[:at]) for at in asked]
+    assert trainings == [2, 5]  # one round is left out, then two, then four
+    assert any("No answer to training from site-3" in text for text in controller.warnings)
+
+
+def test_a_late_site_takes_part_when_it_has_answered():
+    controller = federation()
+    selection = started("full", controller, rounds=20)
     play(selection, controller, dict(MODEL), 1)
     controller.silent = {"site-3"}
-    cohorts, _ = play(selection, controller, dict(MODEL), 1)
-    assert 2 in cohorts[0].ids
-    selection.fell_silent(["site-3"], "training")
-    cohorts, _ = play(selection, controller, dict(MODEL), 1)
-    assert 2 not in cohorts[0].ids
-    assert any("site-3" in text for text in controller.warnings)
+    play(selection, controller, dict(MODEL), 1)
+    controller.silent = set()
+    cohorts, _ = play(selection, controller, dict(MODEL), 2)
+    assert [2 in cohort.ids for cohort in cohorts] == [False, True]
+    assert selection.sites.misses == {}
+
+
+def test_a_site_that_connects_anew_takes_part_at_once():
+    controller = federation()
+    selection = started("full", controller, rounds=20)
+    play(selection, controller, dict(MODEL), 1)
+    controller.silent = {"site-3"}
+    play(selection, controller, dict(MODEL), 1)
     controller.silent, controller.sites["site-3"].token = set(), "another token"
     cohorts, _ = play(selection, controller, dict(MODEL), 1)
     assert 2 in cohorts[0].ids
+
+
+def test_answers_beyond_the_target_are_not_waited_for():
+    controller = federation()
+    selection = started("uniform", controller, overselect=2.0)
+    selection.choose(dict(MODEL))
+    asked = selection.training()
+    assert (len(asked), selection.target) == (4, 2)
+    data = selection.message(asked, dict(MODEL))
+    sent = controller.send_model_and_wait("train", data, list(asked), selection.target)
+    done, _ = selection.finish({one.meta["client_name"]: one for one in sent}, dict(MODEL))
+    assert done.size == 2
+    assert selection.sites.silent == {}
+
+
+def test_optional_facts_are_used_where_all_sites_give_them():
+    everybody, some = federation(), federation()
+    some.sites["site-4"] = Site("site-4", facts=lambda site: {"sizes": 3})
+    for controller, by, reports in ((everybody, "labels", 0), (some, "updates", 1)):
+        selection = started("microcosm", controller)
+        play(selection, controller, dict(MODEL), 2)
+        assert selection.registrar.selector.by == by
+        assert len(selection.needs.reports) == reports
+        assert controller.warnings == []
+
+
+def test_the_model_says_how_long_vectors_are_and_not_most_sites():
+    class TooLong(Quadratic):
+        def gradient(self):
+            return np.append(super().gradient(), 1.0)
+
+    controller = federation()
+    for number in range(1, 5):
+        controller.sites[f"site-{number}"] = Site(f"site-{number}", client=TooLong)
+    selection = started("divfl", controller, cohort=6)
+    play(selection, controller, dict(MODEL), 2)
+    assert selection.registrar.quarantined.tolist() == [2, 2, 2, 2, 0, 0]
+
+
+def test_an_owner_has_no_more_places_than_its_quota():
+    controller, owners = federation(), {f"site-{number}": "bank" for number in range(1, 6)}
+    selection = started("uniform", controller, cohort=3, guards={"quota": 1}, owners=owners)
+    cohorts, _ = play(selection, controller, dict(MODEL), 4)
+    assert all(np.sum(cohort.ids < 5) <= 1 for cohort in cohorts)
+    with pytest.raises(InputError, match=r"Guards\.quota must be 0 where owners are unknown"):
+        started("uniform", controller, guards={"quota": 1})
+
+
+def test_a_site_that_sends_nonsense_is_quarantined():
+    controller = federation()
+    controller.sites["site-2"] = Site("site-2", broken=lambda p: {name: value * np.nan for name, value in p.items()})
+    selection = started("full", controller, rounds=8, guards={"strikes": 2, "quarantine": 3})
+    cohorts, _ = play(selection, controller, dict(MODEL), 6)
+    assert [1 in cohort.ids for cohort in cohorts] == [True, True, False, False, False, True]
+    assert selection.history[2]["guards"]["quarantined"] == 1
+
+
+def test_the_choices_of_a_job_are_recomputed_from_its_log(tmp_path):
+    controller, path = federation(), tmp_path / "audit.jsonl"
+    selection = started("fedgs", controller, audit=str(path))
+    play(selection, controller, dict(MODEL), 2)
+    controller.sites["site-9"] = Site("site-9")
+    play(selection, controller, dict(MODEL), 2)
+    assert "seed" in examine_log(path).left
+    selection.close(reveal=True)
+    found = examine_log(path)
+    assert (found.faults, found.left, found.recomputed) == ([], "", 4)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import Any
 
 from sortition.aggregation.step import StepState
 from sortition.clients.models import Model
-from sortition.core import Registrar
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
@@ -42,14 +41,7 @@ def load(path: Path, selection: Selection) -> tuple[Model, StepState]:
         salt = bytes.fromhex(nvflare["salt"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{path} is not a checkpoint of an NVFlare selection: {error!r}.") from None
-    settings = selection.settings
-    registrar = Registrar(
-        selection.selector,
-        selection.sites.population(),
-        horizon=selection.rounds,
-        seed=settings.seed,
-        guards=settings.trust(),
-    ).restore(_part(arrays, "registrar."), about)
+    registrar = selection.new_registrar(model).restore(_part(arrays, "registrar."), about)
     if selection.log_file is not None:
         selection.log_file.salt = salt or selection.log_file.salt
         selection.log_file.watch(registrar)

@@ -68,7 +68,7 @@ class Exchange:
 
     def _profile(self, task: wire.SiteTask) -> dict[str, Any]:
         return {
-            "facts": self.answers.facts_of(self.api.get_site_name(), task.facts),
+            "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
             "signals": self.answers.names,
         }
 

@@ -31,7 +31,7 @@ class SelectorController(ModelController):
         step: the server's step, keys of :class:`sortition.aggregation.StepRule`; default: w + Σ a_k Δ_k.
         persistor_id: NVFlare's component that loads and saves the model; empty for none.
         options: a table of the other keys of :class:`~sortition.nvflare.settings.Settings`: ``parameters``, ``seed``,
-            ``guards``, ``wait_for``, ``patience``, ``answer_timeout``, ``train_timeout``, ``overselect``,
+            ``guards``, ``owners``, ``wait_for``, ``patience``, ``answer_timeout``, ``train_timeout``, ``overselect``,
             ``checkpoint``, ``resume``, ``audit``.
     """
 
@@ -120,7 +120,4 @@ class SelectorController(ModelController):
             min_responses=selection.target or None,
             timeout=self.settings.train_timeout,
         )
-        sent = {str(result.meta["client_name"]): result for result in results}
-        if not selection.target:
-            selection.fell_silent([name for name in asked if name not in sent], "training")
-        return sent
+        return {str(result.meta["client_name"]): result for result in results}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -26,51 +27,72 @@ class SelectedFedAvg(FedAvg):
         kwargs: everything else is FedAvg's: ``num_rounds``, ``persistor_id``, ``stop_cond`` …
     """
 
+    model: Any
+    start_round: int
+    num_rounds: int
+
     # NVFlare finds the arguments of FedAvg itself through the names args and kwargs
     def __init__(
         self, selector: str, cohort: int, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any
     ) -> None:
-        if kwargs.get("aggregator") is not None:
-            raise bad("SelectedFedAvg.aggregator", "None: the cohort's weights decide", kwargs["aggregator"])
+        for name in ("aggregator", "aggregation_weights"):
+            if kwargs.get(name):
+                raise bad(f"SelectedFedAvg.{name}", "left out: the cohort's weights decide", kwargs[name])
         kwargs["num_clients"] = cohort
-        kwargs.setdefault("ignore_result_error", True)
+        if kwargs.get("ignore_result_error") is None:
+            kwargs["ignore_result_error"] = True  # else NVFlare ends the job when one script raises
         super().__init__(*args, **kwargs)
         self.settings = Settings.of(selector, cohort, options)
         self.selector, self.cohort, self.options = selector, cohort, options
         self.selection: Selection | None = None
-        self._sent: Model = {}
         self._results: dict[str, FLModel] = {}
         self._global: Model = {}
+        self._saved: Model | None = None
 
     def run(self) -> None:
         """FedAvg's own rounds; a mistake of the user stops the job with one sentence."""
-        self.selection = Selection(self.settings, self, self.num_rounds)
+        selection = self.selection = Selection(self.settings, self, self.num_rounds)
+        over = False
         try:
+            self._resume(selection)
+            if self.model is not None:
+                self.model = FLModel(params=self._begin_with(wire.as_model(_params(self.model))))
             super().run()
-            self.selection.close(reveal=True)
+            over = not self.abort_signal.triggered
         except SortitionError as error:
-            self.selection.close(reveal=False)
             self.panic(f"sortition: {error}")
+        finally:
+            selection.close(reveal=over)
+
+    def _resume(self, selection: Selection) -> None:
+        """Go on after the checkpoint's last round, if there is one."""
+        file = self.settings.file
+        if file is None or not file.exists():
+            return
+        if not self.settings.resume:
+            raise bad("SelectedFedAvg.checkpoint", "a new file, or resume = True", str(file))
+        self._saved, _ = checkpoint.load(file, selection)
+        played = len(selection.history)
+        self.start_round, self.num_rounds = self.start_round + played, self.num_rounds - played
+        self.info(f"Going on after round {played}.")
+
+    def _begin_with(self, initial: Model) -> Model:
+        self._global = initial if self._saved is None else self._saved
+        return self._global
+
+    def load_model(self) -> FLModel:
+        """The persistor's model, or that of the checkpoint."""
+        model: FLModel = super().load_model()
+        model.params = self._begin_with(wire.as_model(model.params))
+        return model
 
     def sample_clients(self, num_clients: int | None = None) -> list[str]:
         """The sites that the selector chooses."""
         if self.selection is None:
             raise SortitionError("SelectedFedAvg must be started by NVFlare.")
-        model = self._model_now()
-        file = self.settings.file
-        if file is not None and file.exists() and self.selection.registrar is None:
-            if not self.settings.resume:
-                raise bad("SelectedFedAvg.checkpoint", "a new file, or resume = True", str(file))
-            checkpoint.load(file, self.selection)
-        names = self.selection.choose(model)
+        names = self.selection.choose(self._global)
         self.info(f"{type(self.selection.selector).__name__} chose {', '.join(names) or 'nobody'}")
         return names
-
-    def _model_now(self) -> Model:
-        if not self._global:
-            initial = self.model.params if isinstance(self.model, FLModel) else self.model
-            self._global = wire.as_model(initial if initial is not None else self.load_model().params)
-        return self._global
 
     def send_model(
         self,
@@ -82,11 +104,11 @@ class SelectedFedAvg(FedAvg):
         callback: Callable[[FLModel], Any] | None = None,
     ) -> None:
         """Send the model with tasks; results are kept, so that their weights can be the cohort's."""
+        self._results = {}
         if self.selection is None or not targets:
             return  # nobody was chosen: to NVFlare an empty list means everybody
-        self._results = {}
         message = self.selection.message(self.selection.training(), wire.as_model(data.params))
-        message.current_round, message.total_rounds = data.current_round, data.total_rounds
+        message.current_round, message.total_rounds = data.current_round, self.selection.rounds
         message.meta = {**(data.meta or {}), **message.meta}
 
         def keep(result: FLModel) -> Any:
@@ -106,10 +128,21 @@ class SelectedFedAvg(FedAvg):
         after = before
         if done.size:
             update = combined(cohort, done, returned.models, before)
-            after = from_vector(as_vector(before) + update, before)
+            after = self._without_excluded(from_vector(as_vector(before) + update, before), before)
         moved = FLModel(ParamsType.FULL, dict(after), metrics=aggr_result.metrics, meta=aggr_result.meta)
         updated: FLModel = super().update_model(model, moved)
         self._global = after
         if self.settings.file is not None:
             checkpoint.save(self.settings.file, selection, after, {})
         return updated
+
+    def _without_excluded(self, after: Model, before: Model) -> Model:
+        """FedAvg's ``exclude_vars``: arrays that are not aggregated stay as they are."""
+        if not self.exclude_vars:
+            return after
+        excluded = re.compile(self.exclude_vars)
+        return {name: before[name] if excluded.search(name) else value for name, value in after.items()}
+
+
+def _params(model: Any) -> Any:
+    return model.params if isinstance(model, FLModel) else model

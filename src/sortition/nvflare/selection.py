@@ -13,8 +13,8 @@ import numpy as np
 from nvflare.app_common.abstract.fl_model import FLModel
 
 from sortition.audit.log_file import LogFile
-from sortition.clients.models import Model, as_vector, from_vector
-from sortition.core import Cohort, InputError, Measure, Registrar, Turn
+from sortition.clients.models import Model, as_vector, from_vector, model_size
+from sortition.core import Cohort, InputError, Measure, Needs, Registrar, Turn
 from sortition.core.arrays import Ids
 from sortition.core.signals import UPDATE
 from sortition.nvflare import wire
@@ -35,11 +35,16 @@ class Selection:
     def __init__(self, settings: Settings, controller: Any, rounds: int) -> None:
         self.settings, self.controller, self.rounds = settings, controller, rounds
         self.selector = settings.method()
-        self.sites = Sites(self.selector.needs.reads)
+        self.sites = Sites(self.selector.needs.reads, self.selector.needs.optional, settings.owners)
         self.registrar: Registrar | None = None
         self.log_file = LogFile(settings.audit) if settings.audit else None
         self.turn: Turn | None = None
         self.history: list[dict[str, Any]] = []
+
+    @property
+    def needs(self) -> Needs:
+        """What the method reads, asks and wants reported; as it was resolved, once it has started."""
+        return self.selector.needs if self.registrar is None else self.registrar.needs
 
     # -- who is there ----------------------------------------------------------------------------------------------
 
@@ -52,54 +57,54 @@ class Selection:
     def enrol(self, model: Model) -> Ids:
         """The clients that can be chosen now; sites that were not met before are asked for their profile."""
         deadline = time.monotonic() + self.settings.patience
-        first = self.registrar is None
+        least = self.settings.wait_for if self.registrar is None else 1
         while True:
+            self.sites.enrolments += 1
             online = self.online()
-            answering = self.sites.answering(online)
-            self._profile([name for name in answering if name not in self.sites.names], model)
+            self._profile(self.sites.to_ask(online), model)
             ids = self.sites.ids(self.sites.answering(online))
-            if ids.size >= (self.settings.wait_for if first else 1) or self.controller.abort_signal.triggered:
+            if ids.size >= least or self.controller.abort_signal.triggered:
                 return ids
             if time.monotonic() > deadline:
-                if first:
-                    raise InputError(
-                        f"{self.settings.wait_for} sites must be there before the first round; got {ids.size} in "
-                        f"{self.settings.patience} s."
-                    )
-                return ids
+                break
             time.sleep(0.5)
+        if self.registrar is None:
+            raise InputError(
+                f"{least} sites must be there before the first round; got {ids.size} in {self.settings.patience} s."
+            )
+        return ids
 
     def _profile(self, names: Sequence[str], model: Model) -> None:
-        if not names:
-            return
+        """Ask sites who they are; one that is known already shows by its answer that it is back."""
         t = 0 if self.registrar is None else self.registrar.index
-        task = wire.SiteTask(wire.PROFILE, t, facts=self.sites.reads)
-        asked = dict.fromkeys(sorted(names, key=names.index), task)
-        sent = self._exchange(asked, model, self.settings.answer_timeout, "profile")
-        able = {signal.name for signal in self.selector.needs.asks} | {s.name for s in self.selector.needs.reports}
-        for name in names:
-            content = wire.content_of(sent[name]) if name in sent else {}
-            if name not in sent:
-                continue
-            if "error" in content:
-                self.controller.warning(f"{name} is left out: {content['error']}")
-                self.sites.silent[name] = self.online().get(name, "")
-                continue
-            lacking = able - {UPDATE.name} - _answerable(content.get("signals", ()), able)
+        task = wire.SiteTask(wire.PROFILE, t, facts=self.sites.reads, optional=self.sites.optional)
+        sent = self._exchange(dict.fromkeys(names, task), model, self.settings.answer_timeout, "profile")
+        for name in [name for name in names if name in sent]:
             try:
-                if lacking:
-                    raise InputError(f"{name} cannot answer {sorted(lacking)[0]!r}. Pass a client to answer().")
-                self.sites.enter(name, wire.arrays_of(content.get("facts")))
+                self._enter(name, wire.content_of(sent[name]))
+                self.sites.heard(name)
             except InputError as error:
                 self.controller.warning(f"{name} is left out: {error}")
-                self.sites.silent[name] = self.online().get(name, "")
+                self.sites.fell_silent(name, self.online().get(name, ""))
+
+    def _enter(self, name: str, content: Mapping[str, Any]) -> None:
+        """Take a site in, if it can answer what the selector asks."""
+        if "error" in content:
+            raise InputError(str(content["error"]))
+        needs = self.needs
+        able = {signal.name for signal in (*needs.asks, *needs.reports)}
+        lacking = able - {UPDATE.name} - _answerable(content.get("signals", ()), able)
+        if lacking:
+            raise InputError(f"{name} cannot answer {sorted(lacking)[0]!r}. Pass a client to answer().")
+        if name not in self.sites.names:
+            self.sites.enter(name, wire.arrays_of(content.get("facts")))
 
     # -- one round -------------------------------------------------------------------------------------------------
 
     def choose(self, model: Model) -> list[str]:
         """Ask what the selector wants to know; the names of the sites that it chose, in the cohort's order."""
         available = self.enrol(model)
-        registrar = self._up_to_date()
+        registrar = self._up_to_date(model)
         budget = int(np.ceil(self.settings.cohort * self.settings.overselect))
         self.turn = turn = registrar.begin(available, budget)
         while turn.question is not None:
@@ -119,19 +124,27 @@ class Selection:
         early = self.settings.overselect > 1 and not self.cohort.full
         return min(self.settings.cohort, self.cohort.ids.size) if early else 0
 
-    def _up_to_date(self) -> Registrar:
+    def _up_to_date(self, model: Model) -> Registrar:
         if self.registrar is None:
-            trust = self.settings.trust()
-            population = self.sites.population()
-            self.registrar = Registrar(
-                self.selector, population, horizon=self.rounds, seed=self.settings.seed, guards=trust
-            )
+            self.sites.settle()
+            self.registrar = self.new_registrar(model)
             if self.log_file is not None:
                 self.log_file.watch(self.registrar)
         elif self.sites.changed:
             self.registrar.join(self.sites.population())
         self.sites.changed = False
         return self.registrar
+
+    def new_registrar(self, model: Model) -> Registrar:
+        """A registrar of the sites that are known; the model says how long vectors are."""
+        return Registrar(
+            self.selector,
+            self.sites.population(),
+            horizon=self.rounds,
+            seed=self.settings.seed,
+            guards=self.settings.trust(),
+            model=model_size(model),
+        )
 
     def tasks(self, kind: str, clients: Sequence[int], **about: Any) -> dict[str, wire.SiteTask]:
         """One task a site."""
@@ -140,7 +153,7 @@ class Selection:
 
     def training(self) -> dict[str, wire.SiteTask]:
         """The tasks of the cohort's training."""
-        names = tuple(signal.name for signal in self.selector.needs.reports if signal != UPDATE)
+        names = tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
         return self.tasks(wire.TRAIN, self.cohort.ids.tolist(), signals=names)
 
     def _ask(self, question: Measure, model: Model, t: int) -> dict[int, Any]:
@@ -194,26 +207,30 @@ class Selection:
         return message
 
     def fell_silent(self, names: Sequence[str], what: str) -> None:
-        """These did not answer in time; they are asked again when they have connected anew."""
+        """These did not answer in time; they are left out until they answer, and asked less and less often."""
         if not names:
             return
         online = self.online()
         for name in names:
-            if name in online:
-                self.sites.silent[name] = online[name]
-        self.controller.warning(f"No answer to {what} from {', '.join(names)}; they are left out until they reconnect.")
+            self.sites.fell_silent(name, online.get(name, ""))
+        self.controller.warning(f"No answer to {what} from {', '.join(names)}; they are left out until they answer.")
 
     # -- what came back --------------------------------------------------------------------------------------------
 
     def _screened(self, sent: Mapping[str, FLModel], model: Model) -> Returned:
         by_client = {self.sites.names.index(name): message for name, message in sent.items()}
-        return screen(by_client, model, self.selector.needs.reports, self.settings.trust())
+        return screen(by_client, model, self.needs.reports, self.settings.trust())
 
     def finish(self, sent: Mapping[str, FLModel], model: Model) -> tuple[Ids, Returned]:
         """Close the round; the clients whose updates are aggregated, in the cohort's order, and what was returned."""
         turn, registrar = self.turn, self.registrar
         if turn is None or registrar is None or turn.cohort is None:
             raise InputError("finish must be called after choose.")
+        names = [self.sites.names[k] for k in turn.cohort.ids.tolist()]
+        if len(sent) < (self.target or len(names)):
+            self.fell_silent([name for name in names if name not in sent], "training")
+        for name in sent:
+            self.sites.trained(name)
         returned = self._screened(sent, model)
         turn.blame(returned.faults)
         done = turn.cohort.ids[[k in returned.models for k in turn.cohort.ids.tolist()]]
@@ -236,6 +253,7 @@ class Selection:
                 "weights": cohort.weights.tolist(),
                 "answered": done.tolist(),
                 "left_out": {names[k]: reason for k, reason in faults.items()},
+                "guards": dict(turn.guarded),
                 "asked": [[item.signal, item.asked, item.answered] for item in turn.asked],
             }
         )

@@ -22,6 +22,7 @@ class Settings:
         parameters: the method's parameters.
         seed: of all the selector's draws.
         guards: keys of :class:`sortition.Guards`.
+        owners: from a site's name to its owner, for ``Guards.quota``; a site that is not named owns itself.
         wait_for: sites that must be connected before the first round.
         patience: seconds with too few sites after which the job stops (before the first round) or a round is skipped.
         answer_timeout: seconds that sites have for a question or their profile.
@@ -37,6 +38,7 @@ class Settings:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     guards: Mapping[str, Any] = field(default_factory=dict)
+    owners: Mapping[str, str] = field(default_factory=dict)
     wait_for: int = 1
     patience: int = 600
     answer_timeout: int = 60
@@ -60,8 +62,10 @@ class Settings:
             raise bad("SelectorController.overselect", "≥ 1", self.overselect)
         if self.resume and not self.checkpoint:
             raise InputError("SelectorController.checkpoint must be given where resume = True; got nothing.")
+        quota = self.trust().quota
+        if quota and not self.owners and "groups" not in self.method().needs.reads:
+            raise bad("Guards.quota", "0 where owners are unknown", quota, "Give owners = {site: owner}.")
         self.method()
-        self.trust()
 
     @classmethod
     def of(cls, selector: str, cohort: int, options: Mapping[str, Any] | None) -> Settings:

@@ -27,7 +27,7 @@ class SiteTask:
         client: the site's dense id.
         purpose: ``train``, or ``rehearsal`` under a model that is thrown away.
         signals: names of the signals that are asked for, or reported after training.
-        facts: names of the static facts that are wanted (``profile``).
+        facts: names of the static facts that are wanted (``profile``); ``optional``: those that a site may leave out.
         payload: arrays that belong to the question.
     """
 
@@ -37,6 +37,7 @@ class SiteTask:
     purpose: str = "train"
     signals: tuple[str, ...] = ()
     facts: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
     payload: dict[str, Array] = field(default_factory=dict)
 
     def on(self, model: Model, rounds: int) -> FLModel:
@@ -51,7 +52,7 @@ class SiteTask:
         if not isinstance(sent, Mapping) or "kind" not in sent:
             return None
         sent = {**sent, "client": (message.meta.get(CLIENTS) or {}).get(site, sent.get("client", 0))}
-        known = {**sent, "signals": tuple(sent.get("signals", ())), "facts": tuple(sent.get("facts", ()))}
+        known = {**sent, **{name: tuple(sent.get(name, ())) for name in ("signals", "facts", "optional")}}
         return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
 
 

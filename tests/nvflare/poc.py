@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import psutil
+from tests.nvflare.processes import environment
 
-ROOT = Path(__file__).parents[2]
 ADMINISTRATOR = "admin@nvidia.com"
 SUBMIT = """
 import sys, time
@@ -28,16 +27,9 @@ class Poc:
 
     def __init__(self, folder: Path, sites: int) -> None:
         self.folder, self.sites = folder, [f"site-{number}" for number in range(1, sites + 1)]
-        tools = Path(sys.executable).parent
-        self.env = os.environ | {
-            "HOME": str(folder),
-            "NVFLARE_POC_WORKSPACE": str(folder / "poc"),
-            "PATH": f"{tools}:{os.environ['PATH']}",
-            "PYTHONPATH": str(ROOT / "src"),
-            "OMP_NUM_THREADS": "1",
-        }
+        self.env = environment(folder) | {"NVFLARE_POC_WORKSPACE": str(folder / "poc")}
         self.running: dict[str, subprocess.Popen[bytes]] = {}
-        command = [tools / "nvflare", "poc", "prepare", "-n", str(sites), "--force"]
+        command = ["nvflare", "poc", "prepare", "-n", str(sites), "--force"]
         subprocess.run(command, env=self.env, check=True, capture_output=True, timeout=120)
         self.kits = folder / "poc" / "example_project" / "prod_00"
 
@@ -67,6 +59,10 @@ class Poc:
         for child in family:
             child.kill()
         process.wait()
+
+    def log(self, name: str) -> str:
+        """What it wrote last."""
+        return (self.folder / f"{name}.txt").read_text()[-3000:]
 
     def submit(self, job: Path, sites: int) -> str:
         """Submit an exported job when so many sites are connected; its id."""

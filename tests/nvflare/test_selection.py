@@ -257,6 +257,12 @@ def test_too_few_sites_stop_the_job():
         selection.choose(dict(MODEL))
 
 
+def test_that_nobody_can_take_part_is_said_at_once():
+    selection = started("divfl", federation(client=None), patience=600)
+    with pytest.raises(InputError, match="No site can take part; site-1 cannot answer 'gradient'"):
+        selection.choose(dict(MODEL))
+
+
 @pytest.mark.parametrize("name", ["fedgs", "longfed", "fedcor"])
 def test_a_resumed_selection_is_the_one_that_never_stopped(name, tmp_path):
     whole, first = federation(), federation()

@@ -31,7 +31,12 @@ def load(site):
     return federation.model(), data().x_train[own], data().y_train[own]
 
 
-CLIENTS = pytorch(load, federation.RULE, seed=federation.SEED)
+def resources(site):
+    """What the simulator says of the site."""
+    return tuple(federation.world().costs.resources(int(site.split("-")[1]) - 1, 0).tolist())
+
+
+CLIENTS = pytorch(load, federation.RULE, seed=federation.SEED, resources=resources)
 
 
 def seconds(client, payload):

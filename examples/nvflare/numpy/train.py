@@ -36,6 +36,16 @@ class Client:
         chances = probabilities(self.params, self.x)
         return float(-np.log(chances[np.arange(len(self.y)), self.y] + 1e-12).mean())
 
+    def accuracy(self):
+        return float((probabilities(self.params, self.x).argmax(axis=1) == self.y).mean())
+
+    def resources(self):
+        return 0.001 * STEPS, 0.01  # seconds that a training and sending the model are expected to take
+
+    def gradient(self):
+        parts = gradients(self.params, self.x, self.y)
+        return np.concatenate([parts[name].ravel() for name in self.params])
+
 
 def facts(site):
     """What selectors may know of a site; only what the chosen method declares is sent."""
@@ -43,15 +53,19 @@ def facts(site):
     return {"sizes": len(y), "label_counts": np.bincount(y, minlength=LABELS)}
 
 
+def gradients(params, x, y):
+    """Of the mean loss, by name."""
+    errors = probabilities(params, x)
+    errors[np.arange(len(y)), y] -= 1.0
+    return {"weight": errors.T @ x / len(y), "bias": errors.mean(axis=0)}
+
+
 def train(params, x, y):
     """Full-batch gradient steps; the new parameters and the mean loss on the way."""
     params, losses = {name: np.array(value, np.float64) for name, value in params.items()}, []
     for _ in range(STEPS):
-        chances = probabilities(params, x)
-        losses.append(float(-np.log(chances[np.arange(len(y)), y] + 1e-12).mean()))
-        chances[np.arange(len(y)), y] -= 1.0
-        params["weight"] -= RATE * chances.T @ x / len(y)
-        params["bias"] -= RATE * chances.mean(axis=0)
+        losses.append(float(-np.log(probabilities(params, x)[np.arange(len(y)), y] + 1e-12).mean()))
+        params = {name: params[name] - RATE * step for name, step in gradients(params, x, y).items()}
     return {name: value.astype(np.float32) for name, value in params.items()}, float(np.mean(losses))
 
 

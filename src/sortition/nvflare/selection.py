@@ -65,6 +65,8 @@ class Selection:
             ids = self.sites.ids(self.sites.answering(online))
             if ids.size >= least or self.controller.abort_signal.triggered:
                 return ids
+            if self.registrar is None and len(online) >= least and online.keys() <= self.sites.refused.keys():
+                raise InputError(f"No site can take part; {next(iter(self.sites.refused.values()))}")
             if time.monotonic() > deadline:
                 break
             time.sleep(0.5)
@@ -85,7 +87,7 @@ class Selection:
                 self.sites.heard(name)
             except InputError as error:
                 self.controller.warning(f"{name} is left out: {error}")
-                self.sites.fell_silent(name, self.online().get(name, ""))
+                self.sites.refuse(name, self.online().get(name, ""), str(error))
 
     def _enter(self, name: str, content: Mapping[str, Any]) -> None:
         """Take a site in, if it can answer what the selector asks."""

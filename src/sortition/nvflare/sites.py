@@ -42,6 +42,7 @@ class Sites:
         self.facts: list[dict[str, Array]] = []
         self.silent: dict[str, Silence] = {}
         self.misses: dict[str, int] = {}  # how often each fell silent since it last trained
+        self.refused: dict[str, str] = {}  # who cannot take part, and why
         self.enrolments = 0
         self.changed = False
 
@@ -65,6 +66,12 @@ class Sites:
     def heard(self, name: str) -> None:
         """A site answered, so it can be chosen."""
         self.silent.pop(name, None)
+        self.refused.pop(name, None)
+
+    def refuse(self, name: str, token: str, reason: str) -> None:
+        """A site answered, and cannot take part; it is asked later, as if it had been silent."""
+        self.refused[name] = reason
+        self.fell_silent(name, token)
 
     def trained(self, name: str) -> None:
         """A site trained in time: its next silence is short."""

@@ -1,0 +1,56 @@
+"""Jobs in NVFlare's simulator, as scripts in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from sortition.core.storage import snapshot
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "nvflare"
+
+
+def environment(folder):
+    """NVFlare's settings and caches stay in the test's folder."""
+    tools = Path(sys.executable).parent
+    return os.environ | {
+        "HOME": str(folder),
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT / "src"),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def start(command, folder):
+    """Start a command in a folder, as the leader of its own group; it writes to output.txt."""
+    with (folder / "output.txt").open("a") as out:
+        return subprocess.Popen(
+            command, cwd=folder, env=environment(folder), stdout=out, stderr=out, start_new_session=True
+        )
+
+
+def run(command, folder, seconds=400):
+    """Run it to its end, and give what it wrote."""
+    code = start(command, folder).wait(seconds)
+    written = (folder / "output.txt").read_text()
+    assert code == 0, written[-3000:]
+    return written
+
+
+def history(file):
+    """The rounds of a checkpoint; none before the first."""
+    return snapshot.load(file)[1]["nvflare"]["history"] if file.exists() else []
+
+
+def wait_for(condition, seconds=240, process=None):
+    """Wait until it holds, and say whether it does; a process that ended is not waited for."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and (process is None or process.poll() is None):
+        if condition():
+            return True
+        time.sleep(0.2)
+    return bool(condition())

@@ -36,6 +36,7 @@ VARIANTS = {  # so that every way in which a signal travels is taken
 def methods() -> dict[str, Selector[Any]]:
     """Every discovered method, and variants."""
     made = {name: load(name, **SMALL.get(name, {})) for name in discover()}
+    made = {name: selector for name, selector in made.items() if not selector.needs.of_server}
     return made | {label: load(name, **parameters) for label, (name, parameters) in VARIANTS.items()}
 
 

@@ -25,7 +25,8 @@ def started(name, controller, rounds=4, cohort=2, **options):
 
 def runnable():
     """Methods whose default does not need a protocol between clients."""
-    return [name for name in discover() if not any(s.of == "pairs" for s in find(name).load().needs.asks)]
+    needs = {name: find(name).load().needs for name in discover()}
+    return [name for name, one in needs.items() if not (one.of_server or any(s.of == "pairs" for s in one.asks))]
 
 
 @pytest.mark.parametrize("name", runnable())

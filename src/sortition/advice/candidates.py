@@ -39,6 +39,7 @@ def reason(needs: Needs, limits: Limits) -> str:
         (needs.individual and limits.secure_aggregation, "sees single updates"),
         (bool(needs.asks) and not limits.questions, f"asks clients for {_names(needs)}"),
         (any(signal.of == "pairs" for signal in needs.asks), "asks pairs of clients"),
+        (bool(needs.of_server), "needs data of the server's own"),
     ]
     return next((why for is_broken, why in broken if is_broken), "")
 

@@ -12,7 +12,7 @@ import numpy as np
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from sortition.core.errors import unknown
+from sortition.core.errors import bad, unknown
 from sortition.core.facts import check_names
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Cohort, Population, Round
@@ -34,7 +34,7 @@ class Needs:
     Attributes:
         reads: static facts of the population (``sizes``, ``label_counts``, ``features``, ``groups``, or your own).
         asks: signals that it may ask for during ``select``.
-        reports: signals that the cohort sends back with its updates.
+        reports: signals that the cohort sends back with its updates, or that the server computes from them.
         horizon: whether it needs to know how many rounds there will be.
         optional: facts that it uses where all known clients give them; see :meth:`Selector.resolved`.
     """
@@ -47,6 +47,13 @@ class Needs:
 
     def __post_init__(self) -> None:
         check_names((*self.reads, *self.optional), "a selector")
+        if own := [signal.name for signal in self.asks if signal.of == "server"]:
+            raise bad("Needs.asks", "of signals of clients", own[0], "What the server computes itself is in reports.")
+
+    @property
+    def of_server(self) -> tuple[Signal, ...]:
+        """The signals that the server answers itself."""
+        return tuple(signal for signal in self.reports if signal.of == "server")
 
     @property
     def individual(self) -> bool:

@@ -2,8 +2,8 @@
 
 What a signal depends on is its price: ``of="model"`` costs a pass over the local data with the received model,
 ``of="training"`` is free from those who train anyway and a local training from anybody else, ``of="device"`` needs
-neither model nor data, ``of="pairs"`` is a protocol between the asked clients. Signals are open: a paper with a new one
-defines it in its own file.
+neither model nor data, ``of="pairs"`` is a protocol between the asked clients, and ``of="server"`` the server computes
+itself from the updates that arrived, in a report. Signals are open: a paper with a new one defines it in its own file.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from sortition.core.arrays import Array
 from sortition.core.client import LocalClient
 from sortition.core.errors import bad
 from sortition.core.secure_product import secure_products
+from sortition.core.server import CohortModels
 from sortition.core.streams import stream
 
 Payload = Mapping[str, Array]
@@ -50,8 +51,10 @@ class Signal:
 
     Attributes:
         name: unique; travels over the wire and names the column of a report.
-        of: what it depends on: the received ``model``, the local ``training``, the ``device``, or ``pairs`` of clients.
-        compute: ``(client, payload) -> row`` or, of pairs, ``(clients, payload) -> (n, n)`` products.
+        of: what it depends on: the received ``model``, the local ``training``, the ``device``, ``pairs`` of clients, or
+            updates and data that the ``server`` has.
+        compute: ``(client, payload) -> row``; of pairs ``(clients, payload) -> (n, n)`` products, of the server
+            ``(cohort models, payload) -> rows``.
         scalar: one number a client, else a vector.
         nonnegative: a negative value is a fault of the client.
         payload: arrays sent down with the question, given by the federation's owner, and metered.
@@ -61,7 +64,7 @@ class Signal:
     """
 
     name: str
-    of: Literal["model", "training", "device", "pairs"]
+    of: Literal["model", "training", "device", "pairs", "server"]
     compute: Callable[[Any, Payload], Any] = field(repr=False)
     scalar: bool = True
     nonnegative: bool = False
@@ -73,8 +76,8 @@ class Signal:
     def __post_init__(self) -> None:
         if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
             raise bad("Signal.name", "letters, digits, '-' and '_'", self.name)
-        if self.of not in ("model", "training", "device", "pairs"):
-            raise bad(f"Signal({self.name}).of", "'model', 'training', 'device' or 'pairs'", self.of)
+        if self.of not in ("model", "training", "device", "pairs", "server"):
+            raise bad(f"Signal({self.name}).of", "'model', 'training', 'device', 'pairs' or 'server'", self.of)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Signal) and other.name == self.name
@@ -91,6 +94,10 @@ class Signal:
         if self.of == "pairs":
             return np.asarray(self.compute(clients, self.payload), dtype=np.float64)
         return np.stack([self.row(client) for client in clients]) if clients else np.empty(0)
+
+    def of_cohort(self, models: CohortModels) -> Array:
+        """The server's own answer, a row for each client whose update arrived."""
+        return np.asarray(self.compute(models, self.payload), dtype=np.float64)
 
     def length(self, model: ModelSize | None) -> int | None:
         """How many numbers a client's row has, where that is known."""

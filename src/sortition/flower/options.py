@@ -49,6 +49,11 @@ class Options:
             self.eligible is None or callable(self.eligible) or isinstance(self.eligible, Collection)
         ):
             raise bad("SelectorStrategy.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
+        if own := self.selector.needs.of_server:
+            raise InputError(
+                f"{type(self.selector).__name__} needs {own[0].name!r}, which the server computes from single updates "
+                "and data of its own; a strategy has none. Use a Registrar in a loop of your own, finish(reports=…)."
+            )
         for signal in (*self.selector.needs.asks, *self.selector.needs.reports):
             if signal.of == "pairs":
                 raise InputError(

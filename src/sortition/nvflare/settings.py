@@ -79,6 +79,11 @@ class Settings:
     def method(self) -> Selector[Any]:
         """The selector, with its parameters checked."""
         selector = load(self.selector, **dict(self.parameters))
+        if own := selector.needs.of_server:
+            raise InputError(
+                f"{type(selector).__name__} must not need {own[0].name!r} here: the server computes it from single "
+                "updates and data of its own, which a controller has not. Use a Registrar in a loop of your own."
+            )
         pairs = [signal.name for signal in selector.needs.asks if signal.of == "pairs"]
         if pairs:
             raise InputError(

@@ -79,6 +79,7 @@ class RoundRecord(TypedDict):
         uploads: updates that were sent, in the same rounds.
         bytes: traffic by purpose and direction.
         passes: examples that clients computed on by purpose, wasted ones included.
+        server_passes: examples of its own that the server computed on, where a method asks the server itself.
         steps: local steps of the cohort.
         clock: simulated seconds since the start.
         train_loss: mean training loss of the cohort.
@@ -104,6 +105,7 @@ class RoundRecord(TypedDict):
     uploads: NotRequired[Whole]
     bytes: NotRequired[Tally | None]
     passes: NotRequired[Tally | None]
+    server_passes: NotRequired[Whole]
     steps: NotRequired[Whole]
     clock: NotRequired[Number]
     train_loss: NotRequired[Number]

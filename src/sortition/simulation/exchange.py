@@ -22,6 +22,7 @@ from sortition.results.schema import FaultRecord
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger
 from sortition.simulation.round_cache import Training
+from sortition.simulation.server import SimServer
 from sortition.simulation.setup import Carry, Setup
 from sortition.simulation.world import World
 
@@ -108,7 +109,7 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generat
     examples, steps = (_part(whole, part) for whole in (world.costs.examples(ids), world.costs.steps(ids)))
     ledger.compute(ids[started], examples[started], steps[started])
     ledger.passes["wasted"] += int(examples[~end.answered].sum())
-    signals = carry.registrar.needs.reports
+    signals = tuple(signal for signal in carry.registrar.needs.reports if signal.of != "server")
     waited = yield from _waiting(world.training(carry.params, ids[end.answered], signals, t))
     outcome = world.train(carry.params, ids[end.answered], signals, t)
     unused = int(end.late.sum()) + int((when == FATES.index("after")).sum())
@@ -123,6 +124,7 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generat
         if setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
             ledger.passes["wasted"] += int(world.costs.examples(outcome.ids[~sound]).sum())
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
+    reports |= _of_server(setup, carry, cohort, kept, deltas, ledger)
     return Arrived(kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited)
 
 
@@ -131,6 +133,19 @@ def _waiting(training: Training) -> Generator[Training, None, float]:
     left = time.perf_counter()
     yield training
     return time.perf_counter() - left - training.seconds
+
+
+def _of_server(
+    setup: Setup, carry: Carry, cohort: Cohort, ids: Ids, deltas: Vector, ledger: Ledger
+) -> dict[str, Answers]:
+    """What the server computes itself from the updates that arrived."""
+    signals, t = carry.registrar.needs.of_server, carry.registrar.index
+    if not signals or not ids.size:
+        return {}
+    server = SimServer(setup.world, carry.params, ids, deltas, cohort.weights_of(ids)[0], t)
+    found: dict[str, Answers] = {signal.name: Reading(ids, signal.of_cohort(server)) for signal in signals}
+    ledger.server_passes += server.examples
+    return found
 
 
 def _part(whole: Ids, part: Any) -> Ids:

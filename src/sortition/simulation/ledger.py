@@ -38,6 +38,7 @@ class Ledger:
     bytes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(LANES, 0))
     passes: dict[str, int] = field(default_factory=lambda: {"training": 0, "forward": 0, "wasted": 0})
     steps: int = 0
+    server_passes: int = 0  # examples of its own that the server computed on
     uploads: int = 0  # updates that were sent, late ones included
 
     def __post_init__(self) -> None:
@@ -87,7 +88,7 @@ class Ledger:
 
     def reports(self, signals: tuple[Signal, ...], reports: Mapping[str, Reading]) -> None:
         """What the cohort reports beside its updates."""
-        paid = [s for s in signals if not (s.of == "training" and s.exact)]
+        paid = [s for s in signals if s.of != "server" and not (s.of == "training" and s.exact)]
         self.bytes["metadata"] += NUMBER * sum(int(reports[s.name].values.size) for s in paid if s.name in reports)
 
     def facts(self, numbers: int) -> None:

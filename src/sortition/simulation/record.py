@@ -53,10 +53,8 @@ def round_record(
         record["expected_size"] = cohort.expected_size
     if arrived.started.size < cohort.ids.size:
         record["started"] = arrived.started.tolist()
-    if ledger.trainings > arrived.started.size:  # clients that were asked for a result of training, and not chosen
-        record["trainings"], record["uploads"] = ledger.trainings, ledger.uploads
-    record["bytes"], record["passes"] = dict(ledger.bytes), dict(ledger.passes)
-    record["steps"], record["clock"] = ledger.steps, clock
+    _add_costs(record, arrived, ledger)
+    record["clock"] = clock
     record["train_loss"] = float(arrived.losses.mean(dtype=np.float64)) if arrived.losses.size else None
     if turn.rejected:
         record["rejected"] = {str(client): reason for client, reason in turn.rejected.items()}
@@ -69,6 +67,16 @@ def round_record(
     record["notes"] = notes
     json_ready: RoundRecord = json_value(record)
     return json_ready
+
+
+def _add_costs(record: RoundRecord, arrived: Arrived, ledger: Ledger) -> None:
+    """What the round cost; what is special only where it occurs."""
+    if ledger.trainings > arrived.started.size:  # clients that were asked for a result of training, and not chosen
+        record["trainings"], record["uploads"] = ledger.trainings, ledger.uploads
+    record["bytes"], record["passes"] = dict(ledger.bytes), dict(ledger.passes)
+    if ledger.server_passes:
+        record["server_passes"] = ledger.server_passes
+    record["steps"] = ledger.steps
 
 
 def _questions(turn: Turn) -> list[QuestionRecord]:

@@ -75,6 +75,12 @@ class Setup:
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
+        if self.selector.needs.of_server and self.world.validation is None:
+            name, hint = (
+                self.selector.needs.of_server[0].name,
+                "Pass World(validation=…), or data.validation in a study.",
+            )
+            raise bad("World.validation", f"given where the server computes {name!r} itself", None, hint)
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
 

@@ -58,6 +58,7 @@ class World:
         model: with its initial weights; its outputs are logits.
         rule: local training.
         holdout: index arrays that are kept out of training, one per client (may be empty).
+        validation: indices of training examples that no client holds, of the server's own, for signals of the server.
         measured_on: where the loss signals are taken: on the ``train`` part or on the ``holdout`` (FedCor's code); a
             client without a hold-out is measured on its training part.
         seed: of batches, dropout masks and devices.
@@ -75,6 +76,7 @@ class World:
         rule: LocalRule,
         *,
         holdout: Sequence[npt.ArrayLike] | None = None,
+        validation: npt.ArrayLike | None = None,
         measured_on: str = "train",
         seed: int = 0,
         device: str = "cpu",
@@ -93,12 +95,19 @@ class World:
             raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
         self.evaluated = self.holdings if holdout is None else self._held_out(clients, holdout)
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
+        self.validation = None if validation is None else self._server_data(validation)
         self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
         self._test = self.learner.over(data.x_test, data.y_test)
         self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
         self._settle(rule, Fleet(devices or Devices(), self.n_clients, seed))
+
+    def _server_data(self, validation: npt.ArrayLike) -> Ids:
+        own = Holdings([validation], len(self.y), "World.validation").order
+        if own.size == 0 or np.isin(own, self.holdings.order).any() or np.isin(own, self.evaluated.order).any():
+            raise bad("World.validation", "examples that no client holds, one at least", f"{own.size} examples")
+        return own
 
     def _held_out(self, clients: Sequence[npt.ArrayLike], holdout: Sequence[npt.ArrayLike]) -> Holdings:
         if len(holdout) != len(clients):

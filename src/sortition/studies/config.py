@@ -64,6 +64,8 @@ class Data(Named):
         clients: over how many clients it is split; a data set with clients of its own needs none.
         partition: how it is split, by name and options.
         holdout: share of each client's data that is kept out of its training.
+        validation: share of each client's data that the server gets in its place, for methods that ask the server
+            itself; without it 0.05, for those methods alone.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
     """
@@ -71,6 +73,7 @@ class Data(Named):
     clients: Count | None = None
     partition: Named | None = None
     holdout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
 

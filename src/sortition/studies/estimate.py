@@ -82,15 +82,16 @@ def price(
     rng = stream(0, "made-up examples")
     n = 4 * clients
     x, y = (
-        rng.random((n + classes, prod(inputs)), np.float32).reshape(-1, *inputs),
-        rng.integers(0, classes, n + classes),
+        rng.random((n + clients + classes, prod(inputs)), np.float32).reshape(-1, *inputs),
+        rng.integers(0, classes, n + clients + classes),
     )
-    data = Dataset("made up", x[:n], y[:n], x[n:], y[n:], classes, digest="none")
+    data = Dataset("made up", x[:-classes], y[:-classes], x[-classes:], y[-classes:], classes, digest="none")
     world = World(
         data,
         np.split(np.arange(n), clients),
         build(model, inputs, classes, **options),
         LocalRule(lr=0.01, steps=1, batch=2),
+        validation=np.arange(n, n + clients),
     )
     features = {"features": rng.random((clients, 8)), "groups": np.arange(clients) % 5}
     setup = Setup(world, selector, cohort, rounds, population=world.population(**features), evaluate_every=0)

@@ -11,6 +11,7 @@ import numpy as np
 
 from sortition import availability, data
 from sortition.availability import Availability
+from sortition.core.arrays import Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
@@ -22,6 +23,7 @@ from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
 T = TypeVar("T")
+VALIDATION = 0.05  # of each client's data, where the server is asked itself and the study does not say how much
 MOST_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
 
 
@@ -32,6 +34,7 @@ class Split:
     dataset: Dataset
     train: Partition
     holdout: Partition | None
+    validation: Ids | None = None  # the server's own examples
 
     @property
     def clients(self) -> int:
@@ -58,9 +61,13 @@ def split(config: Data, seed: int) -> Split:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     else:
         parts, released = _natural(config, dataset, seed)
+    validation: Ids | None = None
+    if config.validation:
+        parts, server = parts.holdout(config.validation, stream(seed, "server validation"))
+        validation = np.concatenate(server.indices)
     if config.holdout:
-        return Split(dataset, *parts.holdout(config.holdout, stream(seed, "holdout")))
-    return Split(dataset, parts, released)
+        return Split(dataset, *parts.holdout(config.holdout, stream(seed, "holdout")), validation)
+    return Split(dataset, parts, released, validation)
 
 
 def _partitioned(config: Data, dataset: Dataset, seed: int) -> Partition:
@@ -141,6 +148,7 @@ def _built(config: RunConfig) -> BuiltFederation:
         model,
         config.local,
         holdout=None if parts.holdout is None else parts.holdout.indices,
+        validation=parts.validation,
         measured_on=config.data.measured_on,
         seed=config.seed,
         device=config.device,
@@ -162,6 +170,12 @@ def _built(config: RunConfig) -> BuiltFederation:
     return BuiltFederation(parts, world, world.population(**facts), reachable)
 
 
+def _with_validation(config: RunConfig) -> RunConfig:
+    """The same run with examples of the server's own, where the study does not say how many."""
+    share = config.data.validation or VALIDATION
+    return config.model_copy(update={"data": config.data.model_copy(update={"validation": share})})
+
+
 def forget() -> None:
     """Let go of the data and worlds that are kept between runs."""
     _federations.clear()
@@ -170,7 +184,8 @@ def forget() -> None:
 
 def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     """What the engine plays."""
-    shared = build_federation(config)
+    selector = methods.selector(config.method.name, config.method.options)
+    shared = build_federation(_with_validation(config) if selector.needs.of_server else config)
     clients = shared.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
@@ -180,7 +195,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         raise bad("local", f"such that a cohort trains on at most {MOST_ROWS:,} rows a round", f"{rows:,}")
     return shared, Setup(
         world=shared.world.variant(rule=config.local),
-        selector=methods.selector(config.method.name, config.method.options),
+        selector=selector,
         cohort=config.cohort,
         horizon=config.rounds,
         population=shared.population,

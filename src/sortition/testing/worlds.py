@@ -7,6 +7,7 @@ training engine enters, and a million clients answer at once. :class:`QuadraticW
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -161,6 +162,20 @@ class QuadraticClient:
         return self._result
 
 
+class QuadraticModels:
+    """The models of parts of a cohort, valued by the mean loss of all clients."""
+
+    def __init__(self, world: QuadraticWorld, cohort: Cohort, t: int) -> None:
+        self.ids, self.rng = cohort.ids, stream(world.seed, "server signals", t)
+        self._world, self._cohort, self._t = world, cohort, t
+
+    def loss(self, members: Sequence[int]) -> float:
+        """Mean of ½‖w − c_k‖² over all clients, at the model of these members."""
+        weights = self._cohort.weights_of(np.asarray(members, np.int64))[0]
+        model = self._world.step(Cohort(np.asarray(members, np.int64), weights), self._t)
+        return float(0.5 * np.mean(np.sum((model - self._world.centres) ** 2, axis=1)))
+
+
 class QuadraticWorld:
     """N clients, each with its own optimum c_k; clients of one kind (k mod kinds) lie close together."""
 
@@ -198,7 +213,9 @@ class QuadraticWorld:
     def train(self, cohort: Cohort, signals: tuple[Signal, ...], t: int) -> dict[str, Reading]:
         """Reports of the cohort; then the model moves on."""
         clients = self.clients(cohort.ids, t)
-        reports = {signal.name: Reading(cohort.ids, signal.table(clients)) for signal in signals if clients}
+        models = QuadraticModels(self, cohort, t)
+        rows = {s.name: s.of_cohort(models) if s.of == "server" else s.table(clients) for s in signals if clients}
+        reports = {name: Reading(cohort.ids, values) for name, values in rows.items()}
         self.model = self.step(cohort, t)
         return reports
 

@@ -30,6 +30,11 @@ def test_products_between_clients_are_refused_with_a_sentence():
         SelectorStrategy(load("fedgs", graph="secure"), cohort=2)
 
 
+def test_what_the_server_would_have_to_compute_is_refused_with_the_way_out():
+    with pytest.raises(InputError, match=r"GreedyFed needs 'shapley'.* Use a Registrar in a loop of your own"):
+        SelectorStrategy(load("greedyfed"), cohort=2)
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -300,6 +300,7 @@ def test_a_checkpoint_of_another_selection_is_refused(tmp_path):
         ({"overselect": 0.5}, r"SelectorController\.overselect must be ≥ 1"),
         ({"resume": True}, r"SelectorController\.checkpoint must be given"),
         ({"selector": "fedgs", "parameters": {"graph": "secure"}}, "protocol between clients"),
+        ({"selector": "greedyfed"}, "GreedyFed must not need .shapley. here"),
         ({"parameters": {"weights": "none"}}, r"Uniform\.weights"),
         ({"guards": {"nrom": 1}}, "keys of Guards"),
     ],

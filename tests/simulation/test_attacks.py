@@ -10,7 +10,7 @@ from sortition.core.errors import InputError
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
 from sortition.selectors import load
-from sortition.simulation import Attacks, Setup, run
+from sortition.simulation import Attacks, Devices, Setup, run
 from sortition.simulation.attacks import KINDS, Adversaries
 
 EVERYBODY = np.arange(10)
@@ -89,6 +89,15 @@ def test_each_kind_lies_about_its_own_signals_by_its_strength(kind, signal):
     reported = own.train(own.initial, EVERYBODY, [signal], 0).reports[signal.name]
     expected = world().train(own.initial, EVERYBODY, [signal], 0).reports[signal.name].values
     np.testing.assert_allclose(reported.values.T, expected.T * factor, rtol=1e-5, atol=1e-7)
+
+
+def test_resources_are_claimed_like_durations():
+    own = mask("latency")
+    factor = np.where(own.adversaries.mask, 0.25, 1.0)
+    truth = told(world(devices=Devices(bandwidth=100.0)), signals.RESOURCES)
+    assert (truth > 0).all()
+    own = own.variant(devices=Devices(bandwidth=100.0))
+    np.testing.assert_allclose(told(own, signals.RESOURCES), truth * factor[:, None])
 
 
 def test_crafted_updates_are_what_the_server_adds():

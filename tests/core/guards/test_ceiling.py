@@ -46,6 +46,19 @@ def test_who_is_rarely_there_has_a_smaller_share():
     assert registrar.eligibility.ceiling.fair[0] < registrar.eligibility.ceiling.fair[9] / 3
 
 
+@pytest.mark.parametrize(("ceiling", "clients", "budget"), [(1.0, 4, 2), (1.0, 50, 5), (1.2, 10, 3)])
+def test_a_federation_whose_clients_are_all_at_the_ceiling_goes_on(ceiling, clients, budget):
+    """Nobody was below, no round was played, so nobody's fair share grew: the federation stood still for ever."""
+    registrar, chosen = Registrar(load("uniform"), Population(np.ones(clients)), guards=Guards(ceiling=ceiling)), []
+    for _ in range(60):
+        turn = registrar.begin(range(clients), budget)
+        chosen += turn.cohort.ids.tolist()
+        registrar.finish(turn)
+    counts = np.bincount(chosen, minlength=clients)
+    assert len(chosen) > 0.8 * 60 * budget
+    assert counts.max() <= ceiling * len(chosen) / clients + 1
+
+
 def test_what_it_did_is_noted_and_logged():
     registrar, _ = played("power-of-choice", Guards(ceiling=1.0), rounds=3)
     turn = registrar.begin(np.arange(N), BUDGET)

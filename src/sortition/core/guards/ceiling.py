@@ -3,7 +3,8 @@
 A client's fair share is what a uniform draw would give it: of every round in which it is available, the size of the
 cohort by the number of available clients. With a ceiling c, a client has at most max(1, c · fair share) places in all,
 whatever it reports. So a share s of the clients holds at most the share c · s of the places, once c · fair share ≥ 1:
-the bound needs no knowledge of how they attack.
+the bound needs no knowledge of how they attack. Where nobody is below, those that are least above may be chosen, so
+that no round is lost.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ class Ceiling:
         self.fair: Floats = np.zeros(n_clients)
 
     def below(self, ids: Ids, budget: int) -> Array:
-        """A mask of the clients that may have one more place."""
+        """A mask of the clients that may have one more place; where nobody is below the ceiling, those least above."""
         if not ids.size:
             return np.ones(0, bool)
-        fair = self.fair[ids] + min(budget, ids.size) / ids.size
-        mask: Array = self.chosen[ids] + 1 <= np.maximum(1.0, self.limit * fair + 1e-9)
-        return mask
+        places = min(budget, ids.size)
+        fair = self.fair[ids] + places / ids.size
+        over: Floats = self.chosen[ids] + 1 - np.maximum(1.0, self.limit * fair + 1e-9)
+        mask: Array = over <= 0
+        return mask if mask.any() else over <= np.partition(over, places - 1)[places - 1] + 1e-9
 
     def record(self, available: Ids, cohort: Ids) -> None:
         """A round is over: who could have been chosen, and who was."""

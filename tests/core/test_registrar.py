@@ -528,6 +528,44 @@ def test_a_snapshot_with_foreign_options_is_refused(tmp_path):
         registrar.restore(arrays, {**header, "optional": ["features"]})
 
 
+@pytest.mark.parametrize("optional", [[], ["label_counts"], ["label_counts", "label_counts"]])
+def test_a_refused_snapshot_leaves_the_registrar_as_it_was(optional):
+    """Also where the snapshot used other optional facts than the registrar does."""
+    population = Population([3, 4], [[1, 2], [2, 2]])
+    saved = Registrar(Curious(), population if optional else Population([3, 4])).export()
+    registrar = Registrar(Curious(), Population([3, 4]) if optional else population)
+    registrar.finish(registrar.begin([0, 1], 1))
+    selector, state, view = registrar.selector, registrar.state, registrar.begin([0, 1], 1).round.population
+    before = registrar.export()[1]
+    with pytest.raises((StorageError, InputError)):
+        registrar.restore(saved[0], {**saved[1], "optional": optional, "index": -1})
+    assert (registrar.selector, registrar.state) == (selector, state)
+    assert registrar.begin([0, 1], 1).round.population is view
+    assert registrar.export()[1] == before
+
+
+def test_a_join_with_facts_of_another_number_of_axes_is_refused():
+    line, table = Population([3, 4], colour=np.ones(2)), Population([3, 4], colour=np.ones((2, 3)))
+    for first, second in ((line, table), (table, line)):
+        with pytest.raises(InputError, match=r"join\(population\).colour must be rows of"):
+            Registrar(Curious(), first).join(second)
+
+
+@pytest.mark.parametrize("n_clients", [2.5, "5", True, 10**400, 0, None])
+def test_a_population_has_a_whole_number_of_clients(n_clients):
+    with pytest.raises(InputError, match="Population must be of at least one client"):
+        Population(n_clients=n_clients)
+
+
+def test_a_population_keeps_no_array_of_the_caller():
+    known = np.arange(2)
+    population = Population([3, 4, 5], known=known)
+    known[:] = 9
+    assert population.known.tolist() == [0, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        population.known[0] = 1
+
+
 class Hostile:
     def __array__(self, dtype=None, copy=None):
         raise RuntimeError("boom")
@@ -565,6 +603,14 @@ def test_reports_of_no_numbers_are_withheld(registrar, kind):
     turn = play_until_cohort(registrar)
     registrar.finish(turn, reports={"loss": np.ones(3).astype(int).astype(kind)})
     assert turn.rejected == dict.fromkeys(turn.cohort.ids.tolist(), "loss: not a number")
+
+
+@pytest.mark.parametrize("row", [Hostile(), 10**400, None, {"a": 1}], ids=str)
+def test_one_odd_row_in_a_list_of_reports_is_withheld(registrar, row):
+    turn = play_until_cohort(registrar)
+    registrar.finish(turn, reports={"loss": [row, 1.0, 2.0]})
+    first = int(turn.cohort.ids[0])
+    assert list(turn.rejected) == [first]
 
 
 def test_whole_numbers_are_floats_to_the_selector(registrar):

@@ -258,22 +258,21 @@ class Registrar:
 
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
-        self._resolve_as(registrar_snapshot.optional(header, self._unresolved.needs))
-        found = registrar_snapshot.parse(arrays, header, self)
+        twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
+        found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
+        self.selector, self._view = twin.selector, twin._view
         self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
         self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
         self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
         self._abandon()
         return self
 
-    def _resolve_as(self, facts: list[str] | None) -> None:
-        """Use the optional facts that the selection has used so far, whatever else is known by now."""
+    def _resolved_as(self, facts: list[str] | None) -> Registrar:
+        """A registrar that uses the optional facts of a saved selection, whatever else is known by now."""
         if facts is None or facts == self.options().get("optional"):
-            return
-        self.selector = self._unresolved.resolved(facts)
-        self._view = self._disclosed(self.population, self.eligibility)
-        self.lengths = self._lengths_of(self._model, self.population.n_clients)
-        self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
+            return self
+        settings: dict[str, Any] = {"horizon": self.horizon, "seed": self.seed, "guards": self.guards}
+        return Registrar(self._unresolved.resolved(facts), self.population, model=self._model, **settings)
 
     def save(self, path: str | Path) -> None:
         """Write a snapshot, atomically; of an open turn, what was before it."""

@@ -102,7 +102,7 @@ def optional(header: Mapping[str, Any], needs: Needs) -> list[str] | None:
     found = header.get("optional") if isinstance(header, Mapping) else None  # `parse` refuses any other header
     if found is None or not needs.optional:
         return None
-    if not isinstance(found, list) or not all(name in needs.optional for name in found):
+    if not isinstance(found, list) or found != [name for name in needs.optional if name in found]:
         raise StorageError(f"Snapshot is of another selection: it uses {found}, the method has {list(needs.optional)}.")
     return found
 

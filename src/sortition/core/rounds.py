@@ -17,6 +17,17 @@ from sortition.core.ties import TOLERANCE
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
 
+def _rows(shape: tuple[int, ...]) -> str:
+    return f"rows of {shape[0]} numbers" if len(shape) == 1 else f"rows of shape {shape}"
+
+
+def _checked_count(n_clients: Any) -> int:
+    """N, if it is a number of clients."""
+    if isinstance(n_clients, bool) or not isinstance(n_clients, int | np.integer) or not 1 <= n_clients < 2**63:
+        raise bad("Population", "of at least one client", f"{n_clients} clients")
+    return int(n_clients)
+
+
 class Population:
     """Static facts about N clients, row k belonging to client k; a selector sees only what it declared.
 
@@ -47,10 +58,8 @@ class Population:
         given = {"sizes": sizes, "label_counts": label_counts, "features": features, "groups": groups, **own}
         facts = {name: as_array(f"Population.{name}", value) for name, value in given.items() if value is not None}
         lengths = {name: len(value) if value.ndim else 0 for name, value in facts.items()}
-        self.n_clients = n_clients if n_clients is not None else next(iter(lengths.values()), 0)
-        if self.n_clients < 1:
-            raise bad("Population", "of at least one client", f"{self.n_clients} clients")
-        self._known = None if known is None else as_ids("Population.known", known, ordered=True)
+        self.n_clients = _checked_count(next(iter(lengths.values()), 0) if n_clients is None else n_clients)
+        self._known = None if known is None else frozen(as_ids("Population.known", known, ordered=True).copy())
         if self._known is not None and self._known.size and self._known[-1] >= self.n_clients:
             raise bad("Population.known", f"ids below {self.n_clients}", int(self._known[-1]))
         rows = slice(None) if self._known is None else self._known
@@ -66,7 +75,7 @@ class Population:
         for name in (name for name in earlier._facts if name in self._facts):
             before, now = earlier._facts[name].shape[1:], self._facts[name].shape[1:]
             if before != now:
-                raise bad(f"join(population).{name}", f"rows of {before[0]} numbers, as before", f"rows of {now[0]}")
+                raise bad(f"join(population).{name}", f"{_rows(before)}, as before", _rows(now))
 
     def _read(self, name: str) -> Array:
         if self._owner is not None and name not in self._facts:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from tests.reference.fed_cbs_literal import probabilities, qcid
 
-from sortition.core import InputError, Population, Reading, Registrar, stream
+from sortition.core import Guards, InputError, Population, Reading, Registrar, stream
 from sortition.core.rounds import Round
 from sortition.selectors import load
 from sortition.selectors.fed_cbs import FedCBS, Memory, Pool
@@ -167,3 +167,16 @@ def test_secure_counts_need_the_number_of_labels_and_few_clients():
         Registrar(load("fed-cbs", counts="secure"), Population(np.ones(5, int)))
     with pytest.raises(InputError, match=r"FedCBS\.counts must be 'shown' beyond 2000 clients"):
         Registrar(load("fed-cbs", counts="secure", labels=3), Population(np.ones(2001, int)))
+
+
+@pytest.mark.parametrize("product", [1e15, 1e300, 0.0, -1e300])
+def test_products_that_cannot_be_stop_nobody(product):
+    registrar = Registrar(
+        load("fed-cbs", counts="secure", labels=4), Population(np.full(8, 10)), guards=Guards(bound=0, norm=0)
+    )
+    for _ in range(3):
+        turn = registrar.begin(range(8), 4)
+        while turn.question is not None:
+            turn.answer({k: np.full(8, product if k < 4 else 25.0) for k in range(8)})
+        assert np.unique(turn.cohort.ids).size == 4
+        registrar.finish(turn)

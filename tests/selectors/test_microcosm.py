@@ -5,7 +5,7 @@ import pytest
 from tests.mutations import slipped
 from tests.reference import microcosm_literal as literal
 
-from sortition.core import Cohort, InputError, Population, Registrar, Selector
+from sortition.core import Cohort, Guards, InputError, Population, Registrar, Selector
 from sortition.selectors import load, microcosm
 from sortition.selectors._parts import portrait
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
@@ -211,6 +211,17 @@ def test_secure_products_choose_as_the_label_counts_themselves():
     for plain, secure in zip(*chosen, strict=True):
         assert plain.ids.tolist() == secure.ids.tolist()
         assert plain.weights == pytest.approx(secure.weights, abs=1e-6)
+
+
+@pytest.mark.parametrize("product", [1e15, 1e300, -1e300])
+def test_products_that_cannot_be_stop_nobody(product):
+    registrar = Registrar(load("microcosm", by="secure"), Population(np.full(8, 10)), guards=Guards(bound=0, norm=0))
+    for _ in range(3):
+        turn = registrar.begin(range(8), 4)
+        while turn.question is not None:
+            turn.answer({k: np.full(8, product if k < 4 else 25.0) for k in range(8)})
+        assert np.isfinite(turn.cohort.weights).all()
+        registrar.finish(turn)
 
 
 def test_sizes_alone_take_turns():

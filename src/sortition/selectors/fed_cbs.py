@@ -253,6 +253,8 @@ class Pool:
         self.add(into)
 
     def _qcid(self, energy: Floats, size: Floats) -> Floats:
-        """Σ s / (Σ q)² − 1/B; without data as imbalanced as one label alone."""
-        share = np.divide(energy, size * size, out=np.ones_like(energy, dtype=np.float64), where=size > 0)
-        return np.maximum(share - 1.0 / self.labels, 0.0)
+        """Σ s / (Σ q)² − 1/B; without data, or of products that cannot be, as imbalanced as one label alone."""
+        squared = size * size
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.divide(energy, squared, out=np.ones_like(energy, dtype=np.float64), where=squared > 0)
+        return np.maximum(np.where(share <= 2.0, share, 1.0) - 1.0 / self.labels, 0.0)

@@ -6,6 +6,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
+LARGEST = 1e6  # of a product of label shares; beyond any true one
 RANK = 1e-9  # eigenvalues below this share of the largest are rounding
 
 
@@ -25,11 +26,13 @@ def with_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
 def embedded(products: Floats, ids: Ids, sizes: Array) -> Floats:
     """Rows (N, d) whose inner products are those of the clients' label shares; NaN of clients without products.
 
-    Products of pairs that never met count as the mean of the others.
+    Products of pairs that never met count as the mean of the others. What clients claim is cut at a million:
+    products of shares are at most 1.
     """
     held = np.maximum(np.asarray(sizes, np.float64)[ids], 1.0)
     table = products[np.ix_(ids, ids)] / np.outer(held, held)
     unknown = np.isnan(table)
+    table = np.clip(table, -LARGEST, LARGEST)
     table[unknown] = table[~unknown].mean() if not unknown.all() else 0.0
     values, vectors = np.linalg.eigh((table + table.T) / 2)
     large = values > RANK * max(float(values.max(initial=0.0)), RANK)

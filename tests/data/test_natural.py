@@ -1,4 +1,6 @@
 import json
+import os
+from contextlib import suppress
 
 import numpy as np
 import polars as pl
@@ -6,6 +8,7 @@ import pytest
 
 from sortition.core.errors import DataError, InputError
 from sortition.data import by_client, from_clients, from_frame, from_leaf, load
+from sortition.data.natural import from_table
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
@@ -111,3 +114,42 @@ def test_natural_clients_in_a_study(monkeypatch):
             clients(partition={"name": "natural", "least": 5}, clients=4)
     with pytest.raises(InputError, match="given from Python"):
         split(validated(Data, {"name": name + "0"}, "data"), 0)
+
+
+HOSTILE = {
+    "no examples": ([], []),
+    "ragged": ([[1, 2], [3]], [0, 1]),
+    "nothing": ([None, [1, 2]], [0, 1]),
+    "huge": ([[1, 2], [3, 10**400]], [0, 1]),
+    "texts of different lengths": (["ab", "abc"], ["a", "b"]),
+    "an empty text": (["ab", "ab"], ["", "b"]),
+    "a list of labels": ([[1, 2], [3, 4]], [[0], [1]]),
+    "10^17 classes": ([[1, 2], [3, 4]], [0, 10**17]),
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_odd_examples_of_leaf_are_refused_in_one_sentence(tmp_path, kind):
+    x, y = HOSTILE[kind]
+    for part, held in (("train", {"u": {"x": x, "y": y}}), ("test", {"u": {"x": x[:1], "y": y[:1]}})):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "all.json").write_text(json.dumps({"users": ["u"], "user_data": held}))
+    with pytest.raises((DataError, InputError)):
+        from_leaf(tmp_path)
+
+
+def test_a_damaged_table_a_pipe_and_lists_are_refused(tmp_path):
+    path = tmp_path / "table.parquet"
+    pl.DataFrame({"c": [1] * 6, "y": [0, 1] * 3, "a": [1.0] * 6}).write_parquet(path)
+    assert len(from_table(path, client="c", label="y").clients) == 1
+    sound = path.read_bytes()
+    for at in range(0, len(sound), 7):  # whatever polars makes of it, no panic comes out
+        path.write_bytes(sound[:at] + bytes([sound[at] ^ 0xFF]) + sound[at + 1 :])
+        with suppress(DataError, InputError):
+            from_table(path, client="c", label="y")
+    pl.DataFrame({"c": [1] * 6, "y": [[0]] * 6, "a": [1.0] * 6}).write_parquet(path)
+    with pytest.raises(InputError, match="labels must be numbers or texts"):
+        from_table(path, client="c", label="y")
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match="it is not a file"):
+        from_table(tmp_path / "pipe.csv", client="c", label="y")

@@ -104,6 +104,9 @@ def arrays_digest(arrays: dict[str, Array]) -> str:
     return total.hexdigest()
 
 
+MOST_CLASSES = 1_000_000  # a model has a row of numbers for each
+
+
 def _check(who: str, x: Array, y: Array, classes: int) -> None:
     if x.ndim < 2 or len(x) == 0:
         raise bad(f"{who}: x", "of shape (examples, …), with at least one example", x.shape)
@@ -111,6 +114,8 @@ def _check(who: str, x: Array, y: Array, classes: int) -> None:
         raise bad(f"{who}: x", "finite numbers", x.dtype if x.dtype.kind not in "uif" else "NaN or infinity")
     if y.shape != (len(x),) or y.dtype.kind not in "iu":
         raise bad(f"{who}: y", f"{len(x)} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+    if classes > MOST_CLASSES:
+        raise bad(f"{who}: y", f"of at most {MOST_CLASSES:,} classes", f"{classes:,}", "Number the labels from 0 on.")
     if y.min() < 0 or y.max() >= classes:
         raise bad(f"{who}: y", f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
 

@@ -17,6 +17,7 @@ from sortition.data.dataset import Dataset
 from sortition.data.user_data import as_labels, as_numpy
 
 LARGEST = 4 << 30  # bytes of one LEAF file
+MOST = 1_000_000_000  # rows of a Parquet file, which can announce any number in a kilobyte
 TEST = 0.2
 
 
@@ -83,8 +84,11 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
         x = np.stack([np.asarray(frame[column], np.float32) for column in features], 1)
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: features", "numbers", f"{error}", "Encode texts first.") from None
-    y = np.asarray(frame[label])
-    y = y if y.dtype.kind in "iuf" else np.unique(y.astype(str), return_inverse=True)[1]
+    try:
+        y = np.asarray(frame[label])
+        y = y if y.dtype.kind in "iuf" else np.unique(y.astype(str), return_inverse=True)[1]
+    except (TypeError, ValueError) as error:
+        raise bad(f"{name}: labels", "numbers or texts", f"{error}") from None
     owners = np.asarray(frame[client])
     return by_client(x, y, owners if owners.dtype.kind in "iu" else owners.astype(str), name=name, test=test)
 
@@ -96,8 +100,12 @@ def from_table(path: Path, *, client: str, label: str, test: float = TEST) -> Da
     except ImportError as error:
         raise DataError("Reading a table needs polars: pip install 'sortition[lab]'.") from error
     try:
+        if path.exists() and not path.is_file():  # a pipe never begins, a device never ends
+            raise OSError("it is not a file")
+        if path.suffix == ".parquet" and pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > MOST:
+            raise OSError(f"it announces more than {MOST:,} rows")
         frame = pl.read_parquet(path, glob=False) if path.suffix == ".parquet" else pl.read_csv(path, glob=False)
-    except (pl.exceptions.PolarsError, OSError) as error:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}.") from None
     return from_frame(frame, client=client, label=label, name=path.stem, test=test)
 
@@ -109,16 +117,20 @@ def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
     next character as the label; ``tokens`` keeps whole numbers as they are.
     """
     train, test = (_leaf(path / part) for part in ("train", "test"))
-    if not train:
-        raise DataError(f"{path / 'train'} must hold LEAF's JSON files with users; got none.")
+    if not any(train.values()):
+        raise DataError(f"{path / 'train'} must hold LEAF's JSON files with users and examples; got none.")
     rows = [(user, *pair, False) for user, pairs in train.items() for pair in pairs]
     rows += [(user, *pair, True) for user, pairs in test.items() if user in train for pair in pairs]
     users, inputs, labels, held = zip(*rows, strict=True)
     whole = tokens or isinstance(inputs[0], str)
-    x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
-    y = np.array([_codes(label)[-1] if isinstance(label, str) else label for label in labels])
+    try:
+        x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
+        x = x if whole else x.astype(np.float32)
+        y = np.array([_codes(label)[-1] if isinstance(label, str) else label for label in labels])
+    except (ValueError, TypeError, IndexError, OverflowError) as error:
+        raise DataError(f"{path} must hold examples of one shape, with a label each; got {error}.") from None
     return pooled(
-        x if whole else x.astype(np.float32),
+        x,
         as_labels(y, f"{path.name}.y"),
         np.array(users),
         np.array(held),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -261,22 +261,15 @@ def with_ids(name: str, rows: Answers | npt.ArrayLike, done: Ids) -> Answers:
     """Reports with their ids: rows without any belong to those who completed, in their order."""
     if isinstance(rows, Reading | Mapping):
         return rows
-    if isinstance(rows, list | tuple) and len(rows) == done.size and not _is_plain(rows):
-        return dict(zip(done.tolist(), rows, strict=True))  # screened row by row
-    table = as_array(f"{name} reports", rows)
+    try:
+        table = as_array(f"{name} reports", rows)
+    except InputError:  # rows of different lengths are the caller's mistake
+        raise
+    except Exception:  # one row can raise anything; it is screened by itself
+        table = np.fromiter(rows, object) if isinstance(rows, list | tuple) else np.empty(0)
     if table.dtype.kind not in "biuf" and table.ndim and len(table) == done.size:  # screened row by row
         return dict(zip(done.tolist(), table, strict=True))
     return Reading(done, table)
-
-
-def _is_plain(rows: Sequence[Any]) -> bool:
-    """Whether rows make one table; rows of different lengths are the caller's mistake."""
-    try:
-        return bool(np.asarray(rows).dtype.kind in "biuf")
-    except ValueError:
-        return True
-    except Exception:  # what a client sends can raise anything
-        return False
 
 
 def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:

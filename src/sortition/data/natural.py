@@ -124,9 +124,7 @@ def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
     users, inputs, labels, held = zip(*rows, strict=True)
     whole = tokens or isinstance(inputs[0], str)
     try:
-        x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
-        x = x if whole else x.astype(np.float32)
-        y = np.array([_codes(label)[-1] if isinstance(label, str) else label for label in labels])
+        x, y = _examples(inputs, whole), _labels(labels)
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise DataError(f"{path} must hold examples of one shape, with a label each; got {error}.") from None
     return pooled(
@@ -137,6 +135,15 @@ def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
         name=path.name,
         white=0 if whole else 255,
     )
+
+
+def _examples(inputs: Sequence[Any], whole: bool) -> Array:
+    x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
+    return x if whole else x.astype(np.float32)
+
+
+def _labels(labels: Sequence[Any]) -> Array:
+    return np.array([_codes(label)[-1] if isinstance(label, str) else label for label in labels])
 
 
 def _leaf(folder: Path) -> dict[str, list[tuple[Any, Any]]]:

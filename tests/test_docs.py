@@ -22,8 +22,19 @@ def blocks(name: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
 
 
-def test_the_registrar_lines_of_the_readme(tmp_path):
-    code = next(block for block in blocks("README.md") if "Registrar(" in block)
+def test_the_five_lines_of_the_readme(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = blocks("README.md")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 5
+    small = code.replace("clients=100", "clients=12").replace(
+        "rounds=50, cohort=10, seeds=10", "rounds=2, cohort=3, seeds=2"
+    )
+    exec(small.replace("compare(", "compare(progress=False, methods="), {})  # noqa: S102
+    assert (tmp_path / "page.html").exists()
+
+
+def test_the_registrar_lines_of_the_server_loop(tmp_path):
+    code = next(block for block in blocks("docs/start/server-loop.md") if "Registrar(" in block)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.count("train") == 3
     assert (tmp_path / "registrar.npz").exists()
@@ -67,8 +78,9 @@ def test_every_python_block_of_the_tutorials_is_run_by_a_test():
     assert len(blocks("docs/tutorials/own-method.md")) == 1
 
 
-def test_the_study_of_the_readme(tmp_path):
-    text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL))
+def test_the_study_of_the_first_comparison():
+    page = (ROOT / "docs" / "start" / "first-comparison.md").read_text()
+    text = next(b for b in re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
     made = plan(tomllib.loads(text))
     assert len(made.runs) == 12
     check(made.runs[:1])
@@ -92,13 +104,18 @@ def test_the_readme_lists_every_method():
     from sortition.selectors import discover
 
     text = (ROOT / "README.md").read_text()
-    assert [name for name in discover() if f"| `{name}` |" not in text] == []
+    assert [name for name in discover() if f"`{name}`" not in text] == []
 
 
 def test_links_lead_somewhere():
+    generated = {
+        ROOT / "docs" / name for name in ("methods/index.md", "reference/study-keys.md", "reference/command-line.md")
+    }
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for target in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
-            assert "://" in target or (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+            path = page.parent / target
+            found = "://" in target or path.exists() or path.resolve() in generated
+            assert found, f"{page.relative_to(ROOT)} links to {target}"
 
 
 WORDS = {

@@ -105,6 +105,49 @@ def test_the_guide_names_every_method_and_no_other():
     assert "[uniform]" not in row
 
 
+PATHS = {  # what a newcomer looks for: the pages on the way from the first one, and what stands there
+    "how to add a method": (["tutorials/own-method"], "One file, one class"),
+    "how to plug into a Flower app": (["flower"], "SelectorStrategy"),
+    "what fedgs.alpha means": (["methods/index", "methods/fedgs"], "| `alpha` | `1.0` | weight of distance"),
+    "what a study key does": (["reference/study-keys"], "| `evaluate_every` |"),
+    "how many seeds": (["faq"], "**How many seeds do I need?** Start with"),
+    "hospital data with hidden label histograms": (["choosing"], "**Hospital data with label histograms"),
+}
+
+
+def built(page: str) -> str:
+    """The source of a page with what is generated."""
+    keys, methods = extension("generated_pages"), extension("method_pages")
+    if page.startswith("reference/study"):
+        return str(keys.study_keys())
+    if page == "methods/index":
+        return str(methods.method_list())
+    text = (DOCS / f"{page}.md").read_text()
+    return text + methods.method_facts(page[8:]) if page.startswith("methods/") else text
+
+
+@pytest.mark.parametrize("question", PATHS)
+def test_a_newcomer_needs_two_clicks(question):
+    path, answer = PATHS[question]
+    at = "index"
+    for page in path:
+        link = page.removeprefix("methods/") if at.startswith("methods/") else page
+        assert f"]({link}.md" in built(at), f"{at} must link to {page}"
+        at = page
+    assert len(path) <= 2
+    assert answer in built(at)
+
+
+@pytest.mark.parametrize("name", discover())
+def test_every_page_has_an_idea_and_a_picture(name):
+    idea = re.search(
+        r"^\*\*Idea\.\*\* (.*?)\n\n", (DOCS / "methods" / f"{name}.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert idea, f"docs/methods/{name}.md must say the idea in two sentences, after **Idea.**"
+    picture = DOCS / "images" / "methods" / f"{name}.svg"
+    assert picture.exists(), f"run python benchmarks/method_pictures.py {name}"
+
+
 def test_a_page_without_sections_or_picture_stays_readable(tmp_path):
     illustrated = extension("method_pages").illustrated
     assert illustrated("# X\n\nIdea.\n", "none", tmp_path) == "# X\n\nIdea.\n"

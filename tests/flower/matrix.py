@@ -158,8 +158,10 @@ def _table(corner: str, rows: Iterable[str], columns: Iterable[str], cell: Calla
 
 
 def _general(sentence: str) -> str:
-    """A sentence without the names of single nodes."""
+    """A sentence without the names of single nodes and strategies, and without the weights of one cohort."""
     sentence = re.sub(r"node \d+", "node …", sentence)
+    weighed = r"weighs this cohort [\d.]+ in all, and \w+ rescales"
+    sentence = re.sub(weighed, "weighs this cohort … in all, and … rescales", sentence)
     return re.sub(r"client \d+:", "client …:", sentence).replace("|", "/")
 
 

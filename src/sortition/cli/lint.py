@@ -10,10 +10,10 @@ import typer
 from sortition.cli.options import Allow, allowing
 
 if TYPE_CHECKING:
-    from sortition.privacy import Finding, Promises
+    from sortition.privacy import PrivacyFinding, Promises
     from sortition.studies.plan import StudyPlan
 
-Findings = dict[str, "list[Finding]"]
+Findings = dict[str, "list[PrivacyFinding]"]
 HELD = "no promise is broken."
 
 

@@ -1,6 +1,6 @@
 """Which promises of privacy a selection keeps: rules, each with a sentence and a reference."""
 
-from sortition.privacy.lint import Finding, lint
+from sortition.privacy.lint import PrivacyFinding, lint
 from sortition.privacy.promises import Deployment, Promises
 
-__all__ = ["Deployment", "Finding", "Promises", "lint"]
+__all__ = ["Deployment", "PrivacyFinding", "Promises", "lint"]

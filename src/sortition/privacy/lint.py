@@ -25,7 +25,7 @@ REFERENCES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class PrivacyFinding:
     """One sentence about a selection.
 
     Attributes:
@@ -49,11 +49,11 @@ Found = Iterator[tuple[bool, str, tuple[str, ...]]]
 Rule = Callable[[Selector[Any], Promises, Deployment], Found]
 
 
-def lint(selector: Selector[Any], promises: Promises, deployment: Deployment | None = None) -> list[Finding]:
+def lint(selector: Selector[Any], promises: Promises, deployment: Deployment | None = None) -> list[PrivacyFinding]:
     """What is unsound about a selection under these promises, then what must be seen to; nothing without a promise."""
     facts = deployment or Deployment()
     found = [
-        Finding(rule.__name__.replace("_", "-"), unsound, sentence, references)
+        PrivacyFinding(rule.__name__.replace("_", "-"), unsound, sentence, references)
         for rule in RULES
         for unsound, sentence, references in rule(selector, promises, facts)
     ]
@@ -66,7 +66,7 @@ def single_updates(selector: Selector[Any], promises: Promises, facts: Deploymen
     if promises.secure_aggregation and exact:
         yield (
             True,
-            f"it needs {_listed(exact)} of single clients, and secure aggregation shows sums only.",
+            f"it needs {_joined(exact)} of single clients, and secure aggregation shows sums only.",
             ("bonawitz",),
         )
     if promises.secure_aggregation and facts.combine != "mean":
@@ -103,7 +103,7 @@ def amplification(selector: Selector[Any], promises: Promises, facts: Deployment
     asked = [signal.name for signal in _signals(selector)]
     read = [name for name in _facts(selector) if name not in COUNTED]
     if asked or read:
-        why = f"who is chosen depends on clients' data ({_listed([*asked, *read])})"
+        why = f"who is chosen depends on clients' data ({_joined([*asked, *read])})"
         yield True, f"{why}: amplification by sampling does not hold. Account for every round in full.", ("balle",)
     else:
         why = "it holds for draws at random with known probabilities, while nobody knows the draw"
@@ -117,22 +117,22 @@ def beside_the_noise(selector: Selector[Any], promises: Promises, facts: Deploym
     if asked := [signal.name for signal in _signals(selector)]:
         yield (
             True,
-            f"clients send {_listed(asked)} beside their updates, without noise: ε does not cover it.",
+            f"clients send {_joined(asked)} beside their updates, without noise: ε does not cover it.",
             ("dwork",),
         )
     noisy = selector.parameters().get("epsilon") is not None
     read = [name for name in _facts(selector) if name not in COUNTED]
     if read and noisy:
-        yield False, f"the noise on {_listed(read)} has an ε of its own: the budgets add up.", ("dwork",)
+        yield False, f"the noise on {_joined(read)} has an ε of its own: the budgets add up.", ("dwork",)
     elif read:
-        yield True, f"{_listed(read)} are given to the server without noise: ε does not cover them.", ("dwork",)
+        yield True, f"{_joined(read)} are given to the server without noise: ε does not cover them.", ("dwork",)
 
 
 def label_recovery(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
     """Changes of the output layer say which labels a client has."""
     seen = [signal.name for signal in _signals(selector) if sketched(signal.name)[0] in LABELS]
     if seen and (promises.private or promises.secure_aggregation):
-        why = f"{_listed(seen)} of a single client: what attacks that recover its labels start from"
+        why = f"{_joined(seen)} of a single client: what attacks that recover its labels start from"
         yield True, f"the server sees {why}.", ("zhao", "wainakh")
 
 
@@ -170,6 +170,6 @@ def _facts(selector: Selector[Any]) -> list[str]:
     return [*selector.needs.reads, *selector.needs.optional]
 
 
-def _listed(names: list[str]) -> str:
+def _joined(names: list[str]) -> str:
     words = [name.replace("_", " ") for name in names]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

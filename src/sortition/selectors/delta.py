@@ -44,6 +44,7 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import weighted, with_replacement
 from sortition.core.ties import rounded
+from sortition.selectors._parts.shares import shares
 
 
 @dataclass
@@ -88,8 +89,8 @@ class Delta(Selector[Memory]):
     def select(self, state: Memory, round: Round) -> Cohort:
         """Draw, and weigh by inverse probability."""
         here = round.available
-        p = _shares((1 - self.mix) * state.share[here] + self.mix)
-        w = _shares(np.asarray(round.population.sizes[here], float) if self.weigh == "size" else np.ones(here.size))
+        p = shares((1 - self.mix) * state.share[here] + self.mix)
+        w = shares(np.asarray(round.population.sizes[here], float) if self.weigh == "size" else np.ones(here.size))
         if self.draw == "distinct":
             drawn = weighted(here, p, round.budget, round.rng)
         else:
@@ -131,8 +132,3 @@ def diversity(gradients: Array, sigma: Array | float, alpha: float) -> Floats:
     length = float(np.abs(rows).max(initial=0.0)) * rows.shape[1] ** 0.5
     apart = rounded(apart, length)  # of equal gradients only rounding is left
     return rounded(np.sqrt(alpha * apart**2 + (1 - alpha) * np.square(sigma)))
-
-
-def _shares(values: Floats) -> Floats:
-    total = values.sum()
-    return np.asarray(values / total) if total > 0 else np.full(values.size, 1.0 / max(values.size, 1))

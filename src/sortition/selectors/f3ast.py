@@ -33,6 +33,7 @@ from pydantic import Field
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import top
+from sortition.selectors._parts.shares import shares
 
 
 @dataclass
@@ -74,7 +75,7 @@ class F3AST(Selector[Memory]):
         """The largest marginals, then the rates, then the weights."""
         known = round.population.known
         p = np.zeros(round.n_clients)
-        p[known] = _shares(np.asarray(round.population.sizes[known], np.float64))
+        p[known] = shares(np.asarray(round.population.sizes[known], np.float64))
         self._enrol(state, round, p, known)
         skipped = round.index - state.last - 1
         state.rate[known] *= (1 - self.beta) ** skipped
@@ -95,11 +96,6 @@ class F3AST(Selector[Memory]):
     def examples(cls) -> list[dict[str, Any]]:
         """The unbiased rule, and the released code's."""
         return [{}, {"beta": 0.1, "start": "share", "divide": True}]
-
-
-def _shares(sizes: Floats) -> Floats:
-    total = sizes.sum()
-    return sizes / total if total > 0 else np.full(sizes.size, 1.0 / max(sizes.size, 1))
 
 
 def _ratio(p: Floats, rate: Floats, ids: Ids) -> Floats:

@@ -36,6 +36,7 @@ from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE, rounded
+from sortition.selectors._parts.shares import shares
 
 
 @method
@@ -82,11 +83,7 @@ class OCS(Selector[State]):
 
     def _shares(self, round: Round, pool: Ids) -> Floats:
         """w_i, shares of those who trained."""
-        equal = np.full(pool.size, 1.0 / max(pool.size, 1))
-        if self.weigh == "equal":
-            return equal
-        sizes = np.asarray(round.population.sizes[pool], np.float64)
-        return sizes / sizes.sum() if sizes.sum() > 0 else equal
+        return shares(np.asarray(round.population.sizes[pool], float) if self.weigh == "size" else np.ones(pool.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from sortition.privacy import Deployment, Finding, Promises, lint
+from sortition.privacy import Deployment, PrivacyFinding, Promises, lint
 from sortition.results.reference_lines import REFERENCES
 from sortition.studies import methods
 from sortition.studies.plan import StudyPlan
 
 
-def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[Finding]]:
+def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[PrivacyFinding]]:
     """The findings of each setting and method under ``promises`` or those of the study; reference lines aside."""
-    found: dict[str, list[Finding]] = {}
+    found: dict[str, list[PrivacyFinding]] = {}
     several = len(plan.settings) > 1
     for run in plan.runs:
         label = f"{run.setting}, {run.method.label}" if several else run.method.label

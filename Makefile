@@ -34,8 +34,8 @@ test-flower-matrix: setup  ## every method with every kind of model and every Fl
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower]'
 	$(BIN)/python -m tests.flower.matrix --page docs/flower.md
 
-test-nvflare: setup  ## install NVFlare, and run every method in its simulator, in about a quarter of an hour
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,nvflare]'
+test-nvflare: setup  ## install NVFlare and Flower; every method in NVFlare's simulator, processes that are killed: a quarter of an hour
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,nvflare]'
 	$(BIN)/python -m pytest -m 'nvflare or not nvflare' tests/nvflare
 
 test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes

@@ -22,12 +22,17 @@ REFUSED = {  # (kind, method): the words in which what cannot work is refused
     **{(kind, "resources"): "does not answer resources" for kind in KINDS if kind.startswith("quick-start")},
     ("quick-start NumPy", "accuracy"): "does not answer accuracy",
 }
+EVERYWHERE = {  # what no app here gives
+    "dispersion": "must return a metric",
+    "shapley": "which the server computes from single updates and data of its own",
+}
 
 
 def expected(method, kind):
     needs = load(method, **matrix.SMALL.get(method, {})).needs
     wanted = {*needs.reads, *(signal.name for signal in (*needs.asks, *needs.reports))}
-    return next((words for (of, what), words in REFUSED.items() if of == kind and what in wanted), "")
+    of_kind = [words for (of, what), words in REFUSED.items() if of == kind and what in wanted]
+    return next(iter([*of_kind, *(words for what, words in EVERYWHERE.items() if what in wanted)]), "")
 
 
 def check(found):

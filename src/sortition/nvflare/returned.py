@@ -31,7 +31,7 @@ def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal],
     """Which models can be used: names and shapes as sent, finite, and of a norm that the guards allow."""
     found = Returned()
     for client, message in sent.items():
-        trained = wire.trained(message, model)
+        trained = _received(message, model)
         if fault := _fault(trained, model):
             found.faults[client] = fault
         else:
@@ -46,6 +46,14 @@ def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal],
         rows = {k: _report(signal, sent[k], found.models[k], model) for k in sorted(found.models)}
         found.reports[signal.name] = {k: row for k, row in rows.items() if row is not None}
     return found
+
+
+def _received(message: FLModel, model: Model) -> Model:
+    """The model of a message; nothing where it is none."""
+    try:
+        return wire.trained(message, model)
+    except Exception:  # what a site sends can raise anything
+        return {}
 
 
 def combined(cohort: Cohort, done: Ids, models: Mapping[int, Model], model: Model) -> Array:
@@ -68,8 +76,8 @@ def _fault(sent: Model, model: Model) -> str:
     if strange := sorted(sent.keys() ^ model.keys()):
         return f"arrays {strange[:3]} missing or unknown"
     for name, value in sent.items():
-        if value.dtype.kind not in "fiub":
-            return f"{name} holds no numbers"
+        if value.dtype.kind not in "fiub" or (value.dtype.kind == "f") != (model[name].dtype.kind == "f"):
+            return f"{name} has type {value.dtype} in place of {model[name].dtype}"
         if value.shape != model[name].shape:
             return f"{name} of shape {value.shape} in place of {model[name].shape}"
         if value.dtype.kind == "f" and not np.isfinite(value).all():

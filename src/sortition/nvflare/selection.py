@@ -270,5 +270,5 @@ class Selection:
 
 def _answerable(known: Any, wanted: set[str]) -> set[str]:
     """Which of the wanted signals a site can answer; a sketch follows from its vector."""
-    names = {str(name) for name in known}
+    names = {str(name) for name in known} if isinstance(known, list | tuple | set) else set()
     return {name for name in wanted if name in names or name.partition("-sketch")[0] in names}

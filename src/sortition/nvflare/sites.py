@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core import Population
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Ids, as_array
 from sortition.core.client_names import natural_order
 from sortition.core.errors import InputError
 from sortition.core.facts import check_row
@@ -89,7 +89,7 @@ class Sites:
 
     def _row(self, name: str, fact: str, sent: Any) -> Array:
         """One fact of a site, as it is kept: in types that stack with those of all others."""
-        row = np.asarray(sent)
+        row = as_array(f"{name}'s facts", sent)
         check_row(fact, row, f"{name}'s facts")
         known = next((facts[fact].shape for facts in self.facts if fact in facts), row.shape)
         if row.shape != known:

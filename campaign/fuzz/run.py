@@ -17,6 +17,7 @@ TARGETS = {
     "audits": "audits.TARGET", "checkpoints": "checkpoints.TARGET", "messages": "messages.TARGET",
     "servers": "servers.TARGET", "metrics": "servers.METRICS", "joins": "registrars.JOINS", "turns": "registrars.TURNS",
     "numbers": "registrars.NUMBERS_TARGET", "lengths": "registrars.LENGTHS",
+    "sources": "sources.TARGET", "own-data": "sources.DATA",
 }  # fmt: skip
 
 

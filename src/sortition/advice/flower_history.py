@@ -14,10 +14,11 @@ from typing import Annotated, Any, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from sortition.advice.profile import MEAN_SIZE, Known
+from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, Known
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
+from sortition.core.storage.safe_files import read_lines
 
 BESIDE = ".history.jsonl"
 Clients = tuple[Annotated[int, Field(ge=0)], ...]
@@ -45,9 +46,8 @@ class HistoryRound(BaseModel):
 def is_history(path: Path) -> bool:
     """Whether a file's first line is one of a Flower history."""
     try:
-        with path.open(encoding="utf-8") as file:
-            first = json.loads(file.readline())
-    except (OSError, ValueError):
+        first = json.loads(next(read_lines(path), b""))
+    except (OSError, ValueError, RecursionError):
         return False
     return isinstance(first, dict) and {"cohort", "answered", "clients"} <= first.keys()
 
@@ -56,6 +56,8 @@ def from_history(path: Path, cohort: int | None = None) -> Known:
     """What a history says; with the checkpoint beside it, also the clients' facts and the method."""
     rounds = _rounds_of(path)
     clients = rounds[-1].clients
+    if clients * len(rounds) > MOST_CELLS:
+        raise StorageError(f"{path} cannot be read: {clients:,} clients in {len(rounds):,} rounds.")
     facts, method, places = _beside(path)
     counts, notes = _counts(facts, clients)
     masks = np.zeros((len(rounds), clients), bool)
@@ -76,11 +78,10 @@ def from_history(path: Path, cohort: int | None = None) -> Known:
 
 def _rounds_of(path: Path) -> list[HistoryRound]:
     """The whole lines; a line that was being written when the server died is not one."""
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     rounds: list[HistoryRound] = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_lines(path), 1):
         try:
-            if line.endswith("\n"):
+            if line.endswith(b"\n"):
                 rounds.append(HistoryRound.model_validate_json(line))
         except ValidationError as error:
             what = error.errors(include_url=False)[0]["msg"]

@@ -1,6 +1,7 @@
 """Only regular files are read, at once, and no more of them than is sensible."""
 
 import os
+import tracemalloc
 
 import pytest
 
@@ -57,3 +58,13 @@ def test_an_absent_file_is_the_callers(tmp_path):
         read_regular(tmp_path / "b" / "c")
     with pytest.raises(StorageError, match="cannot be read"):
         read_regular(tmp_path / "a\0b")
+
+
+def test_a_small_file_takes_no_more_memory_than_it_needs(tmp_path):
+    (tmp_path / "small.json").write_bytes(b"{}")
+    tracemalloc.start()
+    try:
+        assert read_regular(tmp_path / "small.json", 1 << 32) == b"{}"
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()

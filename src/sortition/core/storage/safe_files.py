@@ -43,7 +43,8 @@ def check_regular(handle: int, path: Path) -> None:
 def read_regular(path: Path, most: int = MOST) -> bytes:
     """All bytes of a file, at most so many."""
     with opened(path) as file:
-        content = _read(file.read, most + 1, path)
+        size = os.fstat(file.fileno()).st_size  # read() takes the memory for all that it may read
+        content = _read(file.read, min(most, size) + 1, path)
     if len(content) > most:
         raise StorageError(f"{path} must have at most {most:,} bytes; got more.")
     return content

@@ -87,8 +87,16 @@ def test_links_out_of_the_documentation_become_words(tmp_path):
 
 def test_a_methods_page_is_whole():
     pages = extension("method_pages")
-    text = pages.method_page("# FedGS\n\nThe idea.\n\n## More\n\nWords.\n", "fedgs", DOCS)
-    parts = ["The idea.", "images/methods/fedgs.svg", "## More", "## On the leaderboard", "## Cost", "## Parameters"]
+    text = pages.method_page("# FedGS\n\n**Idea.** One.\n\nCode.\n\n## More\n\nWords.\n", "fedgs", DOCS)
+    parts = [
+        "**Idea.** One.",
+        "images/methods/fedgs.svg",
+        "Code.",
+        "## More",
+        "## On the leaderboard",
+        "## Cost",
+        "## Parameters",
+    ]
     assert sorted(parts, key=text.index) == parts
     assert "Traffic: 1.00 times" in text
     assert "| `alpha` | `1.0` |" in text

@@ -78,8 +78,10 @@ def illustrated(text: str, name: str, docs: Path) -> str:
     """The page with its picture below the idea, where it was drawn (benchmarks/method_pictures.py)."""
     if not (docs / "images" / "methods" / f"{name}.svg").exists():
         return text
-    head, heading, rest = text.partition("\n## ")
-    return f"{head.rstrip()}\n\n{PICTURE.format(name=name)}{heading}{rest}"
+    idea = text.find("\n**Idea.**")
+    end = text.find("\n\n", idea) if idea >= 0 else text.find("\n## ")
+    head, rest = (text, "") if end < 0 else (text[:end], text[end:])
+    return f"{head.rstrip()}\n\n{PICTURE.format(name=name)}{rest}"
 
 
 def cost(name: str) -> str:

@@ -15,7 +15,7 @@ from sortition.leaderboard.variants import plain_rows
 
 ROOT = Path(__file__).parents[2]
 SUITE = load_suite()
-GAINS = {"uniform": -0.05, **{f"m{place}": 0.08 - 0.01 * place for place in range(9)}}
+GAINS = {"uniform": -0.05, **{f"m{place}": 0.08 - 0.01 * place for place in range(11)}}
 
 
 def board(rows):
@@ -26,7 +26,7 @@ def test_the_best_and_the_baseline_with_their_places():
     rows = top_table(board(table(SUITE, GAINS))).rows
     assert [row[1] for row in rows] == [*(f"`m{place}`" for place in range(SHOWN)), "`uniform`"]
     assert rows[0][0] == "1"
-    assert rows[-1][:1] + rows[-1][3:5] == ["10", "–", "–"]
+    assert rows[-1][:1] + rows[-1][3:5] == ["12", "–", "–"]
 
 
 def test_only_what_is_between_the_marks_changes():

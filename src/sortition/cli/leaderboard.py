@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sortition.cli.options import Jobs, Quiet, allowing, console
-from sortition.core.errors import bad
 
 if TYPE_CHECKING:
     import polars as pl
@@ -71,6 +70,8 @@ def leaderboard(
 
 
 def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
+    from sortition.core.errors import bad
+
     if sum(map(bool, (method, tune, weights))) > 1 or (tune and (half or quick)):
         raise bad("leaderboard", "given --method, --tune or --weights", "several", "--tune runs both halves, in whole.")
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from sortition.core.arrays import Floats
 from sortition.results.statistics import LEVEL, VERDICTS, Comparison
@@ -43,6 +42,8 @@ class Ranking:
 
 def rank(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking | None:
     """Mean ranks from setting → label → value; None without two settings that share two methods."""
+    from scipy import stats
+
     shared = [label for label in next(iter(values.values()), {}) if all(label in found for found in values.values())]
     if len(shared) < 2 or len(values) < 2:
         return None

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
@@ -124,6 +123,8 @@ def _by_seed(values: Values) -> dict[int, float]:
 
 def _comparison(pairs: Floats, share: float, level: float, higher: bool, margin: float) -> Comparison:
     """One comparison at ``share``, its part of the family's level."""
+    from scipy import stats
+
     n, family = pairs.size, level / share
     mean = float(pairs.mean()) if np.isfinite(pairs).all() else math.nan  # a run that diverged has no mean
     if n < 2 or math.isnan(mean):
@@ -155,6 +156,8 @@ def _comparison(pairs: Floats, share: float, level: float, higher: bool, margin:
 
 def _tail(distance: float, error: float, n: int) -> float:
     """Student's chance to lie further out than this distance; without any spread it is sure."""
+    from scipy import stats
+
     if error == 0:
         return 0.0 if distance > 0 else 1.0
     return float(stats.t.sf(distance / error, n - 1))
@@ -162,6 +165,8 @@ def _tail(distance: float, error: float, n: int) -> float:
 
 def signed_rank(pairs: Array, family: float, level: float) -> float | None:
     """Wilcoxon's two-sided signed-rank test, corrected; None where n pairs cannot reach the level (2 / 2ⁿ each)."""
+    from scipy import stats
+
     if family * 2.0 ** (1 - pairs.size) >= level:
         return None
     return 1.0 if not pairs.any() else min(1.0, family * float(stats.wilcoxon(pairs).pvalue))
@@ -169,6 +174,8 @@ def signed_rank(pairs: Array, family: float, level: float) -> float | None:
 
 def seeds_needed(difference: float, sd: float, share: float, margin: float) -> int | None:
     """The fewest seeds that decide with a chance of 80 % if difference and spread are as given."""
+    from scipy import stats
+
     n = np.arange(2, MOST_SEEDS + 1)
     error = np.maximum(sd / np.sqrt(n), np.finfo(float).tiny)
     size, two_sided, one_sided = abs(difference), stats.t.isf(share / 2, n - 1), stats.t.isf(share, n - 1)

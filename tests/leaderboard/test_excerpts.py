@@ -72,6 +72,18 @@ def test_the_best_are_named_by_what_the_server_may_know(knowledge, names):
     assert [part.split("`")[1] for part in row.split("|")[2].split(",")] == names
 
 
+def test_a_method_is_named_once_in_its_best_variant():
+    gains = {"uniform": 0.0, "microcosm": 0.05, "microcosm-estimate": 0.06, "microcosm-bias": 0.04, "fedgs": 0.01}
+    text = best_methods(SUITE, table(SUITE, gains))
+    row = next(line for line in text.splitlines() if line.startswith("| everything"))
+    assert "`microcosm-estimate` (+6" in row or "`microcosm-estimate` (+5" in row
+    assert "`microcosm`" not in row
+    assert "`fedgs`" in row
+    counted = next(line for line in text.splitlines() if line.startswith("| availability: markov"))
+    markov = sum(c.half == "held-out" and c.families["availability"] == "markov" for c in SUITE.cell)
+    assert counted.split("|")[2].strip() == str(markov)
+
+
 def test_where_nothing_gains_uniform_is_enough():
     text = best_methods(SUITE, table(SUITE, {"uniform": 0.0, "bad": -0.05}))
     assert "uniform is enough" in text

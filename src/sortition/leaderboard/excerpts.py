@@ -17,6 +17,7 @@ from sortition.results.table import Table
 
 BEST = 3  # methods named in a row
 NOT_RUN = "Not run: the file of all runs has too few of them to rank methods."
+METHOD = {one["label"]: one["name"] for one in VARIANTS if one["name"] != BASELINE}  # of each variant
 Needs = Mapping[str, Any]
 KNOWLEDGE: dict[str, Callable[[Needs], bool]] = {
     "who is available, and sizes": lambda one: not (_reads_more(one) or one["asks"] or one["reports"]),
@@ -106,9 +107,10 @@ def best_methods(suite: Suite, rows: pl.DataFrame) -> str:
     known = Table("", ["the server may know", "gain most, in points of AUC over uniform"])
     for words, allows in KNOWLEDGE.items():
         known.rows.append([words, _first({name: gains[name] for name in gains if allows(_needs(board.runs, name))})])
-    family = Table("", ["federations", "gain most"])
+    family = Table("", ["federations", "cells", "gain most"])
     for kind, name, held in _by_family(board, list(gains)):
-        family.rows.append([f"{kind}: {name}", _first(held)])
+        cells = sum(cell.families[kind] == name for cell in board.cells)
+        family.rows.append([f"{kind}: {name}", str(cells), _first(held)])
     seeds = f"{len(board.cells)} federations of the half *held-out*, {board.common_seeds} seeds."
     return "\n\n".join([seeds, known.markdown(), family.markdown()]) + "\n"
 
@@ -118,5 +120,9 @@ def _needs(runs: pl.DataFrame, method: str) -> Needs:
 
 
 def _first(gains: Mapping[str, float]) -> str:
-    best = sorted((name for name in gains if gains[name] > 0), key=lambda name: -gains[name])[:BEST]
-    return ", ".join(f"`{name}` ({_points(gains[name])})" for name in best) or "none: uniform is enough"
+    """The methods that gain most, each in its best variant."""
+    best: dict[str, str] = {}
+    for label in sorted((label for label in gains if gains[label] > 0), key=lambda label: -gains[label]):
+        best.setdefault(METHOD.get(label, label), label)
+    named = [f"`{label}` ({_points(gains[label])})" for label in list(best.values())[:BEST]]
+    return ", ".join(named) or "none: uniform is enough"

@@ -189,6 +189,7 @@ def overhead(quick: bool) -> None:
             world = World(_dataset(x, y), parts, build("softmax", (60,), 10), LocalRule(lr=0.1, steps=10, batch=10))
             setup = Setup(world, selector(method), 10, 10_000, evaluate_every=0)
             spent = [0.0]
+            world.learner.cohort = timed(world.learner.cohort, spent)
             world.learner.finish = timed(world.learner.finish, spent)
             world.measure = timed(world.measure, spent)
             carry, times = start(setup), []

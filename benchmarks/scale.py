@@ -39,7 +39,7 @@ def measure(data: str, clients: int, method: str, rounds: int) -> dict[str, floa
     """One run in this process: the same code as ``sortition run``."""
     from sortition.studies import federation
     from sortition.studies.plan import plan
-    from sortition.studies.runs.one_run import OneRun
+    from sortition.studies.runs.task import OneRun
 
     with tempfile.TemporaryDirectory() as folder:
         name = data

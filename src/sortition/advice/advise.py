@@ -101,7 +101,7 @@ def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None
 def _played(setup: Setup) -> tuple[float, float, float]:
     """Mean accuracy over the rounds and over the last ten, and traffic in units of plain averaging."""
     from sortition.simulation import play_round, start
-    from sortition.studies.runs.one_run import one_torch_thread
+    from sortition.studies.runs.task import one_torch_thread
 
     scores: list[tuple[int, float]] = []
     with one_torch_thread():

@@ -123,14 +123,14 @@ def _by_seed(values: Values) -> dict[int, float]:
 
 def _comparison(pairs: Floats, share: float, level: float, higher: bool, margin: float) -> Comparison:
     """One comparison at ``share``, its part of the family's level."""
-    from scipy import stats
+    from scipy.special import stdtrit
 
     n, family = pairs.size, level / share
     mean = float(pairs.mean()) if np.isfinite(pairs).all() else math.nan  # a run that diverged has no mean
     if n < 2 or math.isnan(mean):
         return Comparison(n, mean, margin)
     error = float(pairs.std(ddof=1)) / math.sqrt(n)
-    outer, inner = (float(stats.t.isf(tail, n - 1)) * error for tail in (share / 2, share))
+    outer, inner = (float(-stdtrit(n - 1, tail)) * error for tail in (share / 2, share))
     p = min(1.0, family * 2 * _tail(abs(mean), error, n))
     p_equal = min(1.0, family * _tail(margin - abs(mean), error, n))
     verdict = UNDECIDED
@@ -156,31 +156,31 @@ def _comparison(pairs: Floats, share: float, level: float, higher: bool, margin:
 
 def _tail(distance: float, error: float, n: int) -> float:
     """Student's chance to lie further out than this distance; without any spread it is sure."""
-    from scipy import stats
+    from scipy.special import stdtr
 
     if error == 0:
         return 0.0 if distance > 0 else 1.0
-    return float(stats.t.sf(distance / error, n - 1))
+    return float(stdtr(n - 1, -distance / error))
 
 
 def signed_rank(pairs: Array, family: float, level: float) -> float | None:
     """Wilcoxon's two-sided signed-rank test, corrected; None where n pairs cannot reach the level (2 / 2ⁿ each)."""
-    from scipy import stats
-
     if family * 2.0 ** (1 - pairs.size) >= level:
         return None
-    return 1.0 if not pairs.any() else min(1.0, family * float(stats.wilcoxon(pairs).pvalue))
+    from scipy.stats import wilcoxon  # scipy.stats takes long to import, and few seeds do not need it
+
+    return 1.0 if not pairs.any() else min(1.0, family * float(wilcoxon(pairs).pvalue))
 
 
 def seeds_needed(difference: float, sd: float, share: float, margin: float) -> int | None:
     """The fewest seeds that decide with a chance of 80 % if difference and spread are as given."""
-    from scipy import stats
+    from scipy.special import stdtr, stdtrit
 
     n = np.arange(2, MOST_SEEDS + 1)
     error = np.maximum(sd / np.sqrt(n), np.finfo(float).tiny)
-    size, two_sided, one_sided = abs(difference), stats.t.isf(share / 2, n - 1), stats.t.isf(share, n - 1)
-    different = stats.t.cdf(size / error - two_sided, n - 1)
+    size, two_sided, one_sided = abs(difference), -stdtrit(n - 1, share / 2), -stdtrit(n - 1, share)
+    different = stdtr(n - 1, size / error - two_sided)
     upper, lower = (margin - size) / error - one_sided, (-margin - size) / error + one_sided
-    equal = stats.t.cdf(upper, n - 1) - stats.t.cdf(lower, n - 1)
+    equal = stdtr(n - 1, upper) - stdtr(n - 1, lower)
     enough = np.flatnonzero(np.maximum(different, equal) >= POWER)
     return int(n[enough[0]]) if enough.size else None

@@ -51,7 +51,7 @@ def timed(config: RunConfig) -> float:
     """Seconds of one round, as a run would play it."""
     from sortition.simulation import play_round, start
     from sortition.studies import federation
-    from sortition.studies.runs.one_run import one_torch_thread
+    from sortition.studies.runs.task import one_torch_thread
 
     setup = federation.setup(config)[1]
     with one_torch_thread():

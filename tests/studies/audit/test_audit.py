@@ -16,8 +16,8 @@ from sortition.studies.audit.run import examine
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.plan import plan
 from sortition.studies.runs import write_folder
-from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.runner import place
+from sortition.studies.runs.task import OneRun
 
 
 def played(out, method, stop=None, **changes):

@@ -9,8 +9,9 @@ from sortition.results import run_folder
 from sortition.studies import federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
-from sortition.studies.runs.one_run import OneRun, StopRule
+from sortition.studies.runs.one_run import StopRule
 from sortition.studies.runs.runner import place
+from sortition.studies.runs.task import OneRun
 
 
 def config(**changes):

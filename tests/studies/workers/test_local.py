@@ -8,8 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import tomli_w
+from tests.studies.tables import small
 
-from sortition.core.errors import InputError
+from sortition.core.errors import InputError, SortitionError
+from sortition.studies.plan import plan
+from sortition.studies.runs import runner
 from sortition.studies.workers import local
 
 
@@ -105,3 +109,61 @@ def test_sigterm_ends_the_workers_before_the_process(tmp_path):
 
 def cmdline(process):
     return Path(f"/proc/{process}/cmdline").read_bytes()
+
+
+def missing(runs, objects):
+    raise InputError(f"{len(runs)} runs must have data; got {os.environ['NOTED']}.")
+
+
+def broken(runs, objects):
+    raise ValueError("a defect")
+
+
+def killed(runs, objects):
+    os._exit(7)
+
+
+def noted(runs, objects):
+    raise InputError(f"{os.getpid()}")
+
+
+def test_a_check_in_another_process_raises_here(monkeypatch):
+    monkeypatch.setenv("NOTED", "none")  # also where the fork server is older than this variable
+    runs, machine = plan(small()).runs, local.ThisMachine(2)
+    with pytest.raises(InputError, match=r"^4 runs must have data; got none\.$"):
+        machine.call(missing, runs, {})
+    with pytest.raises(RuntimeError, match="ValueError: a defect"):
+        machine.call(broken, runs, {})
+    with pytest.raises(SortitionError, match="ended with code 7"):
+        machine.call(killed, runs, {})
+    machine.call(runner.check, runs, {})
+
+
+@pytest.mark.parametrize(
+    ("jobs", "changes", "here"),
+    [(2, {}, False), (1, {}, True), (2, {"model": "pack.age:Model"}, True), (None, {"data": {"name": "a:b"}}, True)],
+)
+def test_a_study_that_names_code_is_checked_in_this_process(jobs, changes, here):
+    """Code is imported under this process's policy: the other one has none."""
+    runs = plan(small(**changes)).runs
+    with pytest.raises(InputError) as raised:
+        local.ThisMachine(jobs).call(noted, runs, {})
+    assert (str(raised.value) == str(os.getpid())) is here
+
+
+def test_the_process_that_plans_and_shows_needs_no_pytorch(tmp_path):
+    (tmp_path / "study.toml").write_text(tomli_w.dumps(small(rounds=1, seeds=1)))
+    code = (
+        "import sys\n"
+        "if __name__ == '__main__':\n"
+        "    from sortition.cli import main\n"
+        "    sys.argv = ['sortition', 'run', 'study.toml', '-o', 'runs', '--jobs=2']\n"
+        "    try:\n"
+        "        main()\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code\n"
+        "    assert not {'torch', 'scipy.stats', 'sklearn'} & set(sys.modules)\n"
+    )
+    (tmp_path / "program.py").write_text(code)
+    subprocess.run([sys.executable, "program.py"], check=True, capture_output=True, cwd=tmp_path)
+    assert len(list((tmp_path / "runs").rglob("summary.json"))) == 2

@@ -9,7 +9,6 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.studies.plan import plan
-from sortition.studies.runs.one_run import OneRun
 from sortition.studies.workers.local import PRELOADED, preloading
 
 CODE = (
@@ -26,10 +25,10 @@ def test_what_a_fork_server_holds(data, held):
     assert done.stdout.split() == ["True", str(held)]
 
 
-def test_the_wish_is_the_data_of_the_first_run_and_passes(tmp_path):
+def test_the_wish_is_the_data_of_the_first_run_and_passes():
     run = plan(small()).runs[0]
-    with preloading(OneRun(run, tmp_path)):
+    with preloading(run.data):
         assert json.loads(os.environ[PRELOADED])["name"] == run.data.name
     assert PRELOADED not in os.environ
-    with preloading(lambda on_round, stopping: True):
+    with preloading(None):
         assert PRELOADED not in os.environ

@@ -14,7 +14,7 @@ from sortition.studies import lockstep
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
 from sortition.studies.runs.callback import Callback
-from sortition.studies.runs.one_run import OneRun
+from sortition.studies.runs.task import OneRun
 from sortition.studies.workers import local
 from sortition.studies.workers.scheduler import ENDS
 from sortition.studies.workers.together import attempt_all

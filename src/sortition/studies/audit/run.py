@@ -18,7 +18,7 @@ from sortition.studies.audit.finding import Finding, absent, final_hash, read, r
 from sortition.studies.audit.replay import Configured, Replay
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.runs.journals import records_a_log
-from sortition.studies.runs.one_run import one_torch_thread
+from sortition.studies.runs.task import one_torch_thread
 from sortition.studies.runs.write_folder import LOCK
 
 __all__ = ["Finding", "absent", "examine", "examine_log", "read"]

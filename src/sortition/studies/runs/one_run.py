@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,83 +14,33 @@ from sortition import __version__
 from sortition.audit.entries import installed_version
 from sortition.audit.log import salt_of
 from sortition.core.arrays import Array
-from sortition.core.errors import SortitionError, StorageError
-from sortition.core.storage.snapshot import difference, write_atomically
+from sortition.core.errors import StorageError
+from sortition.core.storage.snapshot import difference
 from sortition.results import attrition, formats, metrics, run_folder
 from sortition.simulation import Carry, Setup, checkpoint, start
-from sortition.simulation.engine import alone, steps
-from sortition.simulation.round_cache import Training
-from sortition.studies import federation, given, lockstep, methods
+from sortition.simulation.engine import steps
+from sortition.studies import federation, given, methods
 from sortition.studies.config import RunConfig, Target
 from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
-from sortition.studies.runs.callback import Callback, Callbacks
+from sortition.studies.runs.callback import Callbacks
 from sortition.studies.runs.journals import Journals, audited
 from sortition.studies.runs.reference import Reference, reference
+from sortition.studies.runs.task import OnRound, Play
 
 CHECKPOINT_SECONDS = 10.0
 STORED_BITS = 400_000_000  # availability beyond this many rounds × clients is not stored: the seed gives it
-OnRound = Callable[[int, float | None], None]
-Play = Generator[Training, None, bool]
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
 
 
-@dataclass(frozen=True)
-class OneRun:
-    """A run that can be sent to another process and called there."""
-
-    config: RunConfig
-    path: Path
-    callbacks: tuple[Callback, ...] = ()
-    lockstep: bool = True  # whether it may train together with other runs
-
-    def __call__(self, on_round: OnRound, stopping: Callable[[], bool]) -> bool:
-        """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
-        with one_torch_thread():
-            return alone(self.steps(on_round, stopping))
-
-    def steps(self, on_round: OnRound, stopping: Callable[[], bool]) -> Play:
-        """The same, stopped before each training, which others may do."""
-        try:
-            with write_folder.locked(self.path):
-                finished = yield from _play(self.config, self.path, Callbacks(self.callbacks), on_round, stopping)
-                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
-                return finished
-        except BrokenPipeError:
-            raise
-        except Exception as error:
-            text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
-            with suppress(StorageError, OSError):  # on a full disk there is no log, nor one of an earlier failure
-                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
-                write_atomically(self.path / run_folder.FAILURE, f"{text}\n".encode())
-            raise
-
-    @property
-    def shape(self) -> str | None:
-        """What runs in lock-step have in common; None for a run that is played by itself."""
-        return None if self.callbacks or not self.lockstep else lockstep.shape(self.config)
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """PyTorch uses one thread: sums do not depend on the number of processes, which do not compete for cores."""
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _play(
+def play(
     config: RunConfig,
     path: Path,
     callbacks: Callbacks,
     on_round: OnRound,
     stopping: Callable[[], bool],
 ) -> Play:
+    """Play what is left of a run, stopped before each training; True if finished, False if it was stopped."""
     shared, setup = federation.setup(config)
     if (model := reference(config, setup)) is not None:
         return _play_reference(config, path, shared, setup, model, callbacks, on_round, stopping)

@@ -11,14 +11,13 @@ from typing import Any
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import run_folder
-from sortition.simulation import start
-from sortition.studies import federation, given, methods
+from sortition.studies import given, methods
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
 from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback
-from sortition.studies.runs.one_run import OneRun
 from sortition.studies.runs.progress import Progress, Quiet
+from sortition.studies.runs.task import OneRun
 from sortition.studies.track import trackers
 from sortition.studies.workers import local, ray_cluster
 from sortition.studies.workers.scheduler import Event
@@ -56,12 +55,10 @@ def execute(
     following = (*callbacks, *trackers(plan.track))
     if following and on is not None:
         raise bad("callbacks", "left out where runs are played on a cluster", f"{len(following)} of them")
-    with write_folder.locked(out), _machines(on, plan.runs) as machines:
+    with write_folder.locked(out), _machines(on, plan.runs, jobs) as machines:
         left = _unfinished(plan, out, resume=resume)
         if left:
             machines.call(check, left, given.objects())
-        if jobs != 1:
-            federation.forget()  # the workers hold their own
         _index(out, plan)
         tasks = [OneRun(run, place(out, run), following, plan.lockstep) for run in left]
         return _played(tasks, len(plan.runs) - len(left), out, machines, jobs, progress or Quiet())
@@ -100,9 +97,9 @@ Machines = local.ThisMachine | ray_cluster.RayCluster
 
 
 @contextmanager
-def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[Machines]:
+def _machines(on: str | None, runs: Sequence[RunConfig], jobs: int | None) -> Iterator[Machines]:
     if on is None:
-        yield local.ThisMachine()
+        yield local.ThisMachine(jobs)
         return
     with ray_cluster.connected(on, runs) as cluster:
         yield cluster
@@ -111,8 +108,11 @@ def _machines(on: str | None, runs: Sequence[RunConfig]) -> Iterator[Machines]:
 def check(runs: Iterable[RunConfig], objects: Mapping[str, Any] | None = None) -> None:
     """Build each setting's federation once, and every method on it, so that what is missing is reported now.
 
-    ``objects`` are those that Python code gave to the study, where this is called on another machine.
+    ``objects`` are those that Python code gave to the study, where this is called in another process.
     """
+    from sortition.simulation import start
+    from sortition.studies import federation
+
     given.hold(objects or {})
     seen = set()
     for run in runs:

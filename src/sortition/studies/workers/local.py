@@ -5,18 +5,22 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from sortition.core.errors import SortitionError
 from sortition.studies import given
+from sortition.studies.config import Data, RunConfig
 from sortition.studies.lockstep import groups
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
 from sortition.studies.workers.together import attempt_all
 
+Check = Callable[[Sequence[RunConfig], Mapping[str, Any]], None]
 Group = dict[int, Job]  # jobs that one process plays together, by their number
 FORKS = "forkserver" in multiprocessing.get_all_start_methods()
 PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the data to the fork server
@@ -25,13 +29,69 @@ PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the 
 class ThisMachine:
     """Run on this machine; :class:`~sortition.studies.workers.ray_cluster.RayCluster` is the other choice."""
 
-    def call(self, function: Callable[..., None], *arguments: Any) -> None:
-        """Call a function where the runs will be played."""
-        function(*arguments)
+    def __init__(self, jobs: int | None = None) -> None:
+        self.jobs = jobs
+
+    def call(self, function: Check, runs: Sequence[RunConfig], objects: Mapping[str, Any]) -> None:
+        """Call a function on runs where they will be played.
+
+        That is a process of the fork server, so that this one needs no PyTorch; it is this process where the runs are
+        played in it, or where a study names code, which may be imported under this process's policy alone.
+        """
+        names_code = any(":" in name for run in runs for name in (run.data.name, run.model.name))
+        if not FORKS or self.jobs == 1 or len(runs) == 1 or names_code:
+            function(runs, objects)
+        else:
+            _call_in_process(function, runs, objects)
 
     def run(self, tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
         """Play all tasks, at most ``jobs`` at a time."""
         return run(tasks, jobs, on_event)
+
+
+def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Mapping[str, Any]) -> None:
+    ours, theirs = fork_server().Pipe()
+    arguments = (theirs, function, runs, objects, dict(os.environ))
+    process = fork_server().Process(target=_answer, args=arguments, daemon=True)
+    with one_thread(), ignoring_interrupts(), preloading(runs[0].data):
+        process.start()
+    theirs.close()
+    try:
+        error = ours.recv()
+    except EOFError:
+        process.join()
+        text = f"The process that checks the study ended with code {process.exitcode} (memory used up, or killed)."
+        error = SortitionError(text)
+    process.join()
+    if error is not None:
+        raise error
+
+
+def _answer(
+    pipe: Connection,
+    function: Check,
+    runs: Sequence[RunConfig],
+    objects: Mapping[str, Any],
+    environment: Mapping[str, str],
+) -> None:
+    """Call a function in this process, and send what it raises; the fork server may be of another environment."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ.update(environment)
+    try:
+        function(runs, objects)
+    except SortitionError as error:
+        pipe.send(error)
+    except Exception:
+        pipe.send(RuntimeError(traceback.format_exc()))
+    else:
+        pipe.send(None)
+
+
+def fork_server() -> Any:
+    """Where processes come from: a fork server that has imported what they need, or none on systems without it."""
+    context = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
+    context.set_forkserver_preload(["sortition.studies.workers.preload"])
+    return context
 
 
 def cores() -> int:
@@ -89,13 +149,12 @@ class _Process(WorkerHandle):
 
 
 @contextmanager
-def preloading(job: Job) -> Iterator[None]:
-    """A fork server that starts now reads the data of this job, once for all workers; one that runs stays as it is."""
-    config = getattr(job, "config", None)
-    if config is None:
+def preloading(data: Data | None) -> Iterator[None]:
+    """A fork server that starts now reads these data, once for all workers; one that runs stays as it is."""
+    if data is None or ":" in data.name:  # code of others is imported by those who may
         yield
         return
-    os.environ[PRELOADED] = config.data.model_dump_json()
+    os.environ[PRELOADED] = data.model_dump_json()
     try:
         yield
     finally:
@@ -111,12 +170,11 @@ class ProcessScheduler(Scheduler[_Process, Group]):
 
     def start_workers(self) -> None:
         """As many as may run at a time."""
-        context = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
-        context.set_forkserver_preload(["sortition.studies.workers.preload"])
+        context, first = fork_server(), getattr(next(iter(self.jobs[0].values())), "config", None)
         while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
-            with one_thread(), ignoring_interrupts(), preloading(next(iter(self.jobs[0].values()))):
+            with one_thread(), ignoring_interrupts(), preloading(first and first.data):
                 process.start()
             theirs.close()
             self.workers.append(_Process(process=process, pipe=ours))

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from sortition.core.errors import DataError, InputError, SortitionError, bad
 from sortition.core.import_policy import imported
 from sortition.studies.config import RunConfig
-from sortition.studies.runs.one_run import OneRun
+from sortition.studies.runs.task import OneRun
 from sortition.studies.workers.process_control import THREADS
 from sortition.studies.workers.ray_scheduler import RayScheduler
 from sortition.studies.workers.scheduler import OnEvent

@@ -18,7 +18,7 @@ from sortition.studies.workers.folder_sync import Piece
 from sortition.studies.workers.scheduler import ENDS, Event, attempt
 
 if TYPE_CHECKING:
-    from sortition.studies.runs.one_run import OneRun
+    from sortition.studies.runs.task import OneRun
 
 PATIENCE = 0.5  # seconds that a call waits for something new
 

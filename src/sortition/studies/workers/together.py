@@ -10,7 +10,7 @@ from sortition.studies.workers.scheduler import Attempt, Job, OnEvent, attempt
 
 if TYPE_CHECKING:
     from sortition.simulation.round_cache import Training
-    from sortition.studies.runs.one_run import OneRun, Play
+    from sortition.studies.runs.task import OneRun, Play
 
 
 def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
@@ -24,7 +24,7 @@ def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[
 
 def _in_lockstep(runs: Mapping[int, Any], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
     from sortition.simulation.lockstep import train_all
-    from sortition.studies.runs.one_run import one_torch_thread
+    from sortition.studies.runs.task import one_torch_thread
 
     with one_torch_thread():
         active = [_Started(index, run, on_event, stopping) for index, run in runs.items()]

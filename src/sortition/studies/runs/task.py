@@ -1,0 +1,77 @@
+"""A run as it is sent to the process that plays it. PyTorch is imported there."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sortition.core.errors import SortitionError, StorageError
+from sortition.core.storage.snapshot import write_atomically
+from sortition.results import run_folder
+from sortition.studies import lockstep
+from sortition.studies.config import RunConfig
+from sortition.studies.runs import write_folder
+from sortition.studies.runs.callback import Callback, Callbacks
+
+if TYPE_CHECKING:
+    from sortition.simulation.round_cache import Training
+
+OnRound = Callable[[int, float | None], None]
+Play = Generator["Training", None, bool]
+
+
+@dataclass(frozen=True)
+class OneRun:
+    """A run that can be sent to another process and called there."""
+
+    config: RunConfig
+    path: Path
+    callbacks: tuple[Callback, ...] = ()
+    lockstep: bool = True  # whether it may train together with other runs
+
+    def __call__(self, on_round: OnRound, stopping: Callable[[], bool]) -> bool:
+        """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
+        from sortition.simulation.engine import alone
+
+        with one_torch_thread():
+            return alone(self.steps(on_round, stopping))
+
+    def steps(self, on_round: OnRound, stopping: Callable[[], bool]) -> Play:
+        """The same, stopped before each training, which others may do."""
+        from sortition.studies.runs.one_run import play
+
+        try:
+            with write_folder.locked(self.path):
+                finished = yield from play(self.config, self.path, Callbacks(self.callbacks), on_round, stopping)
+                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
+                return finished
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            text = str(error) if isinstance(error, SortitionError) else traceback.format_exc()
+            with suppress(StorageError, OSError):  # on a full disk there is no log, nor one of an earlier failure
+                (self.path / run_folder.FAILURE).unlink(missing_ok=True)
+                write_atomically(self.path / run_folder.FAILURE, f"{text}\n".encode())
+            raise
+
+    @property
+    def shape(self) -> str | None:
+        """What runs in lock-step have in common; None for a run that is played by itself."""
+        return None if self.callbacks or not self.lockstep else lockstep.shape(self.config)
+
+
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """PyTorch uses one thread: sums do not depend on the number of processes, which do not compete for cores."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -64,7 +64,8 @@ class Observer:
         cohort = turn.cohort
         require(np.unique(cohort.ids).size == cohort.ids.size, "a client was chosen twice")
         require(np.isin(cohort.ids, self.available).all(), "a client was chosen that is not available")
-        require(cohort.full or cohort.ids.size <= self.budget, "more clients were chosen than the budget")
+        size = cohort.ids.size if cohort.expected_size is None else cohort.expected_size
+        require(cohort.full or size <= self.budget + 1e-9, "more clients were chosen than the budget")
         require(np.isfinite(cohort.weights).all() and (cohort.weights >= 0).all(), "weights are not finite and ≥ 0")
         if done.size:
             weights = cohort.weights_of(done)[0]
@@ -117,10 +118,10 @@ def check_memory(registrar: Registrar, first: Mapping[str, bool]) -> None:
 
 
 def unknown_at_first(registrar: Registrar) -> dict[str, bool]:
-    """Shared values that begin as NaN; LongFed's table of distances marks pairs that never met."""
+    """Shared values that begin as NaN; LongFed's distances mark pairs that never met, TiFL's credits may be endless."""
     held = registrar.state.arrays()
     marked = {name: bool(a.dtype.kind == "f" and not np.isfinite(a).all()) for name, a in held.items()}
-    return {**marked, "distance": True}
+    return {**marked, "distance": True, "credits": True}
 
 
 def check_carry(carry: Any, record: Mapping[str, Any], t: int, counters: Mapping[str, int]) -> None:

@@ -74,20 +74,21 @@ def scenario(number: int) -> dict[str, Any]:
 
 
 def federation(told: dict[str, Any], seed: int) -> World:
-    """Clients with a few examples each of three labels, and a softmax model."""
+    """Clients with a few examples each of three labels, ten examples of the server's own, and a softmax model."""
     rng, n = stream(seed, "soak data"), told["clients"]
     sizes = rng.integers(2, 12, n)
-    total = int(sizes.sum()) + 20
+    total = int(sizes.sum()) + 30
     labels = rng.integers(0, 3, total)
     x = rng.normal(size=(total, 4)).astype(np.float32)
     x[np.arange(total), labels] += 2
     cut = total - 20
     data = Dataset("soak", x[:cut], labels[:cut], x[cut:], labels[cut:], 3)
-    parts = np.split(rng.permutation(cut), np.cumsum(sizes)[:-1])
+    *parts, validation = np.split(rng.permutation(cut), np.cumsum(sizes))
     attacks = Attacks(told["attacks"], 0.2, told["strength"]) if told["attacks"] else None
     rule = LocalRule(lr=0.05, steps=2, batch=4)
     net = build("softmax", (4,), 3)
-    return World(data, parts, net, rule, seed=seed, devices=Devices(**told["devices"]), attacks=attacks)
+    devices = Devices(**told["devices"])
+    return World(data, parts, net, rule, validation=validation, seed=seed, devices=devices, attacks=attacks)
 
 
 def setup_of(told: dict[str, Any], number: int) -> Setup:

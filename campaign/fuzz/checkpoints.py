@@ -17,7 +17,7 @@ from sortition.results import run_folder
 from sortition.simulation import checkpoint
 from sortition.studies import federation
 from sortition.studies.plan import plan
-from sortition.studies.runs.one_run import OneRun
+from sortition.studies.runs.task import OneRun
 
 STOP, ROUNDS = 3, 5
 KEPT = (run_folder.CHECKPOINT, run_folder.ROUNDS, run_folder.TIMINGS, run_folder.AUDIT, run_folder.MANIFEST)

@@ -198,12 +198,16 @@ def setup(app: Any) -> dict[str, Any]:
     def read(app: Any, page: str, source: list[str]) -> None:
         folder, _, name = page.partition("/")
         if folder == "methods" and name in selectors.discover():
-            app.env.note_dependency(str(Path(app.srcdir) / RUNS))
             source[0] = method_page(source[0], name, Path(app.srcdir))
         elif BEST in source[0]:
             best = best_methods(load_suite(), runs(Path(app.srcdir)))
             source[0] = source[0].replace(BEST, best).replace(NEEDED, by_knowledge())
 
+    def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
+        """What is generated may have changed with the code or the runs, which Sphinx does not watch."""
+        return [page for page in env.found_docs if page.startswith("methods/") or page == "choosing"]
+
+    app.connect("env-get-outdated", outdated)
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "methods" / "index.md", method_list()))
     app.connect("source-read", read)
     return {"version": "2", "parallel_read_safe": True}

@@ -105,6 +105,20 @@ def test_the_memory_given_stays_as_it_is_and_the_sum_does_not_drift():
     np.testing.assert_allclose(memory.total, np.sum([*memory.rows.values()], axis=0, dtype=float), atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["fedvarp", "mifa"])
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_huge_update_leaves_nothing_behind_when_it_is_replaced(name, forgotten):
+    memory = remembering(np.ones((4, 2), np.float32))
+    memory = combined(name, [2], np.full((1, 2), 3e25, np.float32), memory, n=4)[1]
+    if forgotten:
+        memory = memory.without(np.array([2]))
+        np.testing.assert_array_equal(memory.total, [3, 3])
+    update, memory = combined("mifa", [2], np.ones((1, 2), np.float32), memory, n=4)
+    np.testing.assert_array_equal(update, [1, 1])
+    np.testing.assert_array_equal(memory.total, [4, 4])
+    assert memory.without(np.array([7])) is memory
+
+
 def test_a_client_that_is_forgotten_counts_as_never_seen():
     memory = remembering(DELTAS).without(np.array([2, 9]))
     assert sorted(memory.rows) == [0, 1, 3, 4, 5]

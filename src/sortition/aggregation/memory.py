@@ -24,6 +24,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Floats, Ids
 
 Rows = npt.NDArray[Any]
+DRIFT = 2.0**10  # rows this many times larger than what is left take its last digits with them
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,18 @@ class UpdateMemory:
 
     def with_updates(self, ids: Ids, updates: Rows) -> UpdateMemory:
         """The memory with these rows in place of the clients' earlier ones."""
-        change = updates.sum(axis=0, dtype=np.float64) - self.of(ids, updates).sum(axis=0, dtype=np.float64)
-        return UpdateMemory(self.total + change, {**self.rows, **dict(zip(ids.tolist(), updates, strict=True))})
+        gone = self.of(ids, updates)
+        change = updates.sum(axis=0, dtype=np.float64) - gone.sum(axis=0, dtype=np.float64)
+        return _summed({**self.rows, **dict(zip(ids.tolist(), updates, strict=True))}, self.total + change, gone)
 
     def without(self, ids: Ids) -> UpdateMemory:
         """The memory without these clients, as when another one takes an id."""
         seen = [client for client in ids.tolist() if client in self.rows]
-        gone = sum((self.rows[client].astype(np.float64) for client in seen), np.zeros_like(self.total))
-        return UpdateMemory(self.total - gone, {k: row for k, row in self.rows.items() if k not in set(seen)})
+        if not seen:
+            return self
+        gone = np.stack([self.rows[client] for client in seen]).astype(np.float64)
+        left = {client: row for client, row in self.rows.items() if client not in set(seen)}
+        return _summed(left, self.total - gone.sum(axis=0), gone)
 
     def export(self) -> dict[str, Array]:
         """As arrays, for a checkpoint: ids (m,), rows (m, P), total (P,)."""
@@ -64,6 +69,13 @@ class UpdateMemory:
     def restore(cls, arrays: Mapping[str, Array]) -> UpdateMemory:
         """The memory that was exported."""
         return cls(arrays["total"], dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))
+
+
+def _summed(rows: Mapping[int, Rows], total: Floats, gone: Rows) -> UpdateMemory:
+    """The memory of these rows; where much larger ones have gone, the running total is noise and is summed anew."""
+    if np.abs(gone).max(initial=0.0) > DRIFT * np.abs(total).max(initial=0.0):
+        total = sum((rows[client].astype(np.float64) for client in sorted(rows)), np.zeros_like(total))
+    return UpdateMemory(total, rows)
 
 
 def fedvarp(

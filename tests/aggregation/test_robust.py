@@ -47,6 +47,12 @@ def test_weighted_forms_equal_repeated_updates():
         np.testing.assert_allclose(one, other, atol=1e-9)
 
 
+def test_trimming_all_but_nothing_is_the_median():
+    for trim in (0.5 - 1e-6, 0.5 - 1e-13):
+        assert centre("trimmed-mean", LINE, trim=trim) == pytest.approx(3)
+        assert centre("trimmed-mean", LINE[:4], trim=trim) == pytest.approx(2.5)
+
+
 def test_half_of_a_weight_can_be_cut():
     # shares .5 .3 .2, cut .2 from each side: .3 of 0, .3 of 10, 0 of 1000
     assert centre("trimmed-mean", [[0.0], [10.0], [1000.0]], [0.5, 0.3, 0.2], trim=0.2) == pytest.approx(5)
@@ -116,6 +122,9 @@ def test_what_has_no_meaning_is_refused():
     CombineRule("norm-bound").apply(ids, weights, updates, mass="expected")
     with pytest.raises(InputError, match="combine must be given finite updates"):
         CombineRule("median").apply(ids, weights, np.full((3, 3), np.nan))
-    for option, value in (("trim", 0.5), ("trim", -0.1), ("passes", 0), ("bound", 0.0), ("smoothing", np.inf)):
+    for option, value in (
+        ("trim", 0.5), ("trim", -0.1), ("trim", "much"), ("trim", False), ("passes", 0), ("bound", 0.0), ("bound", "2"),
+        ("bound", None), ("memory_limit", True), ("smoothing", np.inf),
+    ):  # fmt: skip
         with pytest.raises(InputError, match=f"CombineRule.{option} must be"):
             CombineRule("median", **{option: value})

@@ -23,6 +23,7 @@ from sortition.core.arrays import Floats
 Rows = npt.NDArray[Any]
 COLUMNS = 1 << 16  # numbers of each update that are sorted at once
 EXACT = 1e-12  # cumulative weights this near to a boundary lie on it
+NARROW = 1e-9  # a trimmed mean of less weight than this is the median
 
 
 def coordinate_median(weights: Floats, updates: Rows) -> Rows:
@@ -44,6 +45,8 @@ def coordinate_median(weights: Floats, updates: Rows) -> Rows:
 
 def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
     """Per number the mean of what is left when the share ``trim`` of the weight is cut from each end."""
+    if 1 - 2 * trim < NARROW:
+        return coordinate_median(weights, updates)
     total = float(weights.sum())
 
     def inner(values: Rows, below: Floats) -> Rows:

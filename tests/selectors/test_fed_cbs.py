@@ -113,6 +113,14 @@ def test_clients_of_one_label_each_complete_the_cohort():
         assert sorted(np.asarray(one) // 4) == list(range(6))
 
 
+def test_a_steep_preference_draws_among_all_balanced_clients():
+    counts = np.array([[9, 1, 1]] * 3 + [[5, 5, 5]] * 4)  # 10⁻⁹ to the power −40 is no float
+    first = Counter(one[0] for one in draws(load("fed-cbs", beta=40.0), counts, 1, 200, k=1))
+    first += Counter(one[0] for one in draws(load("fed-cbs", beta=40.0), counts, 1, 200, k=30))
+    assert set(first) == {3, 4, 5, 6}
+    assert min(first.values()) > 50
+
+
 def test_secure_products_choose_as_shown_counts_do():
     counts = np.random.default_rng(5).integers(0, 20, (15, 4))
     sizes = counts.sum(axis=1)

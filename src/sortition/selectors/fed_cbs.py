@@ -172,7 +172,9 @@ class FedCBS(Selector[Memory]):
         for m in range(1, places + 1):
             score = -self.beta * m * np.log(np.maximum(pool.imbalance_with(), self.floor))
             if m == 1:
-                score = np.log(np.exp(score) + self._bonus(state.picks[pool.ids], round.index + 1))
+                bonus = self._bonus(state.picks[pool.ids], round.index + 1)
+                with np.errstate(divide="ignore"):
+                    score = np.logaddexp(score, np.log(bonus))  # no power of QCID overflows
             noise = round.rng.gumbel(size=pool.ids.size)  # the largest sum is a draw with P ∝ exp(score)
             pool.add(int(np.argmax(np.where(pool.inside, -np.inf, score + noise))))
 

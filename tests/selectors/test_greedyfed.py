@@ -64,6 +64,16 @@ def test_everybody_is_tried_once_then_frozen_values_choose_the_same_for_ever():
     assert cohorts[4:] == [[11, 10, 9]] * 4
 
 
+def test_values_that_are_rounding_only_tie():
+    chosen = set()
+    for seed in range(40):
+        registrar = Registrar(load("greedyfed"), Population(np.ones(4, int)), seed=seed)
+        registrar.state.chosen[:] = True
+        registrar.state.value[:] = [0.01, 3e-17, -2e-17, 0.0]  # three that add nothing, up to the order of a sum
+        chosen.add(tuple(registrar.begin(np.arange(4), 2).cohort.ids.tolist()))
+    assert chosen == {(0, 1), (0, 2), (0, 3)}
+
+
 def federation(**options):
     """A world whose server holds the last client's examples."""
     split = parts()

@@ -36,6 +36,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import top
 from sortition.core.server import CohortModels
 from sortition.core.signals import Payload
+from sortition.core.ties import rounded
 from sortition.selectors._parts import shapley
 
 WORST = 1e6  # a loss that is not finite, or larger, counts as this
@@ -90,7 +91,8 @@ class GreedyFed(Selector[Memory]):
         """Who was never chosen, then the largest values."""
         ids, tried = round.available, state.chosen[round.available]
         new = ids[~tried][: round.budget]
-        best = top(ids[tried], state.value[ids[tried]], round.places - new.size, round.rng)
+        values = rounded(state.value, float(np.abs(state.value).max(initial=0.0)))  # differences of losses
+        best = top(ids[tried], values[ids[tried]], round.places - new.size, round.rng)
         return Cohort.by_size(np.concatenate([new, best]), round.population.sizes, notes={"new": int(new.size)})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:

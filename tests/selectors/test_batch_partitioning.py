@@ -92,6 +92,12 @@ def test_clients_that_make_no_whole_batch_join_the_last_one():
     assert registrar.state.picks.min() > 0
 
 
+def test_a_rest_that_the_budget_cannot_hold_waits_alone():
+    _, registrar = played(load("batch-partitioning", batch=3), 11, 4, 40)
+    assert np.bincount(registrar.state.batch[registrar.state.batch >= 0]).tolist() == [3, 3, 3]
+    assert (registrar.state.picks == 0).sum() == 2
+
+
 def test_newcomers_wait_until_they_make_a_batch():
     registrar = Registrar(load("batch-partitioning", batch=3), Population(n_clients=6))
     registrar.finish(registrar.begin(np.arange(6), 6))

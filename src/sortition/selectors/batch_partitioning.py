@@ -16,9 +16,10 @@ reaches fewer than T of them.
 | plain mean over the K users | uniform weights |
 
 Deviations: where T does not divide the budget, the places that are left over stay empty. Of N mod T clients that make
-no whole batch, all join the last batch, which is then larger; clients that join the federation later wait until T of
-them make a batch. If ℓ is not available, the least used available batch takes its place. Clients that fall silent after
-the selection break the guarantee: run with ``Guards(minimum=cohort)``, so that such a round is discarded.
+no whole batch, all join the last batch, which is then larger, if the budget holds it, else they wait; clients that join
+the federation later wait until T of them make a batch. The default rule is the released code's, the paper's is
+``rule="with-least-used"``. If ℓ is not available, the least used available batch takes its place. Clients that fall
+silent after the selection break the guarantee: run with ``Guards(minimum=cohort)``, so that such a round is discarded.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class BatchPartitioning(Selector[Memory]):
         return Cohort.uniform(ids, notes=notes)
 
     def _form(self, state: Memory, round: Round) -> None:
-        """Put clients that have no batch into new ones; before the first round nobody is left over."""
+        """Put clients that have no batch into new ones; in the first round the last one takes the rest, if it fits."""
         waiting = np.flatnonzero(state.batch < 0)
         whole = waiting.size // self.batch
         if not whole:
@@ -95,7 +96,8 @@ class BatchPartitioning(Selector[Memory]):
                 raise bad("BatchPartitioning.batch", f"at most the number of clients, {round.n_clients}", self.batch)
             return
         order = round.rng.permutation(waiting)
-        number = np.minimum(np.arange(order.size) // self.batch, whole if state.batches else whole - 1)
+        merge = not state.batches and self.batch + order.size % self.batch <= round.budget
+        number = np.minimum(np.arange(order.size) // self.batch, whole - 1 if merge else whole)
         taken = number < whole
         state.batch[order[taken]] = state.batches + number[taken]
         state.batches += whole

@@ -111,3 +111,5 @@ def test_the_simulator_keeps_the_deadline_and_a_question_costs_no_model():
 def test_bad_parameters_are_named():
     with pytest.raises(InputError, match=r"FedCS\.deadline must be > 0"):
         load("fedcs", deadline=0.0)
+    with pytest.raises(InputError, match=r"FedCS\.overhead must be below the deadline, 5\.0; got 5\.0"):
+        Registrar(load("fedcs", deadline=5.0, overhead=5.0), Population(np.ones(3, int)))

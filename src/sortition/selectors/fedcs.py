@@ -5,7 +5,7 @@ round, while uploads go one after another and updates are computed in parallel.
 
 | paper | here |
 |---|---|
-| Resource Request to ⌈K · C⌉ random clients | ``candidates``; None for as many as there are places |
+| Resource Request to ⌈K · C⌉ random clients | ``candidates``, at least as many as there are places |
 | t^UD_k, t^UL_k = D_m / θ_k | the question ``RESOURCES``: seconds of the update and of sending the model once |
 | T^d_S = D_m / min_{k∈S} θ_k, multicast | the longest t^UL of the chosen |
 | Algorithm 3: k = argmax 1 / (T^d_{S∪k} − T^d_S + t^UL_k + max(0, t^UD_k − Θ)) | :func:`scheduled` |
@@ -26,6 +26,7 @@ from pydantic import Field
 
 from sortition.core import RESOURCES, Cohort, Measure, Needs, Round, Selector, State, method
 from sortition.core.arrays import Floats, Ids
+from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import first_smallest
@@ -37,7 +38,7 @@ class FedCS(Selector[State]):
 
     Attributes:
         deadline: T_round in seconds.
-        candidates: how many clients are asked; None for as many as there are places.
+        candidates: how many clients are asked; None, or a smaller number, for as many as there are places.
         overhead: seconds of a round that selection and aggregation take, T_cs + T_agg.
     """
 
@@ -55,6 +56,12 @@ class FedCS(Selector[State]):
     def needs(self) -> Needs:
         """Sizes; of the candidates, how long they would train and send."""
         return Needs(reads=("sizes",), asks=(RESOURCES,))
+
+    def init(self, n_clients: int, rng: np.random.Generator) -> State:
+        """Nothing is remembered."""
+        if self.overhead >= self.deadline:
+            raise bad("FedCS.overhead", f"below the deadline, {self.deadline}", self.overhead)
+        return State(n_clients)
 
     def select(self, state: State, round: Round) -> Asking:
         """Resource request, then client selection."""

@@ -96,6 +96,15 @@ def test_the_sum_of_rates_goes_to_the_budget():
     assert cohorts[-1].notes["expected_size"] == pytest.approx(registrar.state.rate.sum())
 
 
+def test_the_released_scale_shrinks():
+    cohorts, _ = played(
+        load("f3ast", beta=0.001, start="share", divide=True), np.ones(500), 10, 501, lambda t: np.arange(500)
+    )
+    assert [cohorts[t].weights.sum() for t in (0, 100, 500)] == pytest.approx([0.67, 0.43, 0.20], abs=0.01)
+    unbiased, _ = played(load("f3ast", beta=0.001), np.ones(500), 10, 501, lambda t: np.arange(500))
+    assert all(0.94 < cohort.weights.sum() <= 1.001 for cohort in unbiased)
+
+
 def test_equal_clients_take_turns_and_weights_are_bounded():
     cohorts, _ = played(load("f3ast", beta=0.1), np.ones(12), 3, 8, lambda t: np.arange(12))
     assert [sorted(c.ids.tolist()) for c in cohorts[:4]] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]

@@ -19,8 +19,8 @@ over all clients.
 Deviations: π̂ and λ̂ are estimated from the rounds that were seen (the released experiments use the true ones; the
 released estimator divides by the wrong count). F*_k is not known in a federation and counts as 0. A client whose
 removal changes ε by nothing but rounding stays, so nobody is left out where all losses are 0. A client that was never
-active has the mean loss of the active ones. The paper lets all kept active clients train (``cohort="all"``);
-``cohort="budget"`` draws as many as there are places, and their weights grow in proportion.
+active has the mean loss of those that were (released: of those active now). The paper lets all kept active clients
+train (``cohort="all"``); ``cohort="budget"`` draws as many as there are places, and their weights grow in proportion.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CAFed(Selector[Memory]):
         state.last = round.index
         pi, correlation = availability_chain.estimates(state.moves[known])
         alpha = self._target(round, known)
-        sticky, rare = np.argsort(-rounded(np.abs(correlation)), kind="stable"), np.argsort(pi, kind="stable")
+        sticky, rare = np.argsort(-rounded(np.abs(correlation)), kind="stable"), np.argsort(rounded(pi), kind="stable")
         order = np.concatenate([sticky, rare])
         kept = prune(alpha, self._losses(state, known), order, self.bias, self.tolerance)
         q = np.zeros(round.n_clients)

@@ -1,17 +1,20 @@
-"""python job.py [METHOD]: six sites, of which a selector chooses two a round, in NVFlare's simulator."""
+"""python job.py [METHOD] [--export]: six sites, of which a selector chooses two a round, in NVFlare's simulator."""
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
 
 from sortition.nvflare import selector_job
 
-method = sys.argv[1] if len(sys.argv) > 1 else "fedgs"
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("method", nargs="?", default="fedgs")
+parser.add_argument("--export", action="store_true", help="write the job into the folder jobs, and run nothing")
+args = parser.parse_args()
 job = selector_job(
     "digits",
     str(Path(__file__).parent / "train.py"),
-    selector=method,
+    selector=args.method,
     cohort=2,
     num_rounds=5,
     model={"weight": np.zeros((10, 64)), "bias": np.zeros(10)},
@@ -19,7 +22,7 @@ job = selector_job(
     checkpoint=str(Path("nvflare-digits.npz").resolve()),
     resume=True,
 )
-if "--export" in sys.argv:
+if args.export:
     job.export_job("jobs")
     print("nvflare simulator -w workspace -n 6 -t 6 jobs/digits")
 else:

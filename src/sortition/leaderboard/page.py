@@ -36,6 +36,10 @@ later, for safety and without a look at results: a client that is silent twice r
 dropouts were run with it. The other methods have the defaults of their papers or of their files. `microcosm` is what
 `auto` resolves to where label counts are given; `-estimate` also reads sketches of updates, `-updates` and `-bias` read
 sketches or the output layer's bias in place of label counts, `-sizes` reads sizes alone.
+
+What the suite does not show: all devices are equally fast, so methods that choose by speed (FedCS, TiFL, Oort's system
+factor, CS-UCB-Q) cannot gain by it, and FedCS is uniform sampling here. Batch partitioning pays for privacy over
+rounds, which accuracy does not show.
 """
 JOIN = """## Join
 

@@ -605,7 +605,7 @@ def test_reports_of_no_numbers_are_withheld(registrar, kind):
     assert turn.rejected == dict.fromkeys(turn.cohort.ids.tolist(), "loss: not a number")
 
 
-@pytest.mark.parametrize("row", [Hostile(), 10**400, None, {"a": 1}], ids=str)
+@pytest.mark.parametrize("row", [Hostile(), 10**400, None, {"a": 1}], ids=["hostile", "endless", "none", "table"])
 def test_one_odd_row_in_a_list_of_reports_is_withheld(registrar, row):
     turn = play_until_cohort(registrar)
     registrar.finish(turn, reports={"loss": [row, 1.0, 2.0]})

@@ -46,7 +46,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
     [
         ("observe", "1.0 - 1.0 / state.rounds[found.ids]", "1.0 / state.rounds[found.ids]"),
         ("observe", "state.chosen[feedback.cohort.ids] = True", "pass"),
-        ("select", "state.value[ids[tried]]", "-state.value[ids[tried]]"),
+        ("select", " values[ids[tried]]", " -values[ids[tried]]"),
     ],
 )
 def test_a_slip_is_caught(name, right, wrong, monkeypatch):

@@ -13,7 +13,7 @@ from sortition.advice.candidates import allowed
 from sortition.advice.matched import setups
 from sortition.advice.profile import Known, shrunk
 from sortition.leaderboard.entries import BASELINE
-from sortition.results.statistics import BETTER, Comparison, compare
+from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
 
 if TYPE_CHECKING:
@@ -52,9 +52,19 @@ class Advice:
 
     def sentence(self) -> str:
         """The answer in one sentence."""
+        compared = self.compared(self.auc)
         if self.best is None:
-            return "Uniform is enough: no allowed method is shown to learn faster here."
-        one = self.compared(self.auc)[self.best]
+            open_ = {label: one for label, one in compared.items() if one.verdict == UNDECIDED}
+            if not open_:
+                return "Uniform is enough: every allowed method is practically equal or worse here."
+            label = max(open_, key=lambda one: open_[one].difference)
+            one = open_[label]
+            return (
+                f"Undecided after {one.seeds} simulated federations, so uniform may be enough: {label} leads with "
+                f"{100 * one.difference:+.1f} points [{100 * one.low:+.1f}, {100 * one.high:+.1f}]. "
+                "Give it more time (--seconds)."
+            )
+        one = compared[self.best]
         return (
             f"Use {self.best}: {100 * one.difference:+.1f} points of mean accuracy over uniform in a federation like "
             f"yours (95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f}, {one.seeds} simulated federations)."

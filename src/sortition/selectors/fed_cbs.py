@@ -78,7 +78,7 @@ class FedCBS(Selector[Memory]):
         floor: the least QCID; smaller ones count as this.
         labels: B, the number of labels in the federation; None for the width of the label counts.
         counts: "shown" (the server reads label counts) or "secure" (it learns their inner products alone).
-        epsilon: differential privacy of shown label counts, at the clients; None for exact counts.
+        epsilon: differential privacy of shown label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
     """

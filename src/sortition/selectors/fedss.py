@@ -82,7 +82,7 @@ class FedSS(Selector[Memory]):
         spread: how the cohort lets H_k be measured: "sketch" (projected gradients: the variance between clients, as in
             eq. 11) or "dispersion" (one number: each client's own gradient noise, the only part that needs no vector).
         sketch: numbers per client of a sketch.
-        epsilon: differential privacy of the label counts, at the clients; None for exact counts.
+        epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
         sample: clients on which mixtures are fitted and scored where there are more.

@@ -55,7 +55,7 @@ class FLIPS(Selector[Memory]):
     Attributes:
         clusters: k; None to choose it by the Davies–Bouldin index.
         most: the largest number of clusters that is tried.
-        epsilon: differential privacy of the label counts, at the clients; None for exact counts.
+        epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
         sample: clients on which clusters are fitted where there are more.

@@ -101,7 +101,7 @@ class Microcosm(Selector[Memory]):
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
         sketch: numbers that a client projects its update to.
-        epsilon: differential privacy of the label counts, at the clients; None for exact counts.
+        epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
     """

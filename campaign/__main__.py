@@ -1,4 +1,4 @@
-"""``python -m campaign soak|kills|fuzz|long|portable``: one part of the campaign, bounded by its options."""
+"""``python -m campaign soak|kills|fuzz|claims|long|portable``: one part of the campaign, bounded by its options."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def _arguments() -> argparse.Namespace:
     fuzz.add_argument("--seed", type=int, default=0)
     fuzz.add_argument("--state", default="", help="a JSON file of tallies, to go on from")
     fuzz.add_argument("--atheris", action="store_true", help="one target, guided by coverage (pip install atheris)")
+    parts.add_parser("claims", help="what adversaries gain with claims made for one method, and by silence")
     long = parts.add_parser("long", help="ten thousand rounds with a hundred thousand clients")
     long.add_argument("--methods", nargs="*", default=["uniform", "power-of-choice", "fedgs", "fedss"])
     long.add_argument("--rounds", type=int, default=10_000)
@@ -61,6 +62,10 @@ def main() -> int:
         from campaign.fuzz import run
 
         return run.run(given)
+    if given.part == "claims":
+        from campaign import claims
+
+        return claims.run()
     if given.part == "portable":
         from campaign import portable
 

@@ -48,7 +48,7 @@ all of them available, over 30 rounds: `sortition show {name} --model mlp`. {sca
 LEVELS = (
     "who is available",
     "sizes of clients",
-    "label counts (without them `microcosm` goes by sizes)",
+    "label counts (without them `microcosm` goes by sketches of updates, or by sizes)",
     "how long clients take",
     "numbers that single clients send: losses, accuracies, norms",
     "single updates or gradients (no secure aggregation)",

@@ -152,6 +152,13 @@ def test_accuracy_is_the_share_of_right_labels():
         client(nn.Linear(5, 1), x, torch.randn(20, 1, generator=GEN)).accuracy()
 
 
+def test_a_state_that_a_client_cannot_keep_is_refused():
+    from sortition.learning import LocalRule
+
+    with pytest.raises(InputError, match=r"pytorch\(rule\).keep_state must be false"):
+        pytorch(lambda context: None, LocalRule(lr=0.1, steps=1, momentum=0.9, keep_state=True))
+
+
 def test_resources_are_answered_where_a_function_gives_them():
     load = lambda context: (nn.Linear(5, 3), np.zeros((4, 5), np.float32), np.zeros(4, int))  # noqa: E731
     assert "resources" not in Answers(pytorch(load)).names

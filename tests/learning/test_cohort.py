@@ -26,6 +26,8 @@ RULES = {
     "decay": LocalRule(lr=0.1, epochs=2, batch=8, weight_decay=0.1),
     "proximal": LocalRule(lr=0.1, epochs=2, batch=8, proximal=0.5),
     "all": LocalRule(lr=0.05, epochs=2, batch=8, momentum=0.5, weight_decay=0.1, proximal=0.5),
+    "adam": LocalRule(lr=0.01, epochs=2, batch=8, optimizer="adam"),
+    "adam-all": LocalRule(lr=0.01, epochs=2, batch=8, optimizer="adam", weight_decay=0.1, proximal=0.5),
 }
 
 
@@ -33,12 +35,18 @@ def learner(rule, engine="auto", seed=0, **options):
     return Learner(build("mlp", (12,), 4, seed=seed, hidden=(9, 6), **options), X, Y, rule, engine=engine)
 
 
-def by_hand(model, rule, index, counts, params):
+def torchs(model, rule):
+    """The optimiser of torch that a rule names."""
+    if rule.optimizer == "adam":
+        return torch.optim.Adam(model.parameters(), lr=rule.lr, weight_decay=rule.weight_decay)
+    return torch.optim.SGD(model.parameters(), rule.lr, momentum=rule.momentum, weight_decay=rule.weight_decay)
+
+
+def by_hand(model, rule, index, counts, params, optimiser=None):
     """Torch's own optimiser on one client, with the proximal term as a loss."""
-    model = copy.deepcopy(model)
+    model = copy.deepcopy(model) if optimiser is None else model
+    optimiser = optimiser or torchs(model, rule)
     start = [p.detach().clone() for p in model.parameters()]
-    lr, momentum, decay = rule.lr, rule.momentum, rule.weight_decay
-    optimiser = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum, weight_decay=decay)
     losses = []
     for row, count in zip(index, counts, strict=True):
         batch = row[:count]
@@ -62,6 +70,30 @@ def test_every_client_trains_as_torchs_sgd_would(name, engine):
         np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
         assert trained.losses[i] == pytest.approx(loss, rel=1e-5)
         assert trained.steps[i] == plan.steps
+
+
+KEPT = {
+    "momentum": LocalRule(lr=0.05, epochs=2, batch=8, momentum=0.9, weight_decay=0.1, keep_state=True),
+    "adam": LocalRule(lr=0.01, epochs=2, batch=8, optimizer="adam", keep_state=True),
+}
+
+
+@pytest.mark.parametrize("engine", ["stacked", "sequential"])
+@pytest.mark.parametrize("name", KEPT)
+def test_a_kept_state_is_that_of_one_optimiser_over_all_participations(name, engine):
+    rule, rounds = KEPT[name], (0, 1, 4)
+    own, states = learner(rule, engine), None
+    models = [build("mlp", (12,), 4, hidden=(9, 6)) for _ in IDS]
+    optimisers = [torchs(model, rule) for model in models]
+    for t in rounds:
+        params = own.initial * (1 + t)  # the server's model moves between participations
+        trained = own.train(params, MEMBERS, IDS, seed=3, t=t, states=states)
+        states = trained.states
+        for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, t)):
+            torch.nn.utils.vector_to_parameters(torch.tensor(params), models[i].parameters())
+            delta, _ = by_hand(models[i], rule, plan.index, plan.counts, params, optimisers[i])
+            np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
+    assert np.abs(own.train(params, MEMBERS, IDS, seed=3, t=t).deltas - trained.deltas).max() > 1e-4  # anew: another
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -29,6 +29,10 @@ def test_steps_of_a_client():
         ({"steps": 1, "momentum": 1.0}, r"LocalRule.momentum must be in \[0, 1\)"),
         ({"steps": 1, "proximal": -1.0}, "LocalRule.proximal must be finite and ≥ 0"),
         ({"steps": 1, "milestones": (-1,)}, "LocalRule.milestones must be rounds ≥ 0"),
+        ({"steps": 1, "optimizer": "adma"}, "Did you mean 'adam'"),
+        ({"steps": 1, "optimizer": "adam", "momentum": 0.9}, "LocalRule.momentum must be 0 with optimizer = 'adam'"),
+        ({"steps": 1, "keep_state": True}, "LocalRule.keep_state must be false where the optimizer has no state"),
+        ({"steps": 1, "momentum": 0.9, "keep_state": 1}, "LocalRule.keep_state must be true or false"),
     ],
 )
 def test_bad_rules_are_refused(fields, message):

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.learning.test_cohort import RULES, X, Y
+from tests.learning.test_cohort import KEPT, RULES, X, Y
 
 from sortition.learning import Learner, build, stacked
+from sortition.learning.optimiser import state_size
 from sortition.learning.together import train_together
 
 MODELS = {
@@ -12,7 +13,8 @@ MODELS = {
     "mlp": ("mlp", {"hidden": (9, 6)}),
     "dropout": ("mlp", {"hidden": (17,), "dropout": 0.5}),
 }
-NAMES = ("deltas", "losses", "steps", "examples", "dispersion", "rms_losses")
+NAMES = ("deltas", "losses", "steps", "examples", "dispersion", "rms_losses", "states")
+EVERY = RULES | {f"kept {name}": rule for name, rule in KEPT.items()}
 
 
 def cohorts(name, rule, runs, tracked=False, rounds=None):
@@ -26,6 +28,8 @@ def cohorts(name, rule, runs, tracked=False, rounds=None):
         members = [rng.choice(len(Y), int(rng.integers(1, 20)), replace=False) for _ in ids]
         t = rounds[run] if rounds else 3
         keys = {"seed": run, "t": t, "purpose": "train", "dispersion": tracked, "rms_losses": tracked, "rule": rule}
+        if rule.keep_state:  # squares and counts are not negative
+            keys["states"] = rng.integers(0, 9, (len(ids), state_size(rule, learner.layout.weights))).astype(np.float32)
         found.append((learner.cohort(learner.initial, members, ids, **keys), (learner, members, ids, keys)))
     return found
 
@@ -41,9 +45,9 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize("tracked", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", EVERY)
 def test_the_bits_are_those_of_each_cohort_alone(rule, model, tracked):
-    found = cohorts(model, RULES[rule], 9, tracked)
+    found = cohorts(model, EVERY[rule], 9, tracked)
     train_together([cohort for cohort, _ in found])
     assert all(same(cohort.trained, alone(*how)) for cohort, how in found)
 

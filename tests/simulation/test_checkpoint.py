@@ -1,6 +1,7 @@
 """Stopping anywhere and going on is bit-identical to never having stopped; so is any number of processes."""
 
 import copy
+import dataclasses
 import json
 import os
 import signal as posix
@@ -15,8 +16,9 @@ from sortition.aggregation import StepRule
 from sortition.core import signals
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
+from sortition.learning import LocalRule
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, play_round, run, start
 
 ROUNDS = 9
 
@@ -166,3 +168,46 @@ def test_a_rehearsing_selector_resumes_too(tmp_path):
     whole = run(own)
     checkpoint.save(tmp_path / "c.npz", run(own, 4))
     np.testing.assert_array_equal(run(own, carry=checkpoint.load(tmp_path / "c.npz", own)).params, whole.params)
+
+
+KEPT = {
+    "momentum": LocalRule(lr=0.1, epochs=2, batch=8, momentum=0.9, keep_state=True),
+    "adam": LocalRule(lr=0.01, epochs=2, batch=8, optimizer="adam", keep_state=True),
+}
+
+
+def keeping(rule, name="active", **options):
+    return Setup(world(rule, seed=3, devices=Devices(dropout=0.2)), load(name), 4, ROUNDS, seed=3, **options)
+
+
+@pytest.mark.parametrize("rule", KEPT)
+@pytest.mark.parametrize("stop", [1, 5])
+def test_kept_states_of_optimisers_are_in_the_checkpoint(tmp_path, rule, stop):
+    own, records, resumed = keeping(KEPT[rule]), [], []
+    whole = run(own, on_record=lambda _, record: records.append(record))
+    checkpoint.save(tmp_path / "c.npz", run(own, stop, lambda _, record: resumed.append(record)))
+    carry = checkpoint.load(tmp_path / "c.npz", keeping(KEPT[rule]))
+    again = run(own, on_record=lambda _, record: resumed.append(record), carry=carry)
+    np.testing.assert_array_equal(again.params, whole.params)
+    assert json.dumps(resumed) == json.dumps(records)
+    assert again.local.rows.keys() == whole.local.rows.keys()
+    anew = run(keeping(dataclasses.replace(KEPT[rule], keep_state=False)))
+    assert np.abs(anew.params - whole.params).max() > 1e-4
+
+
+def test_a_client_that_never_trained_has_no_state_and_who_takes_an_id_none():
+    own = keeping(KEPT["momentum"], "uniform", faults=FaultDraws(Faults(leaving=0.3, returning=0.0, reused=0.5), 10, 3))
+    carry, seen = start(own), set()
+    for _ in range(ROUNDS):
+        carry, record = play_round(own, carry)
+        seen = (seen - set(record.get("faults", {}).get("taken", []))) | set(record["answered"] or record["cohort"])
+        assert carry.local.rows.keys() == seen
+
+
+def test_the_states_of_another_rule_are_refused(tmp_path):
+    path = tmp_path / "c.npz"
+    checkpoint.save(path, run(keeping(KEPT["momentum"]), 2))
+    with pytest.raises(StorageError, match="optimisers' states are not rows of finite numbers"):
+        checkpoint.load(path, keeping(KEPT["adam"]))
+    with pytest.raises(StorageError, match="holds states of clients' optimisers; this set-up has another local rule"):
+        checkpoint.load(path, keeping(LocalRule(lr=0.1, epochs=2, batch=8)))

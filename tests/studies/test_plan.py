@@ -51,6 +51,14 @@ def test_a_run_survives_its_table():
     assert RunConfig(**run.table()) == run
 
 
+def test_a_local_rule_without_later_keys_is_recorded_as_before():
+    run = plan(small()).runs[0]
+    assert not {"optimizer", "keep_state"} & run.table()["local"].keys()
+    adam = plan(small(local={"steps": 3, "lr": 0.1, "optimizer": "adam", "keep_state": True})).runs[0]
+    assert adam.table()["local"]["optimizer"] == "adam"
+    assert RunConfig(**adam.table()) == adam
+
+
 def test_the_server_combines_and_steps():
     table = small(server={"combine": "fedvarp", "step": "momentum", "momentum": 0.5})
     table["method"] = [{"name": "uniform", "server": {"step": "adam", "lr": 0.1}}, {"name": "power-of-choice"}]

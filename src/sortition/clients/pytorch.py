@@ -108,6 +108,8 @@ def pytorch(
     """
     if not callable(load):
         raise bad("pytorch(load)", "a function from a context to (module, x, y)", load)
+    if rule is not None and rule.keep_state:
+        raise bad("pytorch(rule).keep_state", "false: a client here ends with its message", True)
     return PyTorch(load, rule, loss, classes, seed, device, engine, resources)
 
 

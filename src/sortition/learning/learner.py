@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from sortition.core.arrays import Array
 from sortition.core.errors import bad, unknown
 from sortition.core.streams import sequence
-from sortition.learning import dropout, stacked, vector
+from sortition.learning import dropout, optimiser, stacked, vector
 from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.evaluation import Passes
 from sortition.learning.rule import LocalRule
@@ -36,6 +36,7 @@ class Trained:
     examples: npt.NDArray[np.int64]  # (k,) forward-backward passes of single examples
     dispersion: npt.NDArray[np.float32] | None = None  # (k,)
     rms_losses: npt.NDArray[np.float32] | None = None  # (k, 3) of all batches, of the first epoch's, of the last one
+    states: Vector | None = None  # (k, S) what the optimiser remembers, where the rule keeps it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +65,19 @@ class DrawnCohort:
         """Whether the spread of gradients and the squares of losses are measured."""
         return self.trained.dispersion is not None, self.trained.rms_losses is not None
 
+    def states_of(self, rows: Sequence[int]) -> Tensor | None:
+        """What the optimiser remembers of some clients before they train; None where it starts anew."""
+        before = self.trained.states
+        return None if before is None else torch.from_numpy(before[rows]).to(self.start.device)
+
     def fill(self, rows: Sequence[int], deltas: Array, *found: Array | None) -> None:
         """Store what the training of some clients left: updates, losses, dispersions, squares of losses by step."""
-        losses, dispersion, squares = found
+        losses, dispersion, squares, states = found
         self.trained.deltas[rows], self.trained.losses[rows] = deltas, losses
         if self.trained.dispersion is not None:
             self.trained.dispersion[rows] = dispersion
+        if self.trained.states is not None:
+            self.trained.states[rows] = states
         if self.trained.rms_losses is not None and squares is not None:
             for i, row in zip(rows, squares, strict=True):
                 plan = self.work[i]
@@ -142,10 +150,12 @@ class Learner:
         dispersion: bool = False,
         rms_losses: bool = False,
         rule: LocalRule | None = None,
+        states: Vector | None = None,
     ) -> Trained:
         """Train clients ``ids`` (k,), each on its examples ``members[i]``, from ``params`` (P,).
 
-        A client's result depends on (seed, purpose, t, client) and its data, not on who trains beside it.
+        A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
+        optimiser remembers (``states``, (k, S); default: nothing yet), not on who trains beside it.
         """
         return self.finish(
             self.cohort(
@@ -158,6 +168,7 @@ class Learner:
                 dispersion=dispersion,
                 rms_losses=rms_losses,
                 rule=rule or self.rule,
+                states=states,
             )
         )
 
@@ -173,6 +184,7 @@ class Learner:
         dispersion: bool,
         rms_losses: bool,
         rule: LocalRule,
+        states: Vector | None = None,
     ) -> DrawnCohort:
         """What :meth:`train` is about to do, with everything random drawn."""
         work, k = batch_plans(members, ids, rule, seed, t, purpose), len(ids)
@@ -185,9 +197,17 @@ class Learner:
             np.array([p.examples for p in work], np.int64),
             np.empty(k, np.float32) if dispersion else None,
             np.empty((k, 3), np.float32) if rms_losses else None,
+            self._remembered(rule, k, states),
         )
         how = How(rule, rule.lr_at(t), sources, seeds, [rule.per_epoch(len(own)) for own in members])
         return DrawnCohort(self, torch.tensor(params, device=self.device), work, how, out)
+
+    def _remembered(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
+        """(k, S) what the optimiser remembers of k clients before they train; the training overwrites it."""
+        if not rule.keep_state:
+            return None
+        size = optimiser.state_size(rule, self.layout.weights)
+        return np.zeros((k, size), np.float32) if states is None else np.array(states, np.float32)
 
     def finish(self, cohort: DrawnCohort) -> Trained:
         """Train a cohort by itself."""
@@ -214,6 +234,7 @@ class Learner:
                 how.lr,
                 [how.sources[i] for i in part] if how.sources else None,
                 *cohort.tracked,
+                cohort.states_of(part),
             )
             cohort.fill(part, (final - cohort.start).cpu().numpy(), *(_array(one) for one in found))
 
@@ -222,12 +243,16 @@ class Learner:
         for i, plan in enumerate(cohort.work):
             bits = how.sources[i] if how.sources else None
             squares = torch.zeros(plan.steps, device=self.device) if out.rms_losses is not None else None
+            kept = cohort.states_of([i])
+            state = None if kept is None else kept[0]
             with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
                 torch.manual_seed(how.seeds[i])  # random layers other than nn.Dropout know only torch's own generator
                 final, loss, spread = self._sequential_trainer.train(
-                    start, plan, how.rule, how.lr, bits, out.dispersion is not None, squares
+                    start, plan, how.rule, how.lr, bits, out.dispersion is not None, squares, state
                 )
             out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), float(loss) / max(plan.steps, 1)
+            if out.states is not None:
+                out.states[i] = state
             if out.dispersion is not None:
                 out.dispersion[i] = spread
             if out.rms_losses is not None and squares is not None:

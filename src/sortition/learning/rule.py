@@ -1,4 +1,4 @@
-"""How a client trains: SGD by steps or by epochs."""
+"""How a client trains: SGD or Adam, by steps or by epochs."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sortition.core.errors import bad
+from sortition.core.errors import bad, unknown
 from sortition.core.validation import known_keys_only
+
+OPTIMIZERS = ("sgd", "adam")
+ADDED = {"optimizer": "sgd", "keep_state": False}  # later keys: configurations leave them out where they are so
 
 
 @known_keys_only
 @dataclass(frozen=True)
 class LocalRule:
-    """SGD on F_k(w) + (proximal / 2) ‖w − w_t‖², with torch's meaning of weight decay and momentum.
+    """SGD or Adam on F_k(w) + (proximal / 2) ‖w − w_t‖², with torch's meaning of weight decay and momentum.
 
     Exactly one of ``steps`` and ``epochs`` is given; ``batch=None`` takes all of a client's data at once. Learning
     rate of round t (0-based): lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).
@@ -29,8 +32,11 @@ class LocalRule:
         milestones: rounds from which the learning rate is multiplied by ``drop``.
         drop: the factor at a milestone.
         weight_decay: coefficient of the squared norm of the weights, as in PyTorch.
-        momentum: of the local steps; it starts anew in every round.
+        momentum: of the local steps of SGD.
         proximal: μ of FedProx.
+        optimizer: ``sgd`` or ``adam``, with PyTorch's β₁ = 0.9, β₂ = 0.999, ε = 1e-8 and bias correction.
+        keep_state: whether a client keeps momentum, or Adam's moments, from one participation to the next; otherwise
+            they start anew in every round.
     """
 
     lr: float
@@ -44,6 +50,8 @@ class LocalRule:
     weight_decay: float = 0.0
     momentum: float = 0.0
     proximal: float = 0.0
+    optimizer: str = "sgd"
+    keep_state: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))
@@ -55,11 +63,27 @@ class LocalRule:
         self._check(("weight_decay", "proximal"), "finite and ≥ 0", lambda value: math.isfinite(value) and value >= 0)
         self._check(("momentum",), "in [0, 1)", lambda value: 0 <= value < 1)
         self._check(("milestones",), "rounds ≥ 0", lambda value: all(_whole(m, 0) for m in value))
+        self._check_optimizer()
+
+    def _check_optimizer(self) -> None:
+        if self.optimizer not in OPTIMIZERS:
+            raise unknown("optimizer", self.optimizer, OPTIMIZERS, "LocalRule")
+        if self.optimizer == "adam" and self.momentum:
+            raise bad("LocalRule.momentum", "0 with optimizer = 'adam'", self.momentum, "Adam has its own.")
+        self._check(("keep_state",), "true or false", lambda value: isinstance(value, bool))
+        if self.keep_state and not self.moments:
+            hint = "Give momentum, or optimizer = 'adam'."
+            raise bad("LocalRule.keep_state", "false where the optimizer has no state", True, hint)
 
     def _check(self, names: tuple[str, ...], rule: str, holds: Callable[[Any], bool]) -> None:
         for name in names:
             if not holds(value := getattr(self, name)):
                 raise bad(f"LocalRule.{name}", rule, value)
+
+    @property
+    def moments(self) -> int:
+        """Numbers that the optimizer remembers of each weight: none, a velocity, or Adam's two."""
+        return 2 if self.optimizer == "adam" else int(self.momentum > 0)
 
     def lr_at(self, t: int) -> float:
         """Learning rate of round t."""

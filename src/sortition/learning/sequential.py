@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sortition.learning import dropout, vector
+from sortition.learning import dropout, optimiser, vector
 from sortition.learning.batches import BatchPlan
 from sortition.learning.rule import LocalRule
 
@@ -56,17 +56,19 @@ class SequentialTrainer:
         bits: np.random.BitGenerator | None,
         dispersion: bool,
         squares: Tensor | None = None,
+        state: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, float]:
         """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion.
 
-        ``squares`` (steps,) is filled with the mean squared loss of the examples of each batch.
+        ``squares`` (steps,) is filled with the mean squared loss of the examples of each batch; ``state`` (S,), what
+        the optimiser remembers of the client, is read and then filled with what it remembers now.
         """
         vector.load_into(self.model, self.layout, flat)
         self.model.train()
         for drop in self.drops:
             drop.bits, drop.rows = bits, plan.index.shape[1]
         parameters = list(self.model.parameters())
-        descent = SequentialDescent(parameters, rule, lr, dispersion)
+        descent = SequentialDescent(parameters, rule, lr, dispersion, state)
         index, counts = torch.from_numpy(plan.index).to(flat.device), plan.counts.tolist()
         losses = torch.zeros((), device=flat.device)
         for s, count in enumerate(counts):
@@ -79,23 +81,30 @@ class SequentialTrainer:
             descent.step(torch.autograd.grad(loss, parameters))
             losses += loss.detach()
         final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
+        if state is not None:
+            state.copy_(descent.remembered())
         return final, losses, descent.spread(plan.steps)
 
 
 class SequentialDescent:
     """The local rule over the parameters of one client."""
 
-    def __init__(self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, track: bool) -> None:
+    def __init__(
+        self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, track: bool, state: Tensor | None = None
+    ) -> None:
         self.values = [p.data for p in parameters]
         self.rule, self.lr = rule, lr
         self.anchor = [v.clone() for v in self.values] if rule.proximal else None
-        self.velocity = [torch.zeros_like(v) for v in self.values] if rule.momentum else None
+        self.moments = [[torch.zeros_like(v) for _ in range(rule.moments)] for v in self.values]
+        self.steps = 0  # Adam's, over all participations that it remembers
+        if state is not None:
+            self._recall(state)
         self.total = [torch.zeros_like(v) for v in self.values] if track else None
         self.squares = 0.0
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor]) -> None:
-        """One SGD step, in place."""
+        """One step, in place."""
         rule, g = self.rule, list(gradients)
         if self.total is not None:
             torch._foreach_add_(self.total, g)
@@ -105,11 +114,32 @@ class SequentialDescent:
             torch._foreach_add_(g, self.values, alpha=pull)
         if self.anchor is not None:
             torch._foreach_add_(g, self.anchor, alpha=-rule.proximal)
-        if self.velocity is not None:
-            torch._foreach_mul_(self.velocity, rule.momentum)
-            torch._foreach_add_(self.velocity, g)
-            g = self.velocity
+        if rule.optimizer == "adam":
+            self._adam(g)
+            return
+        if rule.momentum:
+            velocity = [one for (one,) in self.moments]
+            torch._foreach_mul_(velocity, rule.momentum)
+            torch._foreach_add_(velocity, g)
+            g = velocity
         torch._foreach_add_(self.values, g, alpha=-self.lr)
+
+    def _adam(self, gradients: Sequence[Tensor]) -> None:
+        self.steps += 1
+        factors = optimiser.corrections(self.steps, self.lr)
+        for value, gradient, (first, second) in zip(self.values, gradients, self.moments, strict=True):
+            optimiser.adam_step(value, gradient, first, second, *factors)
+
+    def _recall(self, state: Tensor) -> None:
+        """Begin with what is remembered (S,)."""
+        like = [value[None] for value in self.values]
+        self.moments = [[one[0] for one in parts] for parts in optimiser.unpack(state[None], like, self.rule.moments)]
+        self.steps = int(state[-1]) if self.rule.optimizer == "adam" else 0
+
+    def remembered(self) -> Tensor:
+        """What the optimiser remembers now (S,)."""
+        steps = self.values[0].new_tensor([float(self.steps)]) if self.rule.optimizer == "adam" else None
+        return optimiser.pack([[one[None] for one in parts] for parts in self.moments], steps)[0]
 
     def spread(self, steps: int) -> float:
         """sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sortition.learning import dropout
+from sortition.learning import dropout, optimiser
 from sortition.learning.batches import BatchPlan
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
@@ -66,7 +66,7 @@ class Slot:
 
     value: Tensor
     anchor: Tensor
-    velocity: Tensor | None = None
+    moments: Sequence[Tensor] = ()  # none, a velocity, or Adam's two
     total: Tensor | None = None
 
 
@@ -77,6 +77,7 @@ class StackedDescent:
     rule: LocalRule
     lr: float
     squares: Tensor | None = field(default=None)  # (k,) Σ_s ‖g_s‖², only when the dispersion is asked for
+    factors: tuple[Tensor, Tensor] | None = None  # (k,) Adam's, of this step
 
     def step(self, slot: Slot, k: int, left: Tensor, right: Tensor | None) -> None:
         """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
@@ -87,18 +88,32 @@ class StackedDescent:
             self.squares[:k] += gradient.flatten(1).square().sum(1)
             slot.total[:k] += gradient
             left, right = gradient, None
-        if slot.velocity is None:
+        if self.factors is not None:
+            self._adam(slot, k, left if right is None else torch.bmm(left, right))
+            return
+        if not slot.moments:
             _accumulate(value, 1 - self.lr * pull, left, right, -self.lr)
             if rule.proximal:
                 value.add_(first(slot.anchor, k), alpha=self.lr * rule.proximal)
             return
-        velocity = first(slot.velocity, k)
+        velocity = first(slot.moments[0], k)
         _accumulate(velocity, rule.momentum, left, right, 1.0)
         if pull:
             velocity.add_(value, alpha=pull)
         if rule.proximal:
             velocity.add_(first(slot.anchor, k), alpha=-rule.proximal)
         value.add_(velocity, alpha=-self.lr)
+
+    def _adam(self, slot: Slot, k: int, gradient: Tensor) -> None:
+        value, rule = first(slot.value, k), self.rule
+        pull = rule.weight_decay + rule.proximal
+        if pull:
+            gradient = gradient.add(value, alpha=pull)
+        if rule.proximal:
+            gradient = gradient.sub(first(slot.anchor, k), alpha=rule.proximal)
+        moments = (first(one, k) for one in slot.moments)
+        factors = (first(one, k).view(-1, *[1] * (value.dim() - 1)) for one in self.factors or ())
+        optimiser.adam_step(value, gradient, *moments, *factors)
 
 
 def _accumulate(into: Tensor, keep: float, left: Tensor, right: Tensor | None, scale: float) -> None:
@@ -119,18 +134,25 @@ class Stack:
         initial: Sequence[Tensor],
         descent: StackedDescent,
         squares: Tensor | None = None,
+        states: Tensor | None = None,
     ) -> None:
         self.layers, self.descent, self.squares = layers, descent, squares  # (steps, k), where asked for
-        track, moving = descent.squares is not None, descent.rule.momentum > 0
+        track, moments = descent.squares is not None, descent.rule.moments
         self.slots = [
             Slot(
                 value := p.clone(memory_format=torch.contiguous_format),
                 p,
-                torch.zeros_like(value) if moving else None,
+                [torch.zeros_like(value) for _ in range(moments)],
                 torch.zeros_like(value) if track else None,
             )
             for p in initial
         ]
+        if states is not None:
+            for slot, kept in zip(self.slots, optimiser.unpack(states, initial, moments), strict=True):
+                slot.moments = kept
+        self.before = [0] * len(initial[0])  # Adam's steps
+        if states is not None and descent.rule.optimizer == "adam":
+            self.before = states[:, -1].int().tolist()
 
     def step(self, s: int, x: Tensor, y: Tensor, weight: Tensor, words: Sequence[Tensor]) -> Tensor:
         """SGD step s of the first k clients.
@@ -139,6 +161,7 @@ class Stack:
         Returns the batch losses (k,).
         """
         k, h, slots, drops = x.size(0), x, iter(self.slots), iter(words)
+        self._correct(s, x.device)
         saved: list[Any] = []
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
@@ -158,6 +181,19 @@ class Stack:
         if self.squares is not None:
             self.squares[s, :k] = losses.square().mul_(weight).sum((1, 2))
         return losses.mul_(weight).sum((1, 2))
+
+    def _correct(self, s: int, device: torch.device) -> None:
+        """Adam's factors of step s, of each client by the steps that it remembers."""
+        if self.descent.rule.optimizer == "adam":
+            pairs = [optimiser.corrections(before + s + 1, self.descent.lr) for before in self.before]
+            rate, root = torch.tensor(pairs, dtype=torch.float32, device=device).t().contiguous()
+            self.descent.factors = rate, root
+
+    def remembered(self, steps: Tensor) -> Tensor:
+        """What the optimiser remembers (k, S) after so many steps (k,) of each client."""
+        total = steps + torch.tensor(self.before, dtype=torch.float32, device=steps.device)
+        adam = self.descent.rule.optimizer == "adam"
+        return optimiser.pack([slot.moments for slot in self.slots], total if adam else None)
 
     def _backward(self, g: Tensor, saved: list[Any], k: int) -> None:
         for at in reversed(range(len(saved))):
@@ -186,7 +222,8 @@ def train_stack(
     sources: Sequence[np.random.BitGenerator] | None,
     dispersion: bool,
     squares: bool = False,
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    states: Tensor | None = None,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None]:
     """Train clients with the given plans.
 
     Args:
@@ -200,19 +237,22 @@ def train_stack(
         sources: of dropout words, one per client; None without dropout.
         dispersion: whether to measure the spread of the stochastic gradients.
         squares: whether to keep the mean squared loss of the examples of each batch.
+        states: what the optimiser remembers of the clients (k, S); None where it starts anew.
 
     Returns:
-        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None.
+        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None,
+        and what the optimiser remembers now (k, S) or None.
     """
     device, k = rows.device, len(plans)
     descent = StackedDescent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
     kept = torch.zeros(plans[0].steps, k, device=device) if squares else None
-    stack = Stack(layers, initial, descent, kept)
+    stack = Stack(layers, initial, descent, kept, states)
     losses = _descend(stack, rows, labels, plans, sources)
     steps = torch.tensor([max(p.steps, 1) for p in plans], dtype=torch.float32, device=device)
     final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
     spread = _spread(stack, steps) if dispersion else None
-    return final, losses / steps, spread, None if kept is None else kept.t()
+    after = None if states is None else stack.remembered(torch.tensor([p.steps for p in plans], device=device))
+    return final, losses / steps, spread, None if kept is None else kept.t(), after
 
 
 def _descend(

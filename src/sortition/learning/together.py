@@ -75,8 +75,16 @@ def _train(cohorts: Sequence[DrawnCohort]) -> None:
         how.lr,
         None if how.sources is None else [(cohorts[at].how.sources or [])[i] for at, i in clients],
         *cohorts[0].tracked,
+        _states(cohorts, clients),
     )
     _share(cohorts, clients, whose, [final - starts, *found])
+
+
+def _states(cohorts: Sequence[DrawnCohort], clients: Sequence[tuple[int, int]]) -> Tensor | None:
+    """What the optimiser remembers of the clients of all cohorts (k, S); None where it starts anew."""
+    rows = [cohorts[at].states_of([i]) for at, i in clients]
+    kept = [row for row in rows if row is not None]
+    return torch.cat(kept) if kept else None
 
 
 def _share(

@@ -12,6 +12,7 @@ from sortition.aggregation import UpdateMemory
 from sortition.core.errors import StorageError, shown
 from sortition.core.storage import snapshot
 from sortition.learning.vector import Vector
+from sortition.simulation.local_states import LocalStates
 from sortition.simulation.setup import Carry, Setup, start
 
 
@@ -21,6 +22,7 @@ def save(path: str | Path, carry: Carry) -> None:
     arrays = {"params": carry.params}
     arrays |= {f"server.{name}": array for name, array in carry.server.items()}
     arrays |= {f"memory.{name}": array for name, array in (carry.memory.export() if carry.memory else {}).items()}
+    arrays |= {f"local.{name}": array for name, array in (carry.local.export() if carry.local else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
     snapshot.save(path, arrays, {"registrar": header, "clock": carry.clock, "totals": carry.totals})
 
@@ -37,7 +39,8 @@ def load(path: str | Path, setup: Setup) -> Carry:
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     memory = _memory(path, arrays, fresh)
-    return Carry(params, server, registrar, memory, _clock(path, header), _totals(path, header, fresh))
+    local = _local(path, arrays, fresh)
+    return Carry(params, server, registrar, memory, local, _clock(path, header), _totals(path, header, fresh))
 
 
 def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tuple[Vector, dict[str, Vector]]:
@@ -62,15 +65,32 @@ def _memory(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> Upd
         raise StorageError(f"{path} holds {has}; this set-up combines updates in another way.")
     if not saved:
         return None
-    m, size = np.size(saved.get("ids", ())), fresh.params.size
-    shapes = {"ids": ((m,), np.int64), "rows": ((m, size), np.float32), "total": ((size,), np.float64)}
-    found = {name: (array.shape, array.dtype.type) for name, array in saved.items()}
-    known = np.arange(fresh.registrar.population.n_clients)
-    if found != shapes or not all(np.isfinite(array).all() for array in saved.values()):
-        raise StorageError(f"{path} is damaged: its remembered updates are not rows of finite numbers, one a client.")
-    if not np.array_equal(saved["ids"], np.intersect1d(saved["ids"], known)):
-        raise StorageError(f"{path} is damaged: its remembered updates are not those of known clients.")
+    _check_rows(f"{path} is damaged: its remembered updates", saved, fresh, fresh.params.size, total=True)
     return UpdateMemory.restore(saved)
+
+
+def _local(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> LocalStates | None:
+    """What the clients' optimisers remember, if this set-up keeps it."""
+    saved = _under(arrays, "local.")
+    if bool(saved) != (fresh.local is not None):
+        has = "states of clients' optimisers" if saved else "no states of clients' optimisers"
+        raise StorageError(f"{path} holds {has}; this set-up has another local rule.")
+    if fresh.local is None:
+        return None
+    _check_rows(f"{path} is damaged: its optimisers' states", saved, fresh, fresh.local.size)
+    return fresh.local.restored(saved)
+
+
+def _check_rows(what: str, saved: Mapping[str, Vector], fresh: Carry, size: int, *, total: bool = False) -> None:
+    """Rows of so many finite numbers, one for each of some known clients; with their sum where there is one."""
+    m = np.size(saved.get("ids", ()))
+    shapes: dict[str, Any] = {"ids": ((m,), np.int64), "rows": ((m, size), np.float32)}
+    shapes |= {"total": ((size,), np.float64)} if total else {}
+    found = {name: (array.shape, array.dtype.type) for name, array in saved.items()}
+    if found != shapes or not all(np.isfinite(array).all() for array in saved.values()):
+        raise StorageError(f"{what} are not rows of finite numbers, one a client.")
+    if not np.array_equal(saved["ids"], np.intersect1d(saved["ids"], np.arange(fresh.registrar.population.n_clients))):
+        raise StorageError(f"{what} are not those of known clients.")
 
 
 def _clock(path: str | Path, header: Mapping[str, Any]) -> float:

@@ -87,11 +87,13 @@ def _round(setup: Setup, carry: Carry, crash: int = len(POINTS)) -> Steps:
 
     watch, ledger = Stopwatch(), Ledger(carry.params.size, setup.world.n_clients)
     carry, joined = _join(setup, carry, ledger)
+    setup = setup.remembering(carry.local)
     chosen = _select(setup, carry, ledger, alive)
     watch.lap("select", less=chosen.asked.spent)
     watch.seconds["measure"] = chosen.asked.spent
     arrived = yield from exchange.train(setup, carry, chosen.cohort, ledger)
     watch.lap("train", less=arrived.waited)
+    carry = replace(carry, local=arrived.local)
     alive("finish")
     usable, repeated = _observe(setup, carry, chosen, arrived)
     carry, notes = _aggregate(setup, carry, chosen, arrived, usable)
@@ -130,6 +132,8 @@ def _join(setup: Setup, carry: Carry, ledger: Ledger) -> tuple[Carry, FaultRecor
     found = {"joined": list(range(before, size)), "taken": taken.tolist()}
     if taken.size and carry.memory is not None:
         carry = replace(carry, memory=carry.memory.without(taken))
+    if taken.size and carry.local is not None:
+        carry = replace(carry, local=carry.local.without(taken))
     return carry, {name: ids for name, ids in found.items() if ids}
 
 

@@ -21,6 +21,7 @@ from sortition.learning.vector import Vector
 from sortition.results.schema import FaultRecord
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger
+from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training
 from sortition.simulation.server import SimServer
 from sortition.simulation.setup import Carry, Setup
@@ -93,6 +94,7 @@ class Arrived:
     dropped: FaultRecord  # ids by fate, see faults.FATES
     unsound: dict[int, str]  # ids whose updates were of no use, and why
     waited: float  # wall-clock seconds in which other runs went on
+    local: LocalStates | None  # what the clients' optimisers remember now
 
 
 def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generator[Training, None, Arrived]:
@@ -125,7 +127,12 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generat
             ledger.passes["wasted"] += int(world.costs.examples(outcome.ids[~sound]).sum())
         reports = {name: _only(rows, kept) for name, rows in reports.items()}
     reports |= _of_server(setup, carry, cohort, kept, deltas, ledger)
-    return Arrived(kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited)
+    local = (
+        carry.local if outcome.states is None or carry.local is None else carry.local.after(outcome.ids, outcome.states)
+    )
+    return Arrived(
+        kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited, local
+    )
 
 
 def _waiting(training: Training) -> Generator[Training, None, float]:

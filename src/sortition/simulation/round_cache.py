@@ -57,6 +57,7 @@ class Training:
             dispersion="dispersion" in self.tracked,
             rms_losses="rms_losses" in self.tracked,
             rule=world.rule,
+            states=None if world.states is None else world.states.of(self.ids),
         )
 
     def alone(self) -> None:

@@ -20,6 +20,7 @@ from sortition.core.signals import ModelSize
 from sortition.learning.vector import Vector
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.ledger import LANES
+from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
 
@@ -93,6 +94,10 @@ class Setup:
         owners = self.faults.owners(t)
         return self if owners is None else replace(self, world=self.world.variant(owners=owners))
 
+    def remembering(self, states: LocalStates | None) -> Setup:
+        """The same in a round that begins with these states of the clients' optimisers."""
+        return self if states is None else replace(self, world=self.world.remembering(states))
+
     def reachable(self, t: int) -> Array:
         """Mask (N,) of the clients that can be reached in round t."""
         n, present = self.world.n_clients, self.faults.present(t)
@@ -119,6 +124,7 @@ class Carry:
     server: StepState  # what the step remembers
     registrar: Registrar
     memory: UpdateMemory | None = None  # what combine remembers
+    local: LocalStates | None = None  # what the clients' optimisers remember
     clock: float = 0.0
     totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*LANES, "passes", "steps"), 0))
     test: dict[str, float] | None = None  # of these params, where known
@@ -142,7 +148,7 @@ def start(setup: Setup, played: int = 0) -> Carry:
     )
     initial = setup.world.initial
     memory = setup.combine.init(initial.size, setup.world.n_clients)
-    return Carry(sealed(initial), setup.step.init(initial.size), registrar, memory)
+    return Carry(sealed(initial), setup.step.init(initial.size), registrar, memory, setup.world.states)
 
 
 def model_size(world: World) -> ModelSize:

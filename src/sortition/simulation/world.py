@@ -33,6 +33,7 @@ from sortition.simulation.costs import Costs
 from sortition.simulation.devices import Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
+from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
 
 MEASURED = ("train", "holdout")
@@ -47,6 +48,7 @@ class TrainedCohort:
     reports: dict[str, Reading]
     durations: Floats  # (k,) simulated seconds
     losses: npt.NDArray[np.float32]  # (k,) mean batch loss while training
+    states: Vector | None = None  # (k, S) what the optimisers remember, where the rule keeps it
 
 
 class World:
@@ -129,7 +131,7 @@ class World:
     def _settle(self, rule: LocalRule, fleet: Fleet) -> None:
         """What follows from the data, the local rule and the devices."""
         self._check_batches(rule)
-        self.rule, self.fleet = rule, fleet
+        self.rule, self.fleet, self.states = rule, fleet, LocalStates.empty(rule, self.learner)
         self.costs = Costs(rule, self.holdings, self.measured, fleet, self.initial.size)
         self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)
         self._cache = RoundCache(self, self.initial, -1)
@@ -168,6 +170,14 @@ class World:
         twin._settle(rule or self.rule, fleet)
         return twin
 
+    def remembering(self, states: LocalStates | None) -> World:
+        """The same in a round that begins with these states of the clients' optimisers."""
+        if states is None:
+            return self
+        twin = copy.copy(self)
+        twin.states, twin._cache = states, RoundCache(twin, self.initial, -1)
+        return twin
+
     def _reassign(self, owners: Ids) -> None:
         parts = {id(part): part.reassigned(owners) for part in (self.holdings, self.evaluated, self.measured)}
         self.holdings, self.evaluated, self.measured = (
@@ -191,9 +201,12 @@ class World:
         self.training(params, ids, signals, t).alone()
         cache = self._at(params, t)
         deltas = self._sent(ids, cache.updates(ids))
-        losses = np.array([block.losses[row] for block, row in map(cache.trained, ids.tolist())], np.float32)
+        blocks = [cache.trained(client) for client in ids.tolist()]
+        losses = np.array([block.losses[row] for block, row in blocks], np.float32)
         reports = {signal.name: self._answers(cache, signal, ids) for signal in signals}
-        return TrainedCohort(ids, deltas, reports, self.costs.seconds(ids, t), losses)
+        states = [block.states[row] for block, row in blocks if block.states is not None]
+        kept = np.stack(states) if states else None
+        return TrainedCohort(ids, deltas, reports, self.costs.seconds(ids, t), losses, kept)
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """The model that a cohort would give; its training has randomness of its own."""

@@ -14,7 +14,7 @@ from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
-from sortition.learning.rule import LocalRule
+from sortition.learning.rule import ADDED, LocalRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.simulation.attacks import Attacks
@@ -237,6 +237,7 @@ class RunConfig(Federation):
         """As plain TOML: what is None or empty is left out."""
         table = self.model_dump(mode="json", exclude_none=True)
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
+        table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
         table = {key: value for key, value in table.items() if key != "guards" or value}

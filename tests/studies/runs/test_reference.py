@@ -28,6 +28,18 @@ def test_all_data_in_one_place_are_better_than_a_federation_and_clients_alone_ar
     assert last(runs, "centralised") > last(runs, "uniform") > last(runs, "local-only")
 
 
+def test_references_keep_the_state_of_their_optimiser(tmp_path):
+    curves = {}
+    for kept in (False, True):
+        local = {"steps": 3, "batch": 8, "lr": 0.02, "momentum": 0.9, "keep_state": kept}
+        runner.execute(plan(small(method=METHODS[1:], rounds=4, seeds=1, local=local)), tmp_path / str(kept), jobs=1)
+        found = run_folder.find(tmp_path / str(kept))
+        curves[kept] = {run.method: [r["train_loss"] for r in run.records] for run in found}
+    for method in ("centralised", "local-only"):
+        assert curves[True][method][0] == curves[False][method][0]
+        assert curves[True][method][1:] != curves[False][method][1:]
+
+
 def test_centralised_takes_as_many_steps_as_a_cohort(runs):
     steps = {run.method: run.records[0]["steps"] for run in runs}
     assert steps["centralised"] == steps["uniform"] == steps["local-only"] == 3 * 3

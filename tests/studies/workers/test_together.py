@@ -27,6 +27,11 @@ STUDIES = {
     "attacks": {"attacks": {"share": 0.3}, "guards": {"winsorise": 3.0}},
     "devices": {"devices": {"overselect": 1.5, "deadline": 3.0}},
     "target": {"stop_at_target": True, "target": {"accuracy": 0.2}},
+    "adam, kept": {
+        "local": {"epochs": 1, "batch": 8, "lr": 0.01, "optimizer": "adam", "keep_state": True},
+        "faults": {"before": 0.2, "damaged": 0.2, "crash": 0.4, "leaving": 0.1, "reused": 0.5},
+    },
+    "momentum, kept": {"local": {"epochs": 1, "batch": 8, "lr": 0.1, "momentum": 0.5, "keep_state": True}},
     "decay": {"local": {"epochs": 1, "batch": 8, "lr": 0.1, "decay": 0.9, "momentum": 0.5}},
 }
 

@@ -72,6 +72,7 @@ class Centralised(Reference):
         self.members = np.concatenate([world.holdings.of(k) for k in range(world.n_clients)])
         steps = np.mean([config.local.steps_of(int(size)) for size in world.holdings.sizes]) * config.cohort
         self.rule = replace(config.local, steps=max(1, round(float(steps))), epochs=None)
+        self.states: Array | None = None
 
     def train(self, t: int) -> float:
         """As many steps as a cohort takes in the mean."""
@@ -83,8 +84,9 @@ class Centralised(Reference):
             t=t,
             purpose="centralised",
             rule=self.rule,
+            states=self.states,
         )
-        self.params = self.params + trained.deltas[0]
+        self.params, self.states = self.params + trained.deltas[0], trained.states
         self.examples, self.steps = int(trained.examples[0]), int(trained.steps[0])
         return float(trained.losses[0])
 
@@ -112,6 +114,8 @@ class LocalOnly(Reference):
         for client, params in self.models.items():
             trained = self.world.train(params, np.array([client]), (), t)
             self.models[client] = params + trained.deltas[0]
+            if trained.states is not None and self.world.states is not None:
+                self.world = self.world.remembering(self.world.states.after(trained.ids, trained.states))
             losses.append(float(trained.losses[0]))
             rule, size = self.config.local, int(self.world.holdings.sizes[client])
             self.steps += rule.steps_of(size)

@@ -56,6 +56,7 @@ def test_the_method_of_the_tutorial_keeps_the_contract(monkeypatch):
 
 def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
     from sortition.advice import advise
+    from sortition.advice.replay import replay_table
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(advise, "MOST_ROUNDS", 3)
@@ -70,7 +71,10 @@ def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
     assert "cannot be replayed, since they listen to clients: " in printed
     assert printed.splitlines()[-1].startswith(("Use ", "Uniform is enough", "Undecided"))
     chosen = space["chosen"]
-    assert chosen["fedgs"].mixture < chosen["uniform"].mixture
+    assert chosen["microcosm"].mixture < 0.7 * chosen["uniform"].mixture
+    table = replay_table(chosen, space["federation"])
+    for row in (row for row in table.rows if row[0] in ("uniform", "fedss", "microcosm")):
+        assert f"| `{row[0]}` | {' | '.join(row[1:])} |" in (ROOT / page).read_text()
 
 
 def test_every_python_block_of_the_tutorials_is_run_by_a_test():

@@ -72,6 +72,15 @@ def test_methods_are_simulated_and_ranked(tmp_path, monkeypatch):
     assert found.sentence().startswith(("Use ", "Uniform is enough", "Undecided"))
 
 
+def test_traffic_counts_the_places_that_a_method_leaves_empty(tmp_path, monkeypatch):
+    few = {"uniform": load("uniform"), "half": load("batch-partitioning", batch=2)}  # one batch of two in three places
+    monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {}))
+    found = advise(federation(tmp_path), seconds=0.01)
+    assert found.traffic("half") == pytest.approx(2 / 3, abs=0.01)
+    assert [row[-1] for row in found.table().rows] == ["0.67", "1.00"]
+    assert max(map(len, found.table().text(80).splitlines())) <= 80
+
+
 def figures(gain):
     base = {seed: 0.5 + 0.01 * seed for seed in range(4)}
     return {"uniform": base, "x": {seed: value + gain + 0.001 * seed for seed, value in base.items()}}
@@ -79,12 +88,12 @@ def figures(gain):
 
 def test_uniform_is_enough_where_nothing_is_shown_to_be_better(tmp_path):
     source = federation(tmp_path)
-    poor = Advice(source, 6, figures(-0.05), figures(-0.05), {"uniform": 1.0, "x": 1.0})
-    good = Advice(source, 6, figures(0.05), figures(0.05), {"uniform": 1.0, "x": 1.0})
+    poor = Advice(source, 6, figures(-0.05), figures(-0.05))
+    good = Advice(source, 6, figures(0.05), figures(0.05))
     assert poor.best is None
     assert poor.sentence().startswith("Uniform is enough")
     wide = {"uniform": figures(0)["uniform"], "x": {seed: 0.5 + 0.1 * (-1) ** seed for seed in range(4)}}
-    unsure = Advice(source, 6, wide, wide, {"uniform": 1.0, "x": 1.0})
+    unsure = Advice(source, 6, wide, wide)
     assert unsure.sentence().startswith("Undecided after 4 simulated federations, so uniform may be enough: x leads")
     assert good.best == "x"
     assert good.sentence().startswith("Use x: +5.")

@@ -101,10 +101,11 @@ def replay_table(found: dict[str, Selection], source: Known) -> Table:
     """One row a method."""
     table = Table(
         f"{source.clients} clients, {source.cohort} a round, {len(source.chosen) or source.rounds} rounds, no training",
-        ["method", "coverage", "Jain", "bias of weights", "distance of mixtures", "trainings a round"],
+        ["method", "coverage", "Jain", "bias of weights", "label distance", "trainings"],
         notes=[
             *source.notes,
-            "Bias and distance are total variation: 0 is the clients' shares, the population's mixture.",
+            "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture of labels. "
+            "trainings: clients that train in a round.",
         ],
     )
     for label, one in found.items():

@@ -27,6 +27,14 @@ class Repeats(Selector[State]):
 
     def select(self, state, round):
         return Cohort.uniform(round.available)
+
+
+@method
+class Raises(Selector[State]):
+    """Breaks the contract: reads what is not there."""
+
+    def select(self, state, round):
+        return Cohort.uniform(round.nothing)
 '''
 
 
@@ -81,9 +89,20 @@ def test_a_method_of_ones_own_by_import_path(file, tmp_path, mine):
     assert "BROKEN" in call("check", f"{mine}:Repeats", code=1)
 
 
-def test_list_names_every_method():
+def test_check_prints_the_traceback_of_a_line_once(mine):
+    output = call("check", f"{mine}:Raises", code=1)
+    assert output.count("BROKEN") > 5
+    assert output.count("Traceback") == 1
+    assert output.count("minemodule.py:26\n") == output.count("AttributeError: 'Round'") - 1  # each with its place
+
+
+def test_list_names_every_method(monkeypatch):
     output = call("list")
     assert "power-of-choice" in output
+    assert output.count("\nmethod ") == 1, "one table in 80 columns"
+    assert "scales" not in output
+    monkeypatch.setenv("COLUMNS", "120")
+    assert "scales: to a million clients" in call("list")
     assert "[label_counts]" in output  # what microcosm reads only if all clients give it
     assert_fits(output)
 

@@ -22,6 +22,7 @@ def test_init_writes_a_study_that_can_be_planned_and_replaces_nothing(tmp_path):
     call("init", file)
     made = plan(read(file))
     assert made.labels == ["uniform", "power-of-choice", "fedgs"]
+    assert f"sortition run {file} " in file.read_text(), "the command is the one of this file"
     assert sum(line.count("#") for line in file.read_text().splitlines()) > 10
     file.write_text("mine")
     with pytest.raises(InputError, match="--force"):

@@ -8,6 +8,7 @@ from tests.report.conftest import write_run
 from sortition.core.errors import InputError
 from sortition.report import place, write
 from sortition.report.checklist import checklist
+from sortition.report.description import description
 from sortition.report.gather import gather
 from sortition.report.page import Page
 from sortition.report.verdicts import answer, cards, verdict_lines
@@ -25,7 +26,8 @@ def study(folder, gains, seeds=6, **options):
 def test_a_win_is_the_answer(tmp_path):
     gathered = gather([study(tmp_path, {"good": 0.15, "same": 0.0, "bad": -0.2})])
     # the last ten of three rounds are their mean: a third of each gain
-    assert answer(gathered).startswith("1 of 3 methods beat uniform; good gains 5.00 points [4.8")
+    begins = "1 of 3 methods beat uniform; good gains 5.00 points of accuracy over the last 10 rounds [4.8"
+    assert answer(gathered).startswith(begins)
     shown = {card.title: card for card in cards(gathered.settings[0])}
     assert (shown["Best method"].value, shown["Best method"].detail) == ("good", "better")
     assert shown["Gain"].value == "+5.00"
@@ -152,3 +154,24 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
         write([tmp_path / "runs"], tmp_path / "runs")
     with pytest.raises(InputError, match="--margin must be > 0 points; got 0"):
         gather([tmp_path / "runs"], 0)
+
+
+def test_words_say_what_is_compared_and_whether_models_learned(tmp_path):
+    gathered = gather([study(tmp_path, {"good": 0.15})])
+    page = Page(gathered).overview()
+    assert "<summary>In words</summary><p>Test accuracy over the last 10 rounds against uniform, in points:</p>" in page
+    lines = [text for _, text in verdict_lines(gathered.settings[0])]  # 0.4 where a guess is right in 63 %
+    assert lines[-1].startswith("The models hardly learned")
+    for seed in range(2):
+        for label in ("uniform", "good"):
+            write_run(tmp_path / "more", label, seed, [0.8, 0.9, 0.9])
+    assert len(verdict_lines(gather([tmp_path / "more"]).settings[0])) == 1
+
+
+def test_one_epoch_is_one(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.2, 0.4])
+    setting = gather([tmp_path]).settings[0]
+    assert "2 steps of 4 at rate 0.1" in description(setting)
+    setting.first.config["local"] = {"epochs": 1, "batch": 4, "lr": 0.1}
+    assert "1 epoch of 4 at rate 0.1" in description(setting)
+    assert "1 seed." in description(setting)

@@ -82,3 +82,11 @@ def test_a_loss_that_is_not_finite_or_ends_above_its_start_has_diverged():
     assert metrics.divergent(rising, None)
     assert not metrics.divergent(rising[:-8], 10)  # still below ln 10 = 2.303
     assert not metrics.divergent(np.array([5.0]), 10)
+
+
+def test_models_near_a_guess_are_remarked():
+    counts = np.array([[5, 1], [1, 3]])  # always guessing the first label is right in 60 %
+    (remark,) = metrics.near_chance([0.5, 0.64], counts)
+    assert "no method is more than 5 points above guessing the most frequent label (60 %)" in remark
+    assert metrics.near_chance([0.5, 0.66], counts) == []
+    assert metrics.near_chance([0.5], None) == metrics.near_chance([], counts) == []

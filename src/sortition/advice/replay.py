@@ -104,7 +104,7 @@ def replay_table(found: dict[str, Selection], source: Known) -> Table:
         ["method", "coverage", "Jain", "bias of weights", "label distance", "trainings"],
         notes=[
             *source.notes,
-            "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture of labels. "
+            "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture. "
             "trainings: clients that train in a round.",
         ],
     )

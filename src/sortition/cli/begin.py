@@ -26,7 +26,8 @@ def init(
 
     if file.exists() and not force:
         raise bad("The file", "a new one, or given with --force", str(file))
-    write_atomically(file, TEMPLATE.read_bytes())
+    text = TEMPLATE.read_text(encoding="utf-8").replace("study.toml", str(file))  # the command that its head names
+    write_atomically(file, text.encode())
     typer.echo(f"written: {file}; run it with: sortition run {file}")
 
 

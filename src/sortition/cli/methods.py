@@ -28,9 +28,10 @@ def _complete(incomplete: str) -> list[str]:
 
 Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
 
+SCALES = "scales: to a million clients. "
 COLUMNS = (
     "reads: known of each client once, [if all give it]. asks: of clients while choosing. reports: what the cohort "
-    "returns beside its update. scales: to a million clients. secure: works under secure aggregation."
+    f"returns beside its update. {SCALES}secure: works under secure aggregation."
 )
 
 
@@ -39,8 +40,8 @@ def list_() -> None:
     from sortition import selectors
     from sortition.results.table import Table
 
-    columns = ["method", "reads", "asks", "reports", "scales", "secure"]
-    table = Table("", columns, prose=tuple(columns), notes=[COLUMNS])
+    columns, screen = ["method", "reads", "asks", "reports", "scales", "secure"], console()
+    table = Table("", columns, prose=tuple(columns))
     for name in selectors.discover():
         method = default_instance(selectors.find(name))
         needs = method.needs
@@ -54,8 +55,11 @@ def list_() -> None:
                 "no" if needs.individual else "yes",
             ]
         )
-    console().print(table)
-    console().print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
+    if not table.fits(screen.width):
+        table = table.without("scales")  # which sortition show NAME says, too
+    table.notes = [COLUMNS if "scales" in table.columns else COLUMNS.replace(SCALES, "")]
+    screen.print(table)
+    screen.print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
 
 
 def default_instance(cls: type[Selector[Any]]) -> Selector[Any]:
@@ -166,6 +170,7 @@ def _needs(selector: Selector[Any]) -> Table:
         listed = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
         rows.append([title, listed or "nothing"])
     rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])
+    rows.append(["a million clients", "possible" if selector.scales else "not meant for more than some thousand"])
     rows.append(["number of rounds", "must be known" if needs.horizon else "need not be known"])
     return Table("Privacy label: what the server learns", columns, rows, prose=tuple(columns))
 
@@ -200,13 +205,15 @@ def check(name: Name) -> None:
     """Check a method against the contract that every method keeps, point by point."""
     from sortition.testing import ContractError, contract
 
-    broken = 0
+    broken: list[str] = []  # where each broken point raised
     for title, point in contract(_find(name)):
         try:
             point()
         except ContractError as error:
-            broken += 1
-            typer.echo(f"BROKEN  {title}\n        {error}{_where(error)}")
+            where = _where(error)
+            lines = "" if where in broken else _traceback(error)
+            typer.echo(f"BROKEN  {title}\n        {error}{where}{lines}")
+            broken.append(where)
         else:
             typer.echo(f"kept    {title}")
     if broken:
@@ -214,13 +221,18 @@ def check(name: Name) -> None:
 
 
 def _where(error: BaseException) -> str:
-    """File, line and traceback of what a method raised; empty where it kept silent but chose wrongly."""
+    """File and line where a method raised; empty where it kept silent but chose wrongly."""
     cause = error.__cause__
     if cause is None:
         return ""
     last = traceback.extract_tb(cause.__traceback__)[-1]
-    lines = "".join(traceback.format_exception(cause)).rstrip()
-    return f"\n        at {last.filename}:{last.lineno}\n" + textwrap.indent(lines, " " * 8)
+    return f"\n        at {last.filename}:{last.lineno}"
+
+
+def _traceback(error: BaseException) -> str:
+    """What a method raised in full, which is printed once for each line of its code."""
+    cause = error.__cause__
+    return "" if cause is None else "\n" + textwrap.indent("".join(traceback.format_exception(cause)).rstrip(), " " * 8)
 
 
 def register(app: typer.Typer) -> None:

@@ -80,7 +80,8 @@ def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
-    for sentence in ["", *summary.conclusions(runs, margin)]:
+    found = summary.conclusions(runs, margin)
+    for sentence in ["", summary.heading(runs), *found] if found else []:
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 

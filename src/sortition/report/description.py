@@ -16,15 +16,15 @@ def description(setting: Setting) -> str:
     reachable = "all of them always reachable"
     if mask is not None and not mask.all():
         reachable = f"{100 * mask.mean():.0f} % of them reachable on average"
-    work = f"{local['steps']} steps" if "steps" in local else f"{local.get('epochs', 1)} epochs"
+    work = _counted(local["steps"], "step") if "steps" in local else _counted(local.get("epochs", 1), "epoch")
     named = [part.get("name", "?") if isinstance(part, dict) else str(part) for part in (data, model)]
     aim = "" if setting.target is None else f" Target: {setting.metric} {setting.target:g}."
     return (
         f"{named[0]} over {n} clients ({partition}), {reachable}; {config.get('cohort', '?')} train in each of "
         f"{config.get('rounds', '?')} rounds, {work} of {local.get('batch', '?')} at rate {local.get('lr', '?')}, "
-        f"model {named[1]}; {_seeds(setting)}.{aim}"
+        f"model {named[1]}; {_counted(len(setting.seeds), 'seed')}.{aim}"
     )
 
 
-def _seeds(setting: Setting) -> str:
-    return "1 seed" if len(setting.seeds) == 1 else f"{len(setting.seeds)} seeds"
+def _counted(number: float, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"

@@ -11,7 +11,7 @@ from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
 from sortition.report.tables import Row, best_cells, rows
 from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
-from sortition.results.comparisons import difference_text, unit_of
+from sortition.results.comparisons import difference_text, heading, unit_of
 from sortition.results.ranking import wins
 from sortition.results.statistics import VERDICTS
 from sortition.results.sweeps import swept, value_text, variants
@@ -39,10 +39,16 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
         f'<div class="cards">{"".join(map(_card, cards(setting)))}</div>'
         f'<div class="figures">{drawn}</div>{_main_table(setting, palette)}'
         f'<p class="soft">{NOTE}</p>'
-        f"<details><summary>In words</summary>{items(verdict_lines(setting))}</details>"
+        f"<details><summary>In words</summary>{_in_words(setting)}</details>"
         f"<details><summary>All figures</summary>{_all_figures(setting, palette)}</details>"
         f'<div class="figures">{tuned}</div>{_best_of(setting)}'
     )
+
+
+def _in_words(setting: Setting) -> str:
+    """A sentence a method, below what they compare."""
+    above = f"<p>{escape(heading(setting.metric, setting.baseline))}</p>" if setting.baseline else ""
+    return above + items(verdict_lines(setting))
 
 
 def _card(card: Card) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sortition.report.gather import Gathered, Setting
 from sortition.report.tables import speed_up, traffic_ratio
 from sortition.results.comparisons import conclusions, interval_text, signed, unit_of
-from sortition.results.metrics import HIGHER
+from sortition.results.metrics import HIGHER, near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 
 COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
@@ -68,6 +68,8 @@ def of_setting(setting: Setting) -> str:
         return f"No method is shown better than {setting.baseline}: {_counted(found, counts)}."
     label = leader(setting)
     text = next(t for one, t in _sentences(setting) if one is not None and t.startswith(f"{label} beats"))
+    words = f"of {setting.metric}" if unit_of(setting.metric)[2] else ""
+    text = text.replace(" [", f" {words} over the last 10 rounds [".replace("  ", " "), 1)
     if len(found) == 1:
         return text
     many = f"{counts[BETTER]} of {len(found)} methods beat {setting.baseline}; "
@@ -99,7 +101,11 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
         for label, runs in setting.methods.items()
         if (n := sum(run.diverged for run in runs))
     ]
-    return found or [("even", ONE_METHOD)]
+    if not found:
+        return [("even", ONE_METHOD)]
+    known = [value for label in setting.methods if (value := setting.mean(label, "last-accuracy")) is not None]
+    remarks = [("bad", text) for text in near_chance(known, setting.labels())]
+    return [*found, *remarks]
 
 
 def leader(setting: Setting) -> str:

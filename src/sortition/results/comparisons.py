@@ -115,6 +115,12 @@ def conclusions(
     return [(found[label], _sentence(label, str(baseline), found[label], of, methods)) for label in order]
 
 
+def heading(of: str, baseline: str) -> str:
+    """What stands above the sentences of :func:`conclusions`: which figure they compare."""
+    unit = unit_of(of)[2]
+    return f"Test {of} over the last 10 rounds against {baseline}{f', in {unit}' if unit else ''}:"
+
+
 def _sentence(label: str, baseline: str, one: Comparison, of: str, methods: Methods) -> str:
     scale, digits, unit = unit_of(of)
     unit = f" {unit}" if unit else f" in {of}"

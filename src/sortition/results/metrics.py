@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from sortition.results.run_folder import Run, total_bytes
 Metric = Callable[..., float | None]
 HIGHER = {"accuracy": True, "loss": False}
 LAST, SMOOTH = 10, 5
+CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 
 
 def smoothed(values: Array, width: int) -> Floats:
@@ -94,6 +95,19 @@ def divergent(loss: Array, classes: int | None) -> bool:
         return False
     start = math.log(classes) if classes and classes > 1 else float(loss[0])
     return bool((loss[-max(1, loss.size // 4) :] > start).all())
+
+
+def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
+    """A remark where all accuracies are within :data:`CHANCE` of always guessing the most frequent label."""
+    if label_counts is None or not accuracies or not label_counts.sum():
+        return []
+    guess = float(label_counts.sum(axis=0).max() / label_counts.sum())
+    if max(accuracies) > guess + CHANCE:
+        return []
+    return [
+        f"The models hardly learned: no method is more than {100 * CHANCE:g} points above guessing the most frequent "
+        f"label ({100 * guess:.0f} %), so the comparison says little. Try more rounds or another rate."
+    ]
 
 
 def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:

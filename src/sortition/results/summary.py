@@ -54,6 +54,12 @@ def conclusions(runs: Iterable[Run], margin: float = MARGIN) -> list[str]:
     ]
 
 
+def heading(runs: Iterable[Run]) -> str:
+    """What stands above the conclusions: which figure they compare, with what."""
+    methods = next(iter(grouped(runs).values()))
+    return comparisons.heading(metric(methods), str(baseline(methods)))
+
+
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:
     """Best, final, last-10 and mean of the metric; rounds to the target, raw and of the 5-round mean."""
     of, target = metric(methods), _config(methods).get("target", {})
@@ -69,7 +75,7 @@ def learning(setting: str, methods: Runs, left: int = 0) -> Table:
             reached = ("rounds-to-target", "rounds-to-target-smoothed")
             cells += [mean_and_sd(centre(_values(runs, key)), 1, total=len(runs)) for key in reached]
         table.rows.append([label, str(len(runs)), *cells])
-    table.notes += _diverged(methods)
+    table.notes += [*_diverged(methods), *_untaught(methods)]
     if left:
         table.notes.append(f"{left} unfinished runs are left out.")
     return table
@@ -154,6 +160,13 @@ def _diverged(methods: Runs) -> list[str]:
         for label, count in counts.items()
         if count
     ]
+
+
+def _untaught(methods: Runs) -> list[str]:
+    """A remark where no method's model is much better than a guess; nothing where labels are unknown."""
+    counts = next(iter(next(iter(methods.values())).values())).federation().get("label_counts")
+    found = [centre(_values(runs, "last-accuracy")) for runs in figures(methods).values()]
+    return metrics.near_chance([one.mean for one in found if one], counts)
 
 
 def _values(runs: Mapping[int, Mapping[str, float | None]], key: str) -> list[float | None]:

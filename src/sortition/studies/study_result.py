@@ -140,8 +140,15 @@ class StudyResult:
         plots = [forest(setting, of) for setting in gather([self.out]).settings]
         return [plot.spec() for plot in plots if plot is not None]
 
+    @cached_property
+    def heading(self) -> str:
+        """Which figure the conclusions compare, with what."""
+        from sortition.results import summary
+
+        return summary.heading(self.runs)
+
     def __str__(self) -> str:
-        verdicts = "\n".join(f"- {sentence}" for sentence in self.conclusions)
+        verdicts = "\n".join([self.heading, *(f"- {one}" for one in self.conclusions)]) if self.conclusions else ""
         tables = [table.markdown() for table in self.tables]
         return "\n\n".join([*([verdicts] if verdicts else []), *tables, *[f"*{note}*" for note in self.notes]])
 
@@ -149,9 +156,10 @@ class StudyResult:
         """Verdicts, forest plots and tables."""
         verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
         plots = "".join(_picture(spec) for spec in self.forest()) if verdicts else ""
+        words = f"<p>{escape(self.heading)}</p><ul>{verdicts}</ul>" if verdicts else ""
         tables = "".join(table.html() for table in self.tables)
         notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
-        return f"<ul>{verdicts}</ul>{plots}{tables}{notes}"
+        return f"{words}{plots}{tables}{notes}"
 
 
 def _picture(spec: dict[str, Any]) -> str:

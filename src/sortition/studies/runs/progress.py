@@ -16,6 +16,7 @@ from rich.progress import Progress as RichProgress
 from sortition.studies.config import RunConfig
 from sortition.studies.workers.scheduler import Event
 
+SHOWN = 3  # running runs that a plain line names
 EVERY = 15.0  # seconds between plain lines of running runs
 LOST = "lost the worker of {}; another continues from its last checkpoint"
 
@@ -77,7 +78,13 @@ class Lines:
         elif event.kind == "tick":
             self.active[event.index] = event
             if time.monotonic() - self.printed > EVERY:
-                self._print("; ".join(self._line(index) for index in self.active))
+                self._print(self._running())
+
+    def _running(self) -> str:
+        """The first running runs, and how many more there are: lock-step may play a hundred at once."""
+        lines = [self._line(index) for index in list(self.active)[:SHOWN]]
+        more = len(self.active) - len(lines)
+        return "; ".join(lines) + (f"; and {more} more" if more else "")
 
     def _line(self, index: int) -> str:
         event, run = self.active[index], self.runs[index]

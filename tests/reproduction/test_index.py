@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,9 @@ def test_a_page_is_read(tmp_path):
     assert one.state == "cut: 2 of 6 runs, rounds 150, seeds 0"
     assert (one.page, one.options, one.date) == ("mine.md", "--seeds 1", "2026-01-02")
     assert two.state == "computed"
+    seeds = replace(one, values="mine.csv")
+    values = [index._values(extent, str) for extent in (seeds, one, two)]
+    assert values == ["mine.csv", "missing", ""]
 
 
 def test_what_has_no_page_was_never_run():

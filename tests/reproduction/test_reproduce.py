@@ -8,6 +8,7 @@ from tests.studies.tables import small
 from sortition.core.errors import InputError
 from sortition.reproduction import preset
 from sortition.reproduction.comparison import our_cell, paper_cell
+from sortition.reproduction.index import extents_of
 from sortition.reproduction.page import write_pages
 from sortition.reproduction.reproduce import Cuts, reproduce
 from sortition.results.run_folder import find
@@ -127,3 +128,20 @@ def test_the_availability_figure(tmp_path):
     made = reproduce(preset.load_preset("availability"), tmp_path, Cuts(rounds=60))
     assert (tmp_path / "availability-modes.png").read_bytes().startswith(b"\x89PNG")
     assert made.page.markdown().count("| lognormal") == 1
+
+
+def test_a_page_keeps_the_sections_and_seeds_of_other_presets(tmp_path):
+    path = tmp_path / "all.md"
+    others = (
+        "# Other\n\nMade by `sortition reproduce other` on 2026-01-02.\n\n- runs: 1 finished of 1 in the whole table"
+    )
+    path.write_text(f"{others}\n\nValues of single seeds: [all.csv](all.csv).\n")
+    path.with_suffix(".csv").write_text("preset,table,setting,method,seed,value\nother,Best,a,uniform,0,1\n")
+    made = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(only=("a/uniform",), rounds=2), jobs=1)
+    for _ in range(2):  # the second replaces the first
+        write_pages(path, [made.page])
+    text, rows = path.read_text(), path.with_suffix(".csv").read_text().splitlines()
+    assert text.startswith(others)
+    assert text.count("Made by `sortition reproduce mine") == text.count("Values of single seeds") == 1
+    assert [row.split(",")[0] for row in rows] == ["preset", "other", *["mine"] * 4]
+    assert {name: one.values for name, one in extents_of(tmp_path).items()} == {"other": "all.csv", "mine": "all.csv"}

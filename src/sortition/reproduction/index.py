@@ -7,11 +7,12 @@ README.md. So an item counts as run only where a page has its runs.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from sortition.core.storage.snapshot import write_atomically
 from sortition.results.table import Table
 
 HERE = Path(__file__).parent
-COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "date"]
+COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "per seed", "date"]
 MADE = re.compile(
     r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
 )
@@ -38,6 +39,7 @@ class Extent:
     cut: bool
     rounds: str
     seeds: str
+    values: str = ""  # the file with the values of single seeds; empty where there is none
 
     @property
     def state(self) -> str:
@@ -76,19 +78,33 @@ def extents_of(folder: Path) -> dict[str, Extent]:
     """What the pages in a folder show, by preset."""
     found = {}
     for page in sorted(folder.glob("*.md")):
-        for section in re.split(r"^(?=# )", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
-            if made := next(filter(None, map(MADE.match, section.splitlines())), None):
-                found[made["preset"]] = _extent(page.name, made, section)
+        table = page.with_suffix(".csv")
+        seeds = {row[0] for row in seed_rows(table)}
+        for made, section in sections(page.read_text(encoding="utf-8")):
+            values = table.name if made["preset"] in seeds else ""
+            found[made["preset"]] = _extent(page.name, made, section, values)
     return found
 
 
-def _extent(page: str, made: re.Match[str], section: str) -> Extent:
+def sections(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """The sections of a page, each with the line that says by which preset it was made."""
+    for section in re.split(r"^(?=# )", text, flags=re.MULTILINE):
+        if made := next(filter(None, map(MADE.match, section.splitlines())), None):
+            yield made, section.strip()
+
+
+def seed_rows(table: Path) -> list[list[str]]:
+    """The rows of a page's CSV file, without its header; none where there is no file."""
+    return list(csv.reader(table.read_text(encoding="utf-8").splitlines()))[1:] if table.exists() else []
+
+
+def _extent(page: str, made: re.Match[str], section: str, values: str) -> Extent:
     runs = re.search(r"^- runs: (\d+) finished of (\d+)", section, re.MULTILINE)
     spans = re.search(r"^- rounds: (.+); seeds: (.+)$", section, re.MULTILINE)
     finished, planned = (int(runs[1]), int(runs[2])) if runs else (0, 0)
     rounds, seeds = (spans[1], spans[2]) if spans else ("", "")
     cut = "**cut to size**" in section
-    return Extent(page, made["options"].strip(), made["date"] or "", finished, planned, cut, rounds, seeds)
+    return Extent(page, made["options"].strip(), made["date"] or "", finished, planned, cut, rounds, seeds, values)
 
 
 def index_table(shown: Mapping[str, Extent], *, links: bool = False) -> Table:
@@ -97,16 +113,21 @@ def index_table(shown: Mapping[str, Extent], *, links: bool = False) -> Table:
     for item in items():
         extent = shown.get(item.preset)
         state = extent.state if extent else f"never run: {item.why}" if item.why else "never run"
-        page = f"[{extent.page}]({extent.page})" if extent and links else extent.page if extent else ""
-        verdict, date = (item.verdict, extent.date) if extent else ("", "")
-        table.rows.append([item.paper, item.what, item.preset, state, verdict, page, date])
+        shown_as = (lambda name: f"[{name}]({name})") if links else str
+        cells = [item.verdict, shown_as(extent.page), _values(extent, shown_as), extent.date] if extent else [""] * 4
+        table.rows.append([item.paper, item.what, item.preset, state, *cells])
     return table
+
+
+def _values(extent: Extent, shown_as: Callable[[str], str]) -> str:
+    """Where the values of single seeds are; nothing where no runs were needed."""
+    return shown_as(extent.values) if extent.values else "missing" if extent.planned else ""
 
 
 def index_lines(shown: Mapping[str, Extent]) -> list[str]:
     """The same as lines for a terminal: the presets of each paper, and below each its state and verdict."""
     lines, paper = [], ""
-    for name, what, preset, state, verdict, page, date in index_table(shown).rows:
+    for name, what, preset, state, verdict, page, _, date in index_table(shown).rows:
         lines += [] if name == paper else [name]
         paper = name
         below = "; ".join(filter(None, [state, verdict, f"{page}, {date}" if page else ""]))
@@ -122,8 +143,8 @@ def readme(shown: Mapping[str, Extent]) -> str:
             "# Published tables and figures",
             f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
             "others were never run, and say why. *In full* means every run of the preset with its published number of "
-            "rounds; *cut* says what was left out; *computed* needs no training run of its own. A CSV file of "
-            "the same name beside a page has the values of single seeds; older pages have none.",
+            "rounds; *cut* says what was left out; *computed* needs no training run of its own. *Per seed* is the "
+            "file with the values of single seeds; where they are *missing*, the runs of an older page were not kept.",
             "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
             index_table(shown, links=True).markdown(),
         ]

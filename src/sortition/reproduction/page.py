@@ -11,12 +11,14 @@ from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
 from sortition.reproduction.comparison import SeedValue
+from sortition.reproduction.index import sections, seed_rows
 from sortition.reproduction.preset import Preset
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
 from sortition.studies.plan import StudyPlan
 
 COLUMNS = ("preset", "table", "setting", "method", "seed", "value")
+VALUES = "Values of single seeds"
 
 
 @dataclass(frozen=True)
@@ -78,21 +80,33 @@ def _span(values: Iterable[int]) -> str:
 
 
 def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
-    """One file of one or several pages; the values of their seeds in a CSV file of the same name."""
-    text = "\n\n".join(page.markdown().strip() for page in pages)
-    rows = [(page.preset.name, value) for page in pages for value in page.values]
+    """One file of one or several pages; the values of their seeds in a CSV file of the same name.
+
+    What other presets have in these files stays.
+    """
+    table, made = path.with_suffix(".csv"), {page.preset.name for page in pages}
+    parts = {page.preset.name: page.markdown().strip() for page in pages}
+    text = "\n\n".join((_sections(path) | parts).values())
+    rows = [row for row in seed_rows(table) if row[0] not in made]
+    rows += [_row(page.preset.name, value) for page in pages for value in page.values]
     if rows:
-        table = path.with_suffix(".csv")
-        text += f"\n\nValues of single seeds: [{table.name}]({table.name}).\n"
+        text += f"\n\n{VALUES}: [{table.name}]({table.name}).\n"
         write_atomically(table, _csv(rows).encode())
     write_atomically(path, text.strip().encode() + b"\n")
 
 
-def _csv(rows: list[tuple[str, SeedValue]]) -> str:
+def _sections(path: Path) -> dict[str, str]:
+    """What a page shows already, by preset."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return {made["preset"]: section.split(f"\n\n{VALUES}: ")[0] for made, section in sections(text)}
+
+
+def _row(preset: str, one: SeedValue) -> list[str]:
+    value = "" if one.value is None else f"{one.value:.6g}"
+    return [preset, one.table, one.setting, one.method, str(one.seed), value]
+
+
+def _csv(rows: list[list[str]]) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for preset, one in rows:
-        value = "" if one.value is None else f"{one.value:.6g}"
-        writer.writerow([preset, one.table, one.setting, one.method, one.seed, value])
+    csv.writer(out, lineterminator="\n").writerows([COLUMNS, *rows])
     return out.getvalue()

@@ -13,6 +13,7 @@ from sortition.reproduction.reproduce import Cuts, reproduce
 from sortition.reproduction.theory.heterogeneity import (
     convergence_term,
     envelope,
+    estimated_entropy,
     label_entropy,
     measure_heterogeneity,
     selected_entropy,
@@ -81,8 +82,12 @@ def test_the_entropy_of_those_who_train(tmp_path):
     """Client 0 has one label, client 1 both: entropies 0 and ln 2, gaps −ln 2 and 0; one round of each."""
     (tmp_path / "config.toml").write_text('setting = "main"\nseed = 0\n')
     np.savez(tmp_path / "federation.npz", sizes=np.array([9, 8]), label_counts=np.array([[9, 0], [4, 4]]))
-    lines = [json.dumps({"round": t, "cohort": [t], "weights": [1.0], "answered": None}) for t in range(2)]
+    noted = [{}, {"entropy": 1.5}]
+    lines = [
+        json.dumps({"round": t, "cohort": [t], "weights": [1.0], "answered": None, "notes": noted[t]}) for t in range(2)
+    ]
     (tmp_path / "rounds.jsonl").write_text("\n".join(lines) + "\n")
     assert selected_entropy(Run(tmp_path)) == pytest.approx(math.log(2) / 2)
+    assert estimated_entropy(Run(tmp_path)) == 1.5
     assert convergence_term(Run(tmp_path)) == pytest.approx((0.5 + 1) / 2)
     assert convergence_term(Run(tmp_path), beta=2.0) == pytest.approx((0.25 + 1) / 2)

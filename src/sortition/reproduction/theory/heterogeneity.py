@@ -99,6 +99,13 @@ def selected_entropy(run: Run) -> float | None:
     return float((weights @ entropy).mean()) if len(weights) else None
 
 
+def estimated_entropy(run: Run) -> float | None:
+    """Mean over the rounds of Ĥ, HiCS-FL's estimate, of those whom it drew by groups, in nats; None without any."""
+    found = [(record.get("notes") or {}).get("entropy") for record in run.records]
+    values = [float(one) for one in found if one is not None]
+    return float(np.mean(values)) if values else None
+
+
 def convergence_term(run: Run, *, beta: float = 1.0) -> float | None:
     """Mean over the rounds of Σ_k w_k e^{β(H(D_k) − H(D_0))}, in (0, 1]: the slides' bound falls as it grows."""
     weights, counts = recorded(run), run.federation()["label_counts"].astype(np.float64)

@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+LAB    := $(VENV)/.lab
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: $(shell sed -nE 's/^([a-z-]+):.*##.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 .DEFAULT_GOAL := help
@@ -14,10 +16,15 @@ setup: $(STAMP)  ## make .venv with the tested set of packages (constraints.txt)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev]'
-	touch $(STAMP)
+	$(INSTALL) --editable '.[lab,dev]'
+	touch $(LAB) $(STAMP)
 
-demo: setup  ## compare the methods on embedded data, in about a minute
+$(LAB): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) --editable '.[lab]'
+	touch $(LAB)
+
+demo: $(LAB)  ## compare the methods on embedded data, in about a minute
 	$(BIN)/sortition demo
 
 test: setup  ## all tests
@@ -27,19 +34,19 @@ test-portable: setup  ## other processors' kernels, odd folders, offline, one co
 	$(BIN)/python -m campaign portable
 
 test-flower: setup  ## install Flower and Ray, and test the adapter against Flower itself, in about ten minutes
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,ray]'
+	$(INSTALL) --editable '.[lab,dev,flower,ray]'
 	$(BIN)/python -m pytest -m 'flower or not flower' tests/flower tests/campaign/test_fuzz.py
 
 test-flower-matrix: setup  ## every method with every kind of model and every Flower strategy, in about ten minutes
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower]'
+	$(INSTALL) --editable '.[lab,dev,flower]'
 	$(BIN)/python -m tests.flower.matrix --page docs/flower.md
 
 test-nvflare: setup  ## install NVFlare and Flower; every method in NVFlare's simulator, processes that are killed: a quarter of an hour
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,flower,nvflare]'
+	$(INSTALL) --editable '.[lab,dev,flower,nvflare]'
 	$(BIN)/python -m pytest -m 'nvflare or not nvflare' tests/nvflare
 
 test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,ray]'
+	$(INSTALL) --editable '.[lab,dev,ray]'
 	$(BIN)/python -m pytest -m ray tests/studies/workers/test_ray_cluster.py
 
 check: setup  ## lint, format and types
@@ -57,17 +64,20 @@ soak: setup  ## every method under random faults: a thousand runs in about a qua
 	$(BIN)/python -m campaign soak --seconds $(or $(SECONDS),900) --first $(or $(FIRST),0)
 
 docs: setup  ## build the documentation into docs/_build/html; warnings are errors
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[lab,dev,docs]'
+	$(INSTALL) --editable '.[lab,dev,docs]'
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new environment without the sources
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt build twine
+	$(INSTALL) build twine
 	rm -rf dist build/wheel && $(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[lab]"
 	cd build && wheel/bin/sortition demo --out ../build/demo --seeds 2 --rounds 5
+
+pages: setup  ## write the generated pages that are kept in docs: methods, study keys, command line
+	$(BIN)/python docs/_ext/method_pages.py docs
 
 screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
 	$(BIN)/python benchmarks/method_pictures.py

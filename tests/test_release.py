@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+import sortition
+
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -45,6 +47,20 @@ def test_a_tag_publishes_without_a_password():
     assert publish["needs"] == "build"
     assert "make dist" in commands(read["jobs"]["build"])
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text()
+
+
+def test_version_changelog_and_citation_agree():
+    version, citation = sortition.__version__, yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert str(citation["version"]) == version
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    released = [heading for heading in headings if heading != "Unreleased"]
+    assert released[0] == f"{version} – {citation['date-released']}"
+
+
+def test_classifiers_name_the_versions_that_are_tested():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(project["classifiers"]))
+    assert named == workflow("checks")["jobs"]["tests"]["strategy"]["matrix"]["python"]
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import typer
 
+from sortition import core
 from sortition.cli import app as command
 from sortition.results import schema
 from sortition.studies.study_table import Study
@@ -27,6 +27,7 @@ RECORDS = {
     "`study.json`": schema.Index,
 }
 TABLES = "<!-- tables of the schema -->"
+SIGNALS = "<!-- table of signals -->"
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -168,6 +169,14 @@ def record_tables() -> str:
     return "\n".join(lines) + "\n"
 
 
+def signal_table() -> str:
+    """Every signal that methods of one's own can ask for."""
+    signals = {name: one for name, one in vars(core).items() if isinstance(one, core.Signal)}
+    lines = ["| in `sortition.core` | name | of | value of a client |", "|---|---|---|---|"]
+    lines += [f"| `{name}` | `{one.name}` | {one.of} | {one.summary} |" for name, one in sorted(signals.items())]
+    return "\n".join(lines) + "\n"
+
+
 # -- Sphinx ---------------------------------------------------------------------------------------------------------
 
 
@@ -179,9 +188,7 @@ def write(path: Path, text: str) -> None:
 
 
 def generate(docs: Path) -> None:
-    """Write all generated pages."""
-    write(docs / "reference" / "study-keys.md", study_keys())
-    write(docs / "reference" / "command-line.md", command_line())
+    """Write the project's own files as pages."""
     for name in ("CONTRIBUTING", "CHANGELOG"):
         text = (docs.parent / f"{name}.md").read_text()
         write(docs / f"{name.lower()}.md", re.sub(r"\]\(docs/", "](", text))
@@ -191,12 +198,8 @@ def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
-        source[0] = source[0].replace(TABLES, record_tables())
+        source[0] = source[0].replace(TABLES, record_tables()).replace(SIGNALS, signal_table())
 
     app.connect("builder-inited", lambda app: generate(Path(app.srcdir)))
     app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}
-
-
-if __name__ == "__main__":
-    generate(Path(sys.argv[1]))

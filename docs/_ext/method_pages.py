@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from generated_pages import meanings, value, write
+from generated_pages import command_line, meanings, study_keys, value, write
 
 from sortition import selectors
 from sortition.core.errors import SortitionError
@@ -189,6 +189,21 @@ def method_page(text: str, name: str, docs: Path) -> str:
     )
 
 
+def kept_pages() -> dict[str, str]:
+    """Generated pages that the repository keeps, so that its readers have them, too: path in docs → text."""
+    return {
+        "methods/index.md": method_list(),
+        "reference/study-keys.md": study_keys(),
+        "reference/command-line.md": command_line(),
+    }
+
+
+def write_kept(docs: Path) -> None:
+    """Write them."""
+    for name, text in kept_pages().items():
+        write(docs / name, text)
+
+
 # -- Sphinx ---------------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +223,10 @@ def setup(app: Any) -> dict[str, Any]:
         return [page for page in env.found_docs if page.startswith("methods/") or page == "choosing"]
 
     app.connect("env-get-outdated", outdated)
-    app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "methods" / "index.md", method_list()))
+    app.connect("builder-inited", lambda app: write_kept(Path(app.srcdir)))
     app.connect("source-read", read)
     return {"version": "2", "parallel_read_safe": True}
+
+
+if __name__ == "__main__":
+    write_kept(Path(sys.argv[1]))

@@ -58,6 +58,16 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     shown = index.extents_of(DOCS)
     assert index.extents() == shown
     assert (DOCS / "README.md").read_text() == index.readme(shown) + "\n"
+    project = (DOCS.parents[1] / "README.md").read_text()
+    assert index.counted(shown) in project, "run python -m sortition.reproduction.index docs/reproduction"
+    assert index.with_counts(project, shown) == project
+
+
+def test_the_sentence_counts_every_entry():
+    shown = index.extents()
+    numbers = [int(word) for word in index.counted(shown).split() if word.isdigit()]
+    assert numbers[0] == len(index.items()) == sum(numbers[1:])
+    assert numbers[0] - numbers[-1] == sum(item.preset in shown for item in index.items())
 
 
 def test_every_page_is_dated():

@@ -22,6 +22,7 @@ from sortition.results.table import Table
 
 HERE = Path(__file__).parent
 COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "per seed", "date"]
+MARKS = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 MADE = re.compile(
     r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
 )
@@ -151,12 +152,33 @@ def readme(shown: Mapping[str, Extent]) -> str:
     )
 
 
+def counted(shown: Mapping[str, Extent]) -> str:
+    """How many entries were run, and how far, in a sentence."""
+    states = [shown[item.preset].state.partition(":")[0] if item.preset in shown else "never" for item in items()]
+    whole, cut, computed, never = (states.count(state) for state in ("in full", "cut", "computed", "never"))
+    return (
+        f"Of {len(states)} published tables and figures {whole} were run in full, {cut} cut to fewer runs or "
+        f"rounds, and {computed} computed without training; {never} were never run. Each with its reason and verdict: "
+        "[docs/reproduction/](docs/reproduction/README.md)."
+    )
+
+
+def with_counts(text: str, shown: Mapping[str, Extent]) -> str:
+    """The text of the project's README with that sentence between its two marks."""
+    first, last = MARKS
+    between = re.compile(f"(?<={first}\n).*?(?={last})", re.DOTALL)
+    return between.sub(lambda _: f"{counted(shown)}\n", text)
+
+
 def write_index(folder: Path) -> None:
-    """Read the pages in a folder; write its README.md, and what the pages show into the package."""
+    """Read the pages in a folder; write its README.md, and what the pages show into the package and the project's."""
     shown = extents_of(folder)
     record = json.dumps({preset: asdict(one) for preset, one in sorted(shown.items())}, indent=1, ensure_ascii=False)
     write_atomically(HERE / "pages.json", record.encode() + b"\n")
     write_atomically(folder / "README.md", readme(shown).encode() + b"\n")
+    project = folder.resolve().parents[1] / "README.md"
+    if project.exists():
+        write_atomically(project, with_counts(project.read_text(encoding="utf-8"), shown).encode())
 
 
 if __name__ == "__main__":

@@ -47,6 +47,7 @@ from sortition.core import (
 )
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.dispersion import disperse
@@ -57,6 +58,7 @@ from sortition.selectors._parts.landmarks import shortlist
 from sortition.selectors._parts.pair_products import store_products, without_products
 
 FACTS = {"labels": "label_counts", "features": "features"}
+CHUNK = 65_536  # clients that are placed together
 Number = Annotated[float, Field(ge=0)]
 
 
@@ -186,16 +188,21 @@ class FedGS(Selector[Memory]):
 
     def draw(self, state: Memory, round: Round, ids: Ids) -> None:
         """Lines 2 and 3: the graph of these clients; on a map, which holds for a while, where there are too many."""
-        rows = self.rows(state, round, ids)
-        if (found := row_kinds(rows, self.exact_up_to)) is not None:
+        found = row_kinds(rows := self.rows(state, round, ids[:CHUNK]), self.exact_up_to)
+        if found is not None and ids.size > CHUNK:  # the first are of few kinds: all may be
+            found = row_kinds(rows := self.rows(state, round, ids), self.exact_up_to)
+        if found is not None:
             state.table, (state.kind[ids], first) = None, found
             state.distance = padded(self.rule.distances(rows[first] @ rows[first].T, np.bincount(found[0])))
             return
-        new, sampled = state.kind[ids] < 0, self.sampled(state)
+        unplaced, sampled = ids[state.kind[ids] < 0], self.sampled(state)
         if sampled is None or not sampled.holds(ids.size):
-            sampled, new = SampledGraph.drawn(self.rule, rows, self.nodes, round.rng), np.ones(ids.size, bool)
+            nodes = self.rows(state, round, uniformly(ids, self.nodes, round.rng))
+            sampled, unplaced = SampledGraph.drawn(self.rule, nodes, ids.size, round.rng), ids
             state.nodes, state.table, state.frame, state.distance = sampled.nodes, sampled.table, sampled.frame, None
-        state.remote[ids[new]], state.kind[ids[new]] = sampled.places(rows[new])
+        for start in range(0, unplaced.size, CHUNK):
+            part = unplaced[start : start + CHUNK]
+            state.remote[part], state.kind[part] = sampled.places(self.rows(state, round, part))
 
     def sampled(self, state: Memory) -> SampledGraph | None:
         """The map in use beyond ``exact_up_to``."""

@@ -27,5 +27,3 @@ def test_equal_rows_are_one_kind_and_too_many_are_none():
     assert of[0] == of[2] != of[1]
     assert sorted(first) == [0, 1]
     assert row_kinds(rows, 1) is None
-    with mock.patch.object(distinct_rows, "CHUNK", 2):  # the first two rows tell
-        assert row_kinds(rows, 1) is None

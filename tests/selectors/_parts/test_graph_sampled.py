@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from sortition.core.sampling import uniformly
 from sortition.selectors._parts.graph import Edges
 from sortition.selectors._parts.graph_sampled import SampledGraph
 
@@ -11,7 +12,7 @@ EDGES = Edges(cosine=True, kind="released")
 def drawn(clients: int, nodes: int) -> tuple[np.ndarray, SampledGraph]:
     rng = np.random.default_rng(0)
     rows = EDGES.placed(rng.dirichlet(np.full(10, 0.3), clients))
-    return rows, SampledGraph.drawn(EDGES, rows, nodes, rng)
+    return rows, SampledGraph.drawn(EDGES, rows[uniformly(np.arange(clients), nodes, rng)], clients, rng)
 
 
 def test_where_everybody_is_a_node_and_a_landmark_distances_are_the_exact_ones():

@@ -58,10 +58,14 @@ def test_a_client_at_a_nodes_place_is_as_far_as_the_node_and_remoteness_is_the_m
     assert (home == table.argmin(axis=1)).all()
 
 
-def test_over_is_the_min_plus_product():
+@pytest.mark.parametrize("longest", [0.4, 2.0, np.inf])
+def test_ways_are_shortened_to_the_min_plus_product(longest):
     rng = np.random.default_rng(0)
     left, right = rng.random((40, 5)).astype(np.float32), rng.random((5, 7)).astype(np.float32)
-    assert (lm.over(left, right) == (left[:, :, None] + right).min(axis=1)).all()
+    ways = np.minimum(rng.random((40, 7)).astype(np.float32) * 3, np.float32(longest))
+    expected = np.minimum(ways, (left[:, :, None] + right).min(axis=1))
+    lm.shorten(ways, left, right)
+    assert (ways == expected).all()
 
 
 def test_a_shortlist_has_the_best_of_all_and_of_every_home():
@@ -76,10 +80,3 @@ def test_ties_of_a_shortlist_go_by_lot():
     drawn = [lm.shortlist(np.zeros(50), np.zeros(50, int), 10, np.random.default_rng(s)) for s in range(200)]
     counts = np.bincount(np.concatenate(drawn), minlength=50)
     assert counts.min() > 15  # 200 · 10 / 50 = 40 on average, standard deviation 5.7
-
-
-def test_the_most_similar_are_the_lowest_positions_in_order_where_many_tie():
-    rows = np.eye(4, dtype=np.float32)[[0, 1, 0, 0, 2, 0, 3, 0]]
-    near, similar = lm.most_similar(rows[:2], rows, 3)
-    assert near.tolist() == [[0, 2, 3], [0, 1, 2]]
-    assert similar.tolist() == [[1, 1, 1], [0, 1, 0]]

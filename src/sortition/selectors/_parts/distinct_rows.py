@@ -8,14 +8,11 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.streams import stream
 
 FEW = 2_000  # rows that are sorted rather than hashed
-CHUNK = 65_536  # rows by which it is seen whether many are alike
 DECIMALS = 9  # rows that agree to so many decimals are equal
 
 
 def row_kinds(rows: Floats, most: int) -> tuple[Ids, Ids] | None:
     """Which kind each row is of (n,), and the first row (C,) of each kind; None if there are more than ``most``."""
-    if len(rows) > CHUNK and distinct_rows(rows[:CHUNK])[0].size > most:
-        return None
     first, of = distinct_rows(rows)
     return (of, first) if first.size <= most else None
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import uniformly
 from sortition.selectors._parts import landmarks
 from sortition.selectors._parts.exact_products import gridded, products
 from sortition.selectors._parts.graph import Edges
@@ -28,13 +27,13 @@ class SampledGraph:
     frame: Array
 
     @classmethod
-    def drawn(cls, edges: Edges, rows: Array, nodes: int, rng: np.random.Generator) -> SampledGraph:
-        """A new graph, of so many nodes sampled among these rows (n, d)."""
-        chosen = gridded(rows[uniformly(np.arange(len(rows)), nodes, rng)])
+    def drawn(cls, edges: Edges, rows: Array, met: int, rng: np.random.Generator) -> SampledGraph:
+        """A new graph whose nodes have these rows (G, d), sampled among so many clients that were met."""
+        chosen = gridded(rows)
         some = chosen[:SCALED]
         low, high = edges.extremes(products(some, some), np.ones(len(some), np.int64))
         table, largest = landmarks.survey(chosen, lambda similarity: edges.lengths(similarity, low, high), rng)
-        return cls(edges, chosen, table, np.array([low, high, largest, len(rows)]))
+        return cls(edges, chosen, table, np.array([low, high, largest, met]))
 
     def holds(self, met: int) -> bool:
         """Whether fewer than twice as many clients as it was drawn of have been met."""

@@ -14,17 +14,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array, Ids
 from sortition.core.ties import rounded
 from sortition.selectors._parts.exact_products import products
+from sortition.selectors._parts.similar_rows import most_similar, nearest
 
 Length = Callable[[Array], Array]
 LANDMARKS, NEAR, DRAWN, SWEEPS = 256, 16, 16, 3
 HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
-CHUNK = 2**23  # similarities at a time
 OTHERS = 128  # of those compared, the nearest ones through whom a way may lead
-BLOCK = 32  # rows whose sums stay in the cache
+BLOCK = 32  # rows whose ways to the rows before them are known
 EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
 
 
@@ -44,7 +44,7 @@ def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Arra
         for ways, cost in ((near, beside), (drawn, bridges)):
             for step in range(ways.shape[1]):
                 np.minimum(table, cost[:, step, None] + table[ways[:, step]], out=table)
-        np.minimum(table, over(direct, table[at]), out=table)
+        shorten(table, direct, table[at])
     mean = np.where(np.isfinite(table), table, 0).mean(axis=1, dtype=np.float64)
     far = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
     found = apart(nodes[far], table[far], length)
@@ -72,9 +72,9 @@ def apart(rows: Array, ways: Array, length: Length) -> Array:
     out, ways = edges(rows, rows, length), reach(rows, rows, ways, length, OTHERS)
     back = np.ascontiguousarray(ways.T)
     for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
-        stop = start + BLOCK
-        block = np.minimum(out[start:stop, start:], over(ways[start:stop], back[:, start:]))
-        out[start:stop, start:], out[start:, start:stop] = block, block.T
+        block = out[start : start + BLOCK, start:]
+        shorten(block, ways[start : start + BLOCK], back[:, start:])
+        out[start:, start : start + BLOCK] = block.T
     np.fill_diagonal(out, 0)
     return out
 
@@ -82,8 +82,9 @@ def apart(rows: Array, ways: Array, length: Length) -> Array:
 def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
     """Of each row the mean distance to the landmarks, at most 1, and its nearest one; both through its nearest node."""
     mean, home = np.minimum(table, 1).mean(axis=1, dtype=np.float64), table.argmin(axis=1)
-    near, similar = most_similar(rows, nodes, 1)
-    return np.minimum(_edge_lengths(rows, nodes, near, similar, length)[:, 0] + mean[near[:, 0]], 1), home[near[:, 0]]
+    near, similar = nearest(rows, nodes)
+    edge = _edge_lengths(rows, nodes, near[:, None], similar[:, None], length)[:, 0]
+    return np.minimum(edge + mean[near], 1), home[near]
 
 
 def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -> Ids:
@@ -100,47 +101,20 @@ def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -
     return np.sort(np.concatenate([ranked[: at_most // 2], spread]))
 
 
-def over(left: Array, right: Array) -> Array:
-    """(n, m): min over k of left[:, k] + right[k], rows in blocks that stay in the cache."""
-    out = np.full((len(left), right.shape[1]), np.inf, np.float32)
-    for start in range(0, len(left), BLOCK):
-        block, mine = out[start : start + BLOCK], left[start : start + BLOCK]
-        way = np.empty_like(block)
-        for k in range(left.shape[1]):
-            np.minimum(block, np.add(mine[:, k, None], right[k], out=way), out=block)
-    return out
+def shorten(ways: Array, left: Array, right: Array) -> None:
+    """Replace ways (n, m) by min over k of left[:, k] + right[k] where that is shorter.
+
+    A k whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
+    """
+    useful = left + right.min(axis=1) < ways.max(axis=1, keepdims=True)
+    for way, mine, some in zip(ways, left, useful, strict=True):
+        if (at := some.nonzero()[0]).size:
+            np.minimum(way, (mine[at, None] + right[at]).min(axis=0), out=way)
 
 
 def edges(left: Array, right: Array, length: Length) -> Array:
     """(n, m) lengths of the edges between rows."""
     return np.asarray(length(products(left, right)), np.float32)
-
-
-def most_similar(rows: Array, among: Array, k: int) -> tuple[Ids, Array]:
-    """(n, k) positions of the rows' most similar ones ``among`` others, ascending, and the similarities.
-
-    Of equally similar ones the lowest positions are taken: a partition alone would take any, in any order, and paths
-    are relaxed in this order.
-    """
-    near, similar = np.empty((len(rows), k), np.int64), np.empty((len(rows), k))
-    size, wide = max(CHUNK // len(among), 1), among.astype(np.float64)
-    for start in range(0, len(rows), size):
-        table = products(rows[start : start + size], wide)
-        if k == 1:
-            best = table.argmax(axis=1)[:, None]
-        else:
-            best = np.sort(np.argpartition(_by_position(table), len(among) - k, axis=1)[:, -k:], axis=1)
-        near[start : start + size], similar[start : start + size] = best, np.take_along_axis(table, best, axis=1)
-    return near, similar
-
-
-def _by_position(table: Floats) -> Floats:
-    """Whole numbers that rank the columns of each row by similarity (24 bits of it), then by position (28 bits)."""
-    scale = np.abs(table).max(axis=1, keepdims=True)
-    keys = np.rint(table * (2.0**24 / np.where(scale > 0, scale, 1.0)))
-    keys *= 2.0**28
-    keys -= np.arange(table.shape[1])
-    return keys
 
 
 def _edge_lengths(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:

@@ -19,11 +19,11 @@ SLIPS = {
     ),
     "the posterior is not updated": (Posterior, "condition", "self._B -= np.outer(b, b)", "pass"),
     "the score is divided by the variance": (Posterior, "scores", "/ np.sqrt(np.where(alive", "/ (np.where(alive"),
-    "Adam goes downhill": (fedcor, "ascend", "X += rate", "X -= rate"),
+    "Adam goes downhill": (fedcor, "ascend", "X += (rate", "X -= (rate"),
     "the determinant is left out": (
         gaussian_process.Likelihood,
         "gradient",
-        " - (self._mass * (X @ inverse)).sum(axis=0)",
+        " - self._weighted_sum @ precise",
         "",
     ),
     "samples are not discounted": (gaussian_process.Likelihood, "gradient", "(v * self.w[:, None]).T", "v.T"),

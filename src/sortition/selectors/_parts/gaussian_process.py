@@ -6,6 +6,7 @@ X is (n, d), a row a client. The covariance is never formed: by Woodbury everyth
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from sortition.core.arrays import Array, Floats, Ids
 
@@ -26,12 +27,17 @@ class Likelihood:
         sets, which = np.unique(observed, axis=0, return_inverse=True)  # samples of one client set share an inverse
         self.seen, self.which = sets.astype(np.float64), which.reshape(-1)
         self.y, self.w, self.noise = np.where(observed, changes, 0.0), weights, noise
+        of, self._members = np.nonzero(sets)  # the clients of each set, one set after the other
+        ends = np.cumsum(sets.sum(axis=1))
+        self._parts = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
         mass = np.bincount(self.which, weights, minlength=len(sets))
-        self._mass = (mass[:, None] * self.seen)[:, :, None]
+        places = (self._members, np.arange(of.size))
+        self._weighted_sum = csr_array((mass[of], places), shape=(changes.shape[1], of.size))
 
     def _solved(self, X: Floats) -> tuple[Array, Array, Array]:
         """(G, d, d) matrices A = σ²I + X_OᵀX_O and their inverses, and (H, d) latent means u = A⁻¹X_Oᵀy."""
-        A = (self.seen[:, None, :] * X.T) @ X + self.noise * np.eye(X.shape[1])
+        rows = X.take(self._members, axis=0)
+        A = np.stack([rows[part].T @ rows[part] for part in self._parts]) + self.noise * np.eye(X.shape[1])
         inverse = np.linalg.inv(A)
         return A, inverse, np.einsum("hij,hj->hi", inverse[self.which], self.y @ X)
 
@@ -47,7 +53,10 @@ class Likelihood:
         """dΦ/dX = Σ_h w_h (Σ⁻¹yyᵀΣ⁻¹ − Σ⁻¹) X, where Σ⁻¹X = XA⁻¹ and Xᵀ Σ⁻¹y = u; (n, d)."""
         _, inverse, u = self._solved(X)
         v = (self.y - self.seen[self.which] * (u @ X.T)) / self.noise  # Σ⁻¹y
-        return np.asarray((v * self.w[:, None]).T @ u - (self._mass * (X @ inverse)).sum(axis=0))
+        precise = X.take(self._members, axis=0)
+        for part, matrix in zip(self._parts, inverse, strict=True):
+            precise[part] = precise[part] @ matrix  # XA⁻¹ of each set
+        return np.asarray((v * self.w[:, None]).T @ u - self._weighted_sum @ precise)
 
     def latent(self, X: Floats) -> Floats:
         """(H, d): what each sample says about the common cause z of y = Xz + noise, its posterior mean."""
@@ -61,7 +70,8 @@ def ascend(likelihood: Likelihood, X: Floats, rate: float, steps: int) -> Floats
         gradient = likelihood.gradient(X)
         mean += 0.1 * (gradient - mean)
         square += 0.001 * (gradient**2 - square)
-        X += rate * (mean / (1 - 0.9**step)) / (np.sqrt(square / (1 - 0.999**step)) + 1e-8)
+        least = np.sqrt(1 - 0.999**step)  # the bias corrections as numbers, not on every entry
+        X += (rate * least / (1 - 0.9**step)) * mean / (np.sqrt(square) + 1e-8 * least)
     return X
 
 

@@ -224,7 +224,7 @@ class Learner:
         order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
         for at in range(0, len(order), self.most):
             part = order[at : at + self.most]
-            final, *found = stacked.train_stack(
+            updates, *found = stacked.train_stack(
                 self.layers or [],
                 self.layout.split(cohort.start.expand(len(part), -1)),
                 self.examples.rows,
@@ -236,7 +236,7 @@ class Learner:
                 *cohort.tracked,
                 cohort.states_of(part),
             )
-            cohort.fill(part, (final - cohort.start).cpu().numpy(), *(_array(one) for one in found))
+            cohort.fill(part, updates.cpu().numpy(), *(_array(one) for one in found))
 
     def _sequential(self, cohort: DrawnCohort) -> None:
         start, how, out = cohort.start, cohort.how, cohort.trained

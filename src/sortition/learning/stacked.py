@@ -2,13 +2,14 @@
 
 For models made of linear layers, activations and dropout. Forward and backward are written out, which saves what
 autograd cannot: the input layer needs no input gradient, and w ← w − η·gᵀx is one ``baddbmm`` that never holds a
-gradient. Clients are ordered by their number of steps, so those who have finished are a tail that is cut off; rows
-beyond a client's batch carry weight 0.
+gradient. Activations are (clients, width, rows): nothing is copied, and softmax runs along rows. Clients are ordered by
+their number of steps, so those who have finished are a tail that is cut off; rows beyond a client's batch carry
+weight 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.learning import dropout, optimiser
+from sortition.learning.batch_losses import BatchLosses, first
 from sortition.learning.batches import BatchPlan
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
@@ -43,21 +45,6 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
     flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten) and getattr(m, "p", 1) != 0]  # idle dropout
     known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
     return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
-
-
-def cross_entropy(logits: Tensor, y: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradient (k, B, C) of Σ_b weight_b · CE_b, and CE_b (k, B, 1); over few classes faster than ``log_softmax``."""
-    logits = logits - logits.amax(2, keepdim=True)
-    true = logits.gather(2, y)
-    exponentials = logits.exp_()
-    total = exponentials.sum(2, keepdim=True)
-    gradient = exponentials.mul_(weight / total).scatter_add_(2, y, -weight)
-    return gradient, total.log_().sub_(true)
-
-
-def first(rows: Tensor, k: int) -> Tensor:
-    """The first k rows; the tensor itself where these are all."""
-    return rows if k == rows.size(0) else rows[:k]
 
 
 @dataclass
@@ -133,10 +120,9 @@ class Stack:
         layers: Sequence[nn.Module],
         initial: Sequence[Tensor],
         descent: StackedDescent,
-        squares: Tensor | None = None,
         states: Tensor | None = None,
     ) -> None:
-        self.layers, self.descent, self.squares = layers, descent, squares  # (steps, k), where asked for
+        self.layers, self.descent = layers, descent
         track, moments = descent.squares is not None, descent.rule.moments
         self.slots = [
             Slot(
@@ -154,21 +140,17 @@ class Stack:
         if states is not None and descent.rule.optimizer == "adam":
             self.before = states[:, -1].int().tolist()
 
-    def step(self, s: int, x: Tensor, y: Tensor, weight: Tensor, words: Sequence[Tensor]) -> Tensor:
-        """SGD step s of the first k clients.
-
-        x (k, B, d), y (k, B, 1), weight (k, B, 1) with 1/|batch| on real rows; words: per dropout layer (k, B, width).
-        Returns the batch losses (k,).
-        """
-        k, h, slots, drops = x.size(0), x, iter(self.slots), iter(words)
+    def step(self, s: int, x: Tensor, words: Sequence[Tensor], losses: BatchLosses) -> None:
+        """Step s of the first k clients on x (k, B, d); words: per dropout layer (k, width, B)."""
+        k, h, slots, drops = x.size(0), x.transpose(1, 2), iter(self.slots), iter(words)
         self._correct(s, x.device)
         saved: list[Any] = []
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 w, b = next(slots), next(slots) if layer.bias is not None else None
                 saved.append((layer, h, w, b))
-                turned = first(w.value, k).transpose(1, 2)
-                h = torch.bmm(h, turned) if b is None else torch.baddbmm(first(b.value, k).unsqueeze(1), h, turned)
+                weight = first(w.value, k)
+                h = torch.bmm(weight, h) if b is None else torch.baddbmm(first(b.value, k).unsqueeze(2), weight, h)
             elif isinstance(layer, nn.Dropout):
                 kept = dropout.keep_mask(next(drops), layer.p)
                 saved.append((layer, kept, None, None))
@@ -176,11 +158,7 @@ class Stack:
             else:
                 h = _FORWARD[type(layer)](h)
                 saved.append((layer, h, None, None))
-        g, losses = cross_entropy(h, y, weight)
-        self._backward(g, saved, k)
-        if self.squares is not None:
-            self.squares[s, :k] = losses.square().mul_(weight).sum((1, 2))
-        return losses.mul_(weight).sum((1, 2))
+        self._backward(losses.gradient(s, h), saved, k)
 
     def _correct(self, s: int, device: torch.device) -> None:
         """Adam's factors of step s, of each client by the steps that it remembers."""
@@ -199,10 +177,10 @@ class Stack:
         for at in reversed(range(len(saved))):
             layer, kept, w, b = saved[at]
             if isinstance(layer, nn.Linear):
-                after = torch.bmm(g, first(w.value, k)) if at else None  # with this step's weights: before they move
-                self.descent.step(w, k, g.transpose(1, 2), kept)
+                after = torch.bmm(first(w.value, k).transpose(1, 2), g) if at else None  # before these weights move
+                self.descent.step(w, k, g, kept.transpose(1, 2))
                 if b is not None:
-                    self.descent.step(b, k, g.sum(1), None)
+                    self.descent.step(b, k, g.sum(2), None)
                 g = after
             elif isinstance(layer, nn.Dropout):
                 g = g * kept
@@ -240,19 +218,18 @@ def train_stack(
         states: what the optimiser remembers of the clients (k, S); None where it starts anew.
 
     Returns:
-        local parameters (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None,
+        updates (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None,
         and what the optimiser remembers now (k, S) or None.
     """
     device, k = rows.device, len(plans)
     descent = StackedDescent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
-    kept = torch.zeros(plans[0].steps, k, device=device) if squares else None
-    stack = Stack(layers, initial, descent, kept, states)
+    stack = Stack(layers, initial, descent, states)
     losses = _descend(stack, rows, labels, plans, sources)
     steps = torch.tensor([max(p.steps, 1) for p in plans], dtype=torch.float32, device=device)
-    final = torch.cat([slot.value.flatten(1) for slot in stack.slots], 1)
+    updates = _updates(stack.slots)
     spread = _spread(stack, steps) if dispersion else None
     after = None if states is None else stack.remembered(torch.tensor([p.steps for p in plans], device=device))
-    return final, losses / steps, spread, None if kept is None else kept.t(), after
+    return updates, losses.sums() / steps, spread, losses.squares() if squares else None, after
 
 
 def _descend(
@@ -261,26 +238,39 @@ def _descend(
     labels: Tensor,
     ranked: Sequence[BatchPlan],
     sources: Sequence[np.random.BitGenerator] | None,
-) -> Tensor:
-    """All steps of clients that are ordered by their number of steps; the sums of their batch losses (k,)."""
+) -> BatchLosses:
+    """All steps of clients that are ordered by their number of steps; the losses of their batches."""
     device = rows.device
     index, weight, active = grid(ranked)
     words = words_of(stack.layers, ranked, sources, index.shape) if sources else []
-    at, weights = torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device)
-    targets, losses = labels[at].unsqueeze(3), torch.zeros(len(ranked), device=device)
-    small = at.numel() * rows.shape[1] <= GATHERED
-    gathered = rows.index_select(0, at.flatten()).view(*at.shape, -1).unbind() if small else None
-    for s, (now, y, weight, where) in enumerate(
-        zip(active, targets.unbind(), weights.unbind(), at.unbind(), strict=True)
-    ):
-        x = (
-            rows.index_select(0, where[:now].reshape(-1)).view(now, where.shape[1], -1)
-            if gathered is None
-            else gathered[s]
-        )
+    at = torch.from_numpy(index).to(device)
+    losses = BatchLosses(labels[at], torch.from_numpy(weight).to(device))
+    for s, (now, x) in enumerate(zip(active, _batches(rows, at, active), strict=True)):
         drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
-        first(losses, now).add_(stack.step(s, first(x, now), first(y, now), first(weight, now), drops))
+        stack.step(s, x, drops, losses)
     return losses
+
+
+def _batches(rows: Tensor, at: Tensor, active: Sequence[int]) -> Iterator[Tensor]:
+    """The examples (k', B, d) of each step, of the clients that take it; valid until the next one is taken."""
+    steps, k, b = at.shape
+    if at.numel() * rows.shape[1] <= GATHERED:
+        gathered = rows.index_select(0, at.flatten()).view(steps, k, b, -1).unbind()
+        yield from (first(x, now) for x, now in zip(gathered, active, strict=True))
+        return
+    room = rows.new_empty(k * b, rows.shape[1])
+    for now, where in zip(active, at.flatten(1).unbind(), strict=True):
+        x = torch.index_select(rows, 0, where[: now * b], out=first(room, now * b))
+        yield x.view(now, b, -1)
+
+
+def _updates(slots: Sequence[Slot]) -> Tensor:
+    """What each client changed (k, P)."""
+    pairs = [(slot.value.flatten(1), slot.anchor.flatten(1)) for slot in slots]
+    updates = pairs[0][0].new_empty(len(pairs[0][0]), sum(value.size(1) for value, _ in pairs))
+    for out, (value, anchor) in zip(updates.split([value.size(1) for value, _ in pairs], 1), pairs, strict=True):
+        torch.sub(value, anchor, out=out)
+    return updates
 
 
 def _spread(stack: Stack, steps: Tensor) -> Tensor:

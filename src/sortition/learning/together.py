@@ -65,7 +65,7 @@ def _train(cohorts: Sequence[DrawnCohort]) -> None:
     clients.sort(key=lambda one: -cohorts[one[0]].work[one[1]].steps)
     whose = np.array([at for at, _ in clients])
     starts = torch.stack([cohort.start for cohort in cohorts])[torch.from_numpy(whose).to(learner.device)]
-    final, *found = stacked.train_stack(
+    found = stacked.train_stack(
         learner.layers or [],
         learner.layout.split(starts),
         learner.examples.rows,
@@ -77,7 +77,7 @@ def _train(cohorts: Sequence[DrawnCohort]) -> None:
         *cohorts[0].tracked,
         _states(cohorts, clients),
     )
-    _share(cohorts, clients, whose, [final - starts, *found])
+    _share(cohorts, clients, whose, found)
 
 
 def _states(cohorts: Sequence[DrawnCohort], clients: Sequence[tuple[int, int]]) -> Tensor | None:

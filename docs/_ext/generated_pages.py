@@ -53,8 +53,8 @@ def study_keys() -> str:
         "How they are used: [studies](../studies.md).",
     ]
     for title, cls in tables():
-        lines += ["", f"## {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
-        lines += [f"| `{key}` | {kind} | {default} | {words} |" for key, kind, default, words in rows(cls)]
+        lines += ["", f"## {title}", "", "| key | meaning | type | default |", "|---|---|---|---|"]
+        lines += [f"| `{key}` | {words} | {kind} | {default} |" for key, kind, default, words in rows(cls)]
     return "\n".join(lines) + "\n"
 
 
@@ -74,12 +74,19 @@ def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
     if is_dataclass(cls):
         hints = typing.get_type_hints(cls)
         for item in fields(cls):
-            default = "required" if item.default is MISSING else f"`{value(item.default)}`"
+            default = "required" if item.default is MISSING else _default(item.default)
             yield item.name, _kind(hints.get(item.name, item.type)), default, words.get(item.name, "")
         return
     for name, field in cls.model_fields.items():
-        default = "required" if field.is_required() else f"`{value(field.get_default(call_default_factory=True))}`"
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
         yield name, _kind(field.annotation), default, words.get(name, "")
+
+
+def _default(given: Any) -> str:
+    """A default as a reader of the table sees it; a table's own keys follow below."""
+    if given is None or given == [] or given == {}:
+        return "none"
+    return "see below" if type(given).__module__.startswith("sortition") else f"`{value(given)}`"
 
 
 def _kind(annotation: Any) -> str:

@@ -14,7 +14,7 @@ Out = Annotated[
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="points of accuracy (percent of the baseline's loss) that are practically no difference "
+        help="points of accuracy (% of the baseline's loss) that are practically no difference "
         "[default: the study's margin]"
     ),
 ]

@@ -28,7 +28,7 @@ def write(
         out: the page. Default: inside the first folder, named after the study.
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables; default: those that decide.
-        margin: points of accuracy (percent of the baseline's loss) that are practically none; default: the study's.
+        margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
     """
     page = Page(gather(folders, margin))
     text = page.render()

@@ -14,7 +14,7 @@ from sortition.results.run_folder import INDEX, document
 from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
 
 BASELINE = "uniform"
-MARGIN = 0.5  # points of accuracy, or percent of the baseline's loss, that are practically no difference
+MARGIN = 0.5  # points of accuracy, or % of the baseline's loss, that are practically no difference
 COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
 Figures = Mapping[str, float | None]  # of one run, by name
 Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures

@@ -48,7 +48,7 @@ def compare(
       beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
       by default ``iid`` or the data's own clients.
     - ``model``, ``availability``, ``local``: a name or table, or the object itself.
-    - ``margin``: a difference up to here is practically none, in points of accuracy (percent of the baseline's loss).
+    - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.
     - ``more``: any other key of a study's file.

@@ -41,7 +41,7 @@ class StudyResult:
 
     @property
     def margin(self) -> float:
-        """Differences up to here are practically none, in points of accuracy (percent of the baseline's loss)."""
+        """Differences up to here are practically none, in points of accuracy (% of the baseline's loss)."""
         from sortition.results.comparisons import margin_of
 
         return margin_of([self.out])

@@ -25,7 +25,7 @@ class Study(Federation):
         methods: labels of the methods that run, where not all do.
         setting: variants of the study, one table each: keys that differ, and a name.
         sweep: keys that take several values each; all combinations become settings.
-        margin: a difference up to here is practically none, in points of accuracy (percent of the baseline's loss where
+        margin: a difference up to here is practically none, in points of accuracy (% of the baseline's loss where
             the target is a loss); tables and the report judge by it.
         track: trackers that follow the runs, such as ``tensorboard``.
         lockstep: whether runs of small models train together in one process, which is faster; records are the same.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import TOLERANCE, rounded
-
-if TYPE_CHECKING:
-    from sklearn.mixture import GaussianMixture
+from sortition.selectors._parts.distances import pairwise
+from sortition.selectors._parts.mixture import Mixture, fitted
 
 RESTARTS = 4
 FLOOR = 1e-6  # of a variance: clients of one label have none
@@ -42,27 +39,28 @@ def stratify(vectors: Array, most: int, rng: np.random.Generator, *, sample: int
 
     One stratum where vectors do not differ or there is room for one only (score 0).
     """
-    from sklearn.metrics import pairwise_distances
-
     some = vectors if len(vectors) <= sample else vectors[np.sort(rng.choice(len(vectors), sample, replace=False))]
     rows = np.asarray(some, np.float64)
     distinct = len(np.unique(np.round(rows, 12), axis=0))
     # the silhouette needs at least two strata and one stratum with company
     most = min(most, distinct, len(rows) - 1)
-    best: tuple[float, GaussianMixture | None] = (0.0, None)
+    best: tuple[float, Mixture | None] = (0.0, None)
     if most >= 2:
-        distances = pairwise_distances(rows)
+        distances = pairwise(rows)
         for components in range(2, most + 1):
-            mixture = _mixture(rows, components, int(rng.integers(2**31)))
-            score = silhouette(distances, mixture.predict(rows))
+            mixture = fitted(rows, components, RESTARTS, FLOOR, int(rng.integers(2**31)))
+            score = silhouette(distances, mixture.labels(rows))
             if best[1] is None or score > best[0] + TOLERANCE:  # of equal ones the fewest strata
                 best = (score, mixture)
     if best[1] is None:
         return Strata(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
-    predicted = best[1].predict(np.asarray(vectors, np.float64))
-    found, first, labels = np.unique(predicted, return_index=True, return_inverse=True)
-    order = np.argsort(first)  # numbered by their lowest row: the mixture's own order depends on which start won
-    return Strata(np.argsort(order)[labels], np.asarray(best[1].means_[found[order]]), best[0])
+    labels = best[1].labels(vectors)
+    found = np.flatnonzero(np.bincount(labels))
+    # numbered by their lowest row: the mixture's own order depends on which start won
+    found = found[np.argsort([np.argmax(labels == k) for k in found])]
+    number = np.empty(len(best[1].means), np.int64)
+    number[found] = np.arange(found.size)
+    return Strata(number[labels], best[1].means[found], best[0])
 
 
 def given(values: Array, before: Array | None) -> Strata:
@@ -76,27 +74,21 @@ def given(values: Array, before: Array | None) -> Strata:
 
 def silhouette(distances: Array, labels: Array) -> float:
     """Eq. 23 on a matrix of distances; −1 where there is one stratum or nobody has company."""
-    from sklearn.metrics import silhouette_score
-
-    found = len(np.unique(labels))
-    if not 2 <= found < len(labels):
+    found, own = np.unique(labels, return_inverse=True)
+    if not 2 <= found.size < own.size:
         return -1.0
-    return float(silhouette_score(distances, labels, metric="precomputed"))
+    member = np.eye(found.size)[own]
+    counts, sums, rows = member.sum(axis=0), distances @ member, np.arange(own.size)
+    inside = sums[rows, own] / np.maximum(counts[own] - 1, 1)
+    sums /= counts
+    sums[rows, own] = np.inf
+    outside = sums.min(axis=1)
+    larger = np.maximum(inside, outside)
+    alone = (counts[own] == 1) | (larger == 0)
+    return float(np.where(alone, 0.0, (outside - inside) / np.where(alone, 1.0, larger)).mean())
 
 
 def nearest(vectors: Array, means: Array) -> Ids:
     """The stratum whose mean is nearest to each row."""
     square = (means**2).sum(axis=1) - 2.0 * vectors @ means.T
     return np.asarray(rounded(square, float(np.abs(square).max(initial=0.0))).argmin(axis=1), np.int64)
-
-
-def _mixture(rows: Floats, components: int, seed: int) -> GaussianMixture:
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    mixture = GaussianMixture(
-        components, covariance_type="spherical", reg_covar=FLOOR, n_init=RESTARTS, max_iter=200, random_state=seed
-    )
-    with warnings.catch_warnings():  # a mixture that still moves after 200 steps is scored as it stands
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return mixture.fit(rows)

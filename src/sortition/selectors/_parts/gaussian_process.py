@@ -25,42 +25,41 @@ class Likelihood:
     def __init__(self, changes: Floats, weights: Floats, noise: float) -> None:
         observed = ~np.isnan(changes)
         sets, which = np.unique(observed, axis=0, return_inverse=True)  # samples of one client set share an inverse
-        self.seen, self.which = sets.astype(np.float64), which.reshape(-1)
+        self.count, self.which, self._observed = sets.sum(axis=1), which.reshape(-1), observed.astype(np.float64)
         self.y, self.w, self.noise = np.where(observed, changes, 0.0), weights, noise
         of, self._members = np.nonzero(sets)  # the clients of each set, one set after the other
-        ends = np.cumsum(sets.sum(axis=1))
+        ends = np.cumsum(self.count)
         self._parts = [slice(start, end) for start, end in zip([0, *ends[:-1]], ends, strict=True)]
         mass = np.bincount(self.which, weights, minlength=len(sets))
         places = (self._members, np.arange(of.size))
         self._weighted_sum = csr_array((mass[of], places), shape=(changes.shape[1], of.size))
 
-    def _solved(self, X: Floats) -> tuple[Array, Array, Array]:
-        """(G, d, d) matrices A = σ²I + X_OᵀX_O and their inverses, and (H, d) latent means u = A⁻¹X_Oᵀy."""
+    def _solved(self, X: Floats) -> tuple[Floats, Array, Array, Array]:
+        """Rows X_O of all sets, (G, d, d) matrices A = σ²I + X_OᵀX_O, their inverses, (H, d) means u = A⁻¹X_Oᵀy."""
         rows = X.take(self._members, axis=0)
         A = np.stack([rows[part].T @ rows[part] for part in self._parts]) + self.noise * np.eye(X.shape[1])
         inverse = np.linalg.inv(A)
-        return A, inverse, np.einsum("hij,hj->hi", inverse[self.which], self.y @ X)
+        return rows, A, inverse, np.einsum("hij,hj->hi", inverse[self.which], self.y @ X)
 
     def value(self, X: Floats) -> float:
         """Φ(X)."""
-        A, _, u = self._solved(X)
-        count = self.seen.sum(axis=1)
-        log_det = (count - X.shape[1]) * np.log(self.noise) + np.linalg.slogdet(A)[1]
+        _, A, _, u = self._solved(X)
+        log_det = (self.count - X.shape[1]) * np.log(self.noise) + np.linalg.slogdet(A)[1]
         fit = (np.sum(self.y**2, axis=1) - np.sum(u * (self.y @ X), axis=1)) / self.noise
-        return float(-0.5 * self.w @ ((count * np.log(2 * np.pi) + log_det)[self.which] + fit))
+        return float(-0.5 * self.w @ ((self.count * np.log(2 * np.pi) + log_det)[self.which] + fit))
 
     def gradient(self, X: Floats) -> Floats:
         """dΦ/dX = Σ_h w_h (Σ⁻¹yyᵀΣ⁻¹ − Σ⁻¹) X, where Σ⁻¹X = XA⁻¹ and Xᵀ Σ⁻¹y = u; (n, d)."""
-        _, inverse, u = self._solved(X)
-        v = (self.y - self.seen[self.which] * (u @ X.T)) / self.noise  # Σ⁻¹y
-        precise = X.take(self._members, axis=0)
+        rows, _, inverse, u = self._solved(X)
+        v = (self.y - self._observed * (u @ X.T)) / self.noise  # Σ⁻¹y
+        precise = np.empty_like(rows)  # XA⁻¹ of each set
         for part, matrix in zip(self._parts, inverse, strict=True):
-            precise[part] = precise[part] @ matrix  # XA⁻¹ of each set
+            np.matmul(rows[part], matrix, out=precise[part])
         return np.asarray((v * self.w[:, None]).T @ u - self._weighted_sum @ precise)
 
     def latent(self, X: Floats) -> Floats:
         """(H, d): what each sample says about the common cause z of y = Xz + noise, its posterior mean."""
-        return np.asarray(self._solved(X)[2])
+        return np.asarray(self._solved(X)[3])
 
 
 def ascend(likelihood: Likelihood, X: Floats, rate: float, steps: int) -> Floats:

@@ -32,6 +32,7 @@ def test_a_win_is_the_answer(tmp_path):
     assert (shown["Best method"].value, shown["Best method"].detail) == ("good", "better")
     assert shown["Gain"].value == "+5.00"
     assert shown["Traffic"].value == "1.00×"
+    assert shown["Worst-served tenth"].value.endswith(" %"), "as in the table"
 
 
 def test_no_win_is_an_answer_too(tmp_path):

@@ -128,11 +128,9 @@ def cards(setting: Setting) -> list[Card]:
         Card("Best method", label, one.verdict if one else "not compared", kind),
         _gain(setting, one),
         Card("Speed-up to target", speed_up(setting, label) or "–", _target(setting)),
-        Card("Traffic", traffic_ratio(setting, label) or "–", _beside(setting, label, "megabytes", 1, " MB")),
-        Card("Evenness (Jain)", _figure(setting, label, "jain", 2), _beside(setting, label, "jain", 2)),
-        Card(
-            "Worst-served tenth", _figure(setting, label, "worst-tenth", 2), _beside(setting, label, "worst-tenth", 2)
-        ),
+        Card("Traffic", traffic_ratio(setting, label) or "–", _beside(setting, label, "megabytes", "{:.1f} MB")),
+        _fairness(setting, label, "Evenness (Jain)", "jain", "{:.2f}"),
+        _fairness(setting, label, "Worst-served tenth", "worst-tenth", "{:.1%}"),
     ]
     return made if of in HIGHER else []
 
@@ -142,7 +140,8 @@ def _gain(setting: Setting, one: Comparison | None) -> Card:
     words = f"last-10 {setting.metric}{f', {unit}' if unit else ''}"
     if one is None:
         value = setting.mean(leader(setting), f"last-{setting.metric}")
-        return Card("Last 10", "–" if value is None else f"{value:.3f}", setting.metric)
+        form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
+        return Card("Last 10", "–" if value is None else _written(form, value), setting.metric)
     interval = interval_text(one.low, one.high, setting.metric).strip()
     return Card("Gain", signed(one.difference * scale, digits), f"{interval} {words}".strip(), COLOURS[one.verdict])
 
@@ -151,13 +150,17 @@ def _target(setting: Setting) -> str:
     return "no target was set" if setting.target is None else f"rounds to {setting.metric} {setting.target:g}"
 
 
-def _figure(setting: Setting, label: str, key: str, digits: int) -> str:
+def _fairness(setting: Setting, label: str, title: str, key: str, form: str) -> Card:
     value = setting.mean(label, key)
-    return "–" if value is None else f"{value:.{digits}f}"
+    return Card(title, "–" if value is None else _written(form, value), _beside(setting, label, key, form))
 
 
-def _beside(setting: Setting, label: str, key: str, digits: int, unit: str = "") -> str:
+def _beside(setting: Setting, label: str, key: str, form: str) -> str:
     if setting.baseline is None or label == setting.baseline:
         return ""
     value = setting.mean(setting.baseline, key)
-    return "" if value is None else f"{setting.baseline}: {value:.{digits}f}{unit}"
+    return "" if value is None else f"{setting.baseline}: {_written(form, value)}"
+
+
+def _written(form: str, value: float) -> str:
+    return form.format(value).replace("%", " %")  # as in tables and axes

@@ -174,9 +174,25 @@ def test_with_fewer_replies_than_the_noise_counts_on_nothing_moves():
     grid.nodes[4] = node("c4", trains=False)
     private = DifferentialPrivacyServerSideFixedClipping(FedAvg(**QUIET), 1.0, 1.0, 3)
     made = SelectorStrategy(Always(), cohort=3, strategy=private)
-    with pytest.raises(InputError, match="None of 1 rounds brought an update that could be used"):
+    words = "None of 1 rounds brought an update that could be used: .* needs 3 usable updates in a round, and at most 2 came"
+    with pytest.raises(InputError, match=words):
         made.start(grid, wire.to_record(MODEL), 1)
     assert made.history[0]["too_few_for_noise"] == 2
+
+
+def test_a_strategy_that_needs_more_updates_than_the_cohort_has_is_refused():
+    with pytest.raises(InputError, match="cohort must be at least 7: of fewer updates Bulyan makes no model; got 6"):
+        SelectorStrategy(UNIFORM, cohort=6, strategy=Bulyan(num_malicious_nodes=1, **QUIET))
+    SelectorStrategy(UNIFORM, cohort=7, strategy=Bulyan(num_malicious_nodes=1, **QUIET))
+
+
+def test_a_selector_that_chooses_fewer_than_the_strategy_needs_is_refused_before_anybody_trains():
+    grid = federation()
+    made = SelectorStrategy(load("batch-partitioning"), cohort=3, strategy=Bulyan(**QUIET))
+    words = "BatchPartitioning chose 2 of 6 clients, and Bulyan makes no model of fewer than 3 updates. Let BatchPart"
+    with pytest.raises(InputError, match=words):
+        made.start(grid, wire.to_record(MODEL), 1)
+    assert grid.count("train") == 0
 
 
 def test_a_clipping_norm_that_adapts_survives_a_restart(tmp_path):

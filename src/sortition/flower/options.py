@@ -88,6 +88,12 @@ class Options:
                 f"the cohort, {self.cohort}, without overselect: its noise is of that many equal weights",
                 kind.equal,
             )
+        if self.cohort < kind.least:
+            raise bad(
+                "SelectorStrategy.cohort",
+                f"at least {kind.least}: of fewer updates {name} makes no model",
+                self.cohort,
+            )
         if self.rule.name != "mean" and not kind.linear:
             raise InputError(
                 f"SelectorStrategy.combine = {self.rule.name!r} makes one update of all, and {name} aggregates by a "

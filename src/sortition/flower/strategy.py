@@ -32,12 +32,13 @@ from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.combining import CombineRound, Combining, rate_of
 from sortition.flower.enrolment import Enrolment, Waiting
-from sortition.flower.exchange import Replies, match
+from sortition.flower.exchange import match
 from sortition.flower.grid_views import EarlyClose
 from sortition.flower.options import Eligible, Options, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
 from sortition.flower.replies import reports, usable_models
 from sortition.flower.run_files import RunFiles
+from sortition.flower.run_outcome import RunOutcome
 from sortition.flower.strategy_kinds import layers
 from sortition.flower.updates import ModelCheck, with_counters
 from sortition.flower.weights import Combined, check_mass, weigh
@@ -121,7 +122,7 @@ class SelectorStrategy(Strategy):
         self._interview = Interview(answer_timeout, self._models)
         self._sent: dict[int, Message] = {}
         self._model: Model = {}
-        self._running, self._moved, self._timeout, self._target = False, False, 3600.0, 0
+        self._running, self._outcome, self._timeout, self._target = False, RunOutcome(), 3600.0, 0
 
     def _check_base(self) -> None:
         if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
@@ -174,16 +175,12 @@ class SelectorStrategy(Strategy):
             result: Result = self.base.strategy.start(grid, initial_arrays, left, timeout, *configs, **more)
             if files.log_file is not None:
                 files.log_file.reveal()
-        if left and not self._moved:
-            raise InputError(
-                f"None of {left} rounds brought an update that could be used: the model is the one that was given. "
-                "The log says of every round who was left out and why."
-            )
+        self._outcome.check_end(left, self.history[files.played :], self.base)
         return self._renumbered(result, initial_arrays)
 
     def _take_over(self, stack: ExitStack) -> None:
         """Stand in the place of the strategy's own methods for as long as it runs."""
-        self._moved = any(record["answered"] for record in self.history)
+        self._outcome = RunOutcome(any(record["answered"] for record in self.history))
         ours = {name: getattr(self, name) for name in LOOP}
         stack.enter_context(self.base.replaced(**ours))
         self._running = True
@@ -221,6 +218,7 @@ class SelectorStrategy(Strategy):
         log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
         if turn.cohort is not None:
             check_mass(turn.cohort, self.base, self.combining.rule, registrar.owner)
+            self._outcome.check_cohort(turn.cohort, available.size, self.base, registrar.owner)
         self._sent = write.train(chosen.tolist(), self._timeout, reported)
         return list(self._sent.values())
 
@@ -266,25 +264,15 @@ class SelectorStrategy(Strategy):
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
             arrays = with_counters(arrays, self._model)
-            self._moved, self._model = True, wire.view_arrays(arrays)
+            self._outcome.moved, self._model = True, wire.view_arrays(arrays)
         self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
-        self._stop_if_nobody_can(found, faults)
+        self._outcome.check_replies(len(self._sent), found, faults, self.roster.names)
         return arrays, metrics
 
     def _combined(self, mass: str) -> Combined:
         """The model that this round's updates lead to, by the combining rule."""
         about = CombineRound(len(self.roster), rate_of(self._sent, self.base.config), mass)
         return partial(self.combining.target, self._model, about)
-
-    def _stop_if_nobody_can(self, found: Replies, faults: dict[int, str]) -> None:
-        """That no client at all can train is a mistake of the app: said at once, not after the last round."""
-        failed = {client: reason for client, reason in found.failed.items() if client not in found.lost} | faults
-        if self._sent and len(failed) == len(self._sent) and not self._moved:
-            client, reason = next(iter(failed.items()))
-            raise InputError(
-                f"None of the {len(failed)} chosen clients can train; client {self.roster.names[client]}: "
-                f"{reason.strip()}"
-            )
 
     # -- evaluation is the strategy's own ------------------------------------------------------------------------------
 

@@ -45,6 +45,7 @@ class Kind:
     Attributes:
         linear: the next model is a function of w + Σ a_k Δ_k alone, so any mass can be kept.
         weighs: the selector's weights count.
+        least: of fewer updates the strategy makes no model.
         equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
@@ -53,6 +54,7 @@ class Kind:
 
     linear: bool
     weighs: bool
+    least: int
     equal: int
     trees: bool
     reads_metrics: bool
@@ -77,11 +79,13 @@ def kind_of(strategy: Any) -> Kind:
     if not isinstance(strategy, Strategy):
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
     inner, private = innermost(strategy), isinstance(strategy, PRIVATE)
+    noise = int(strategy.num_sampled_clients) if private else 0
     step = getattr(type(strategy), "aggregate_train", None)
     return Kind(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
-        equal=int(strategy.num_sampled_clients) if private else 0,
+        least=max(noise, 4 * inner.num_malicious_nodes + 3 if isinstance(inner, Bulyan) else 1),
+        equal=noise,
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or private,
         only_floats=isinstance(inner, QFedAvg),

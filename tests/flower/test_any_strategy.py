@@ -65,6 +65,14 @@ EVERY = {
 
 
 @dataclass(frozen=True)
+class Growing(Selector):
+    """Two clients, and three in the third round."""
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: 3 if round.index == 2 else 2])
+
+
+@dataclass(frozen=True)
 class Always(Selector):
     """The same clients with the same weights in every round."""
 
@@ -174,7 +182,7 @@ def test_with_fewer_replies_than_the_noise_counts_on_nothing_moves():
     grid.nodes[4] = node("c4", trains=False)
     private = DifferentialPrivacyServerSideFixedClipping(FedAvg(**QUIET), 1.0, 1.0, 3)
     made = SelectorStrategy(Always(), cohort=3, strategy=private)
-    words = "None of 1 rounds brought an update that could be used: .* needs 3 usable updates in a round, and at most 2 came"
+    words = r"None of 1 rounds brought an update .* needs 3 usable updates in a round, and at most 2 came"
     with pytest.raises(InputError, match=words):
         made.start(grid, wire.to_record(MODEL), 1)
     assert made.history[0]["too_few_for_noise"] == 2
@@ -186,13 +194,22 @@ def test_a_strategy_that_needs_more_updates_than_the_cohort_has_is_refused():
     SelectorStrategy(UNIFORM, cohort=7, strategy=Bulyan(num_malicious_nodes=1, **QUIET))
 
 
-def test_a_selector_that_chooses_fewer_than_the_strategy_needs_is_refused_before_anybody_trains():
-    grid = federation()
-    made = SelectorStrategy(load("batch-partitioning"), cohort=3, strategy=Bulyan(**QUIET))
+def test_a_selector_that_keeps_choosing_fewer_than_the_strategy_needs_is_refused():
+    few = load("batch-partitioning")  # whole batches of 2
     words = "BatchPartitioning chose 2 of 6 clients, and Bulyan makes no model of fewer than 3 updates. Let BatchPart"
+    grid, made = federation(), SelectorStrategy(few, cohort=3, strategy=Bulyan(**QUIET))
     with pytest.raises(InputError, match=words):
-        made.start(grid, wire.to_record(MODEL), 1)
-    assert grid.count("train") == 0
+        made.start(grid, wire.to_record(MODEL), 10)
+    assert grid.count("train") == 4  # two rounds of two clients
+    made = SelectorStrategy(few, cohort=3, strategy=Bulyan(**QUIET))
+    with pytest.raises(InputError, match=r"None of 2 rounds .* at most 2 came. Let the selector choose more clients"):
+        made.start(federation(), wire.to_record(MODEL), 2)
+
+
+def test_a_small_cohort_now_and_then_ends_nothing():
+    made = SelectorStrategy(Growing(), cohort=3, strategy=Bulyan(**QUIET))
+    made.start(federation(), wire.to_record(MODEL), 4)
+    assert [len(record["cohort"]) for record in made.history] == [2, 2, 3, 2]
 
 
 def test_a_clipping_norm_that_adapts_survives_a_restart(tmp_path):

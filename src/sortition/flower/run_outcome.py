@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Any
+
+from flwr.common.logger import log
 
 from sortition.core.errors import InputError
 from sortition.core.rounds import Cohort
 from sortition.flower.base_strategy import BaseStrategy
 from sortition.flower.exchange import Replies
+
+IN_VAIN = 3  # cohorts in a row that are too small, after which a run that has no model yet ends
 
 
 @dataclass
@@ -17,16 +22,25 @@ class RunOutcome:
     """Whether the model has moved, and the errors of a run in which it cannot."""
 
     moved: bool = False
+    _too_small: int = 0  # cohorts in a row
 
     def check_cohort(self, cohort: Cohort, available: int, base: BaseStrategy, owner: str) -> None:
-        """Refuse, before the first update, a selector that chooses fewer clients than the strategy needs."""
+        """Refuse a selector that keeps choosing fewer clients than the strategy needs, before they train."""
         least, size = base.kind.least, cohort.ids.size
-        if self.moved or not size or size >= least or available < least:
+        if not size or size >= least or available < least:
+            self._too_small = 0
+            return
+        self._too_small += 1
+        why = (
+            f"{owner} chose {size} of {available} clients, and {type(base.strategy).__name__} makes no model of fewer "
+        )
+        why += f"than {least} updates."
+        if self.moved or self._too_small < IN_VAIN:
+            log(WARNING, "This round leaves the model as it is: %s", why)
             return
         raise InputError(
-            f"{owner} chose {size} of {available} clients, and {type(base.strategy).__name__} makes no model of fewer "
-            f"than {least} updates. Let {owner} choose more at a time (a larger cohort, or fewer groups of clients), "
-            "or use another strategy."
+            f"{why} Let {owner} choose more at a time (a larger cohort, or fewer groups of clients), or use another "
+            "strategy."
         )
 
     def check_replies(self, sent: int, found: Replies, faults: Mapping[int, str], names: Sequence[str]) -> None:
@@ -45,8 +59,8 @@ class RunOutcome:
         most, least = max((len(record["answered"]) for record in history), default=0), base.kind.least
         why = "The log says of every round who was left out and why."
         if 0 < most < least:
-            why = f"{type(base.strategy).__name__} needs {least} usable updates in a round, and at most {most} came."
+            why = f"{type(base.strategy).__name__} needs {least} usable updates in a round, and at most {most} came. "
+            why += "Let the selector choose more clients at a time, or use another strategy."
         raise InputError(
-            f"None of {rounds} rounds brought an update that could be used: the model is the one that was given. "
-            f"{why}"
+            f"None of {rounds} rounds brought an update that could be used: the model is the one that was given. {why}"
         )

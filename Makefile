@@ -74,7 +74,8 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 	$(BIN)/python -m twine check --strict dist/*
 	$(PYTHON) -m venv build/wheel
 	build/wheel/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[lab]"
-	cd build && wheel/bin/sortition demo --out ../build/demo --seeds 2 --rounds 5
+	build/wheel/bin/python -I -c "import sortition; assert 'site-packages' in sortition.__file__, sortition.__file__"
+	cd build && rm -rf demo && env -u PYTHONPATH wheel/bin/sortition demo --out demo --seeds 2 --rounds 5
 
 pages: setup  ## write the generated pages that are kept in docs: methods, study keys, command line
 	$(BIN)/python docs/_ext/method_pages.py docs

@@ -45,7 +45,7 @@ def fedgs(n: int, seed: int, concentration: float = 0.3) -> Figures:
     U = graph.unit(counts)
     low, high = graph.extremes(U @ U.T, np.ones(n, int), "released", clip=True)
     R = graph.lengths(graph.normalised(U @ U.T, low, high), "released", 0.01, 0.1)
-    H = graph.distances(R, np.ones(n, int))
+    H = graph.path_distances(R, np.ones(n, int))
     there = np.sort(rng.choice(n, 3 * n // 10, replace=False))
     sample = np.sort(rng.choice(n, n // 4, replace=False))
     inside = np.flatnonzero(np.isin(sample, there))

@@ -68,7 +68,7 @@ def paths(n):
     unit = graph.unit(np.random.default_rng(0).dirichlet(np.full(10, 0.3), n))
     R = graph.lengths(np.clip(unit @ unit.T, 0, 1), "released", 0.01, 0.1)
     started = time.perf_counter()
-    graph.distances(R, np.ones(n, int))
+    graph.path_distances(R, np.ones(n, int))
     print(f"H, N = {n}: {time.perf_counter() - started:.2f} s")
 
 

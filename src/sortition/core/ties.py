@@ -24,10 +24,14 @@ def rounded(values: Array, scale: float | None = None) -> Floats:
     """
     wide = np.asarray(values, np.float64)
     if scale is None:
-        mantissa, exponent = np.frexp(wide)
-        return np.asarray(np.ldexp(np.rint(mantissa * 2.0**BITS), exponent - BITS))
+        out, exponent = np.frexp(wide)
+        out *= 2.0**BITS
+        return np.asarray(np.ldexp(np.rint(out), exponent - BITS))
     step = grid(scale)
-    return np.asarray(np.rint(wide / step) * step)
+    out = np.asarray(wide / step)
+    out = np.rint(out, out=out)  # in place: memory that is new for each step takes longer than the step
+    out *= step
+    return out
 
 
 def grid(scale: float, bits: int = BITS) -> float:

@@ -23,7 +23,7 @@ Cut = Callable[[Array, Ids], Ids]  # (tree, positions of its leaves) → group 0
 EQUAL = 1e-10  # of the largest squared length: a squared distance below it is a rounding error
 LINK_BITS = 26  # of a distance that is linked: a root of a difference of squares has fewer sure digits than a sum
 SAMPLE = 1000  # clients that are clustered where there are too many for an exact tree
-BLOCK = 4096  # rows that are assigned at once
+BLOCK = 1024  # rows that are assigned at once: their tables stay in the cache
 
 
 def directions(rows: Array) -> Array:

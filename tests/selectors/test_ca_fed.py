@@ -52,8 +52,8 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, settings):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (ca_fed, "prune", "(out + alpha[k]) ** 2", "(out + alpha[k])"),
-        (ca_fed, "prune", "inside - alpha[k] * loss[k]) / left", "inside - alpha[k] * loss[k])"),
+        (ca_fed, "prune", "(out + share) ** 2", "(out + share)"),
+        (ca_fed, "prune", "inside - harm) / left", "inside - harm)"),
         (ca_fed.CAFed, "_learn", "(1 - self.smoothing) * losses.values", "losses.values"),
         (ca_fed.CAFed, "select", "-rounded(np.abs(correlation))", "rounded(np.abs(correlation))"),
         (ca_fed.availability_chain, "count", "moves[:, 0] += rounds - 2", "pass"),

@@ -335,6 +335,27 @@ def test_a_run_in_which_nobody_can_train_ends_with_the_reason():
     assert grid.count("train") == 3  # one round
 
 
+def test_what_only_the_users_strategy_has_is_reached_through_ours():
+    class Saving(FedAvg):
+        saved = ()
+
+        def save_to(self, folder):
+            self.folder = folder
+
+        def aggregate_train(self, server_round, replies):
+            self.saved = (*self.saved, f"{self.folder}/{server_round}")
+            return super().aggregate_train(server_round, replies)
+
+    made = SelectorStrategy(UNIFORM, cohort=3, strategy=Saving(**QUIET))
+    made.save_to("models")
+    made.start(federation(), wire.to_record(MODEL), 2)
+    assert made.saved == ("models/1", "models/2")
+    with pytest.raises(AttributeError, match="'Saving' object has no attribute 'missing'"):
+        _ = made.missing
+    with pytest.raises(AttributeError, match="SelectorStrategy has no '_private'"):
+        _ = made._private
+
+
 def test_half_precision_is_kept():
     grid = Loopback({k: node(f"c{k}", metrics=METRICS) for k in range(3)})
     for k in range(3):

@@ -129,6 +129,12 @@ class SelectorStrategy(Strategy):
             raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
         self.options.check_strategy(type(self.base.strategy).__name__, self.base.kind)
 
+    def __getattr__(self, name: str) -> Any:
+        """What only the user's own strategy has: an app goes on calling it where it did before."""
+        if name.startswith("_") or "base" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has no {name!r}")
+        return getattr(self.base.strategy, name)
+
     @property
     def history(self) -> list[dict[str, Any]]:
         """The records of all rounds."""

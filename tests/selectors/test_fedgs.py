@@ -298,3 +298,13 @@ def test_needs_are_the_privacy_label():
     assert load("fedgs", graph="features").needs.reads == ("sizes", "features")
     assert load("fedgs", graph="updates").needs.individual
     assert [s.name for s in load("fedgs", graph="secure").needs.asks] == ["products"]
+
+
+@pytest.mark.parametrize("exact_up_to", [10, 1000])
+def test_clients_are_placed_the_same_however_many_at_a_time(exact_up_to, monkeypatch):
+    world = ScriptedWorld(80)
+    method = load("fedgs", exact_up_to=exact_up_to, nodes=40, shortlist=30)
+    together = play(method, world, 5, available=share_of(world, 0.6))
+    monkeypatch.setattr(fedgs, "CHUNK", 7)
+    apart = play(method, world, 5, available=share_of(world, 0.6))
+    assert [cohort.ids.tolist() for cohort in apart] == [cohort.ids.tolist() for cohort in together]

@@ -10,6 +10,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.selectors._parts.exact_products import products
 
 TABLE = 2**17  # similarities at a time: they stay in the cache
+LEAST = 64  # rows at a time: fewer make a matrix product slow
 PIVOTS = 128  # rows among the others that say which of them a row need not be compared with
 TOGETHER = 256  # rows with one pivot that are compared with the same others
 SLACK = 1e-6  # of the longest row: far more than rounding errors of a distance
@@ -66,7 +67,7 @@ def nearest(rows: Array, among: Array) -> tuple[Ids, Floats]:
 def _largest(rows: Array, wide: Floats) -> tuple[Ids, Floats]:
     """(n,) first position of each row's largest product, and the product."""
     best, largest = np.empty(len(rows), np.int64), np.empty(len(rows))
-    size, columns = max(TABLE // len(wide), 1), np.ascontiguousarray(wide.T)
+    size, columns = max(TABLE // len(wide), LEAST), np.ascontiguousarray(wide.T)
     for start in range(0, len(rows), size):
         table = rows[start : start + size].astype(np.float64) @ columns
         best[start : start + size] = at = table.argmax(axis=1)

@@ -2,8 +2,10 @@
 
     python benchmarks/study.py                  # 4 runs × 50 rounds of FedCor's Fashion-MNIST MLP, two processes
     python benchmarks/study.py --rounds 20 --jobs 1
+    python benchmarks/study.py --peers .venv-peers/bin/python    # beside pfl, FLGo and a plain loop
 
 The study is run with all its rounds and with one: the difference is what rounds cost, the rest is start-up and tables.
+All take turns, as often as ``--repeats`` says. Python's compiled files are kept, as an installed package has them.
 Linux only: processes are followed through /proc, also those that a fork server starts.
 """
 
@@ -15,8 +17,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
+HERE = Path(__file__).parent
+RUNS = 4
 STUDY = """
 cohort = 5
 seeds = 2
@@ -41,38 +48,91 @@ def processes(session: int) -> dict[int, float]:
     return found
 
 
-def followed(command: list[str]) -> tuple[float, float]:
-    """Seconds on the wall, and of CPU over all processes of the command."""
+def followed(command: list[str], kept: Path) -> tuple[float, float]:
+    """Seconds on the wall, and of CPU over all processes of the command; ``kept`` holds Python's compiled files."""
     begun, cpu = time.perf_counter(), dict[int, float]()
-    child = subprocess.Popen(command, start_new_session=True)
-    while child.poll() is None:
-        cpu |= processes(child.pid)
-        time.sleep(0.02)
+    env = {**os.environ, "PYTHONPYCACHEPREFIX": str(kept), "OMP_NUM_THREADS": "1"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
+    with (kept / "output").open("w") as output:
+        child = subprocess.Popen(command, start_new_session=True, env=env, stdout=output, stderr=output)
+        while child.poll() is None:
+            cpu |= processes(child.pid)
+            time.sleep(0.02)
     if child.returncode:
-        sys.exit(f"{' '.join(command)} ended with code {child.returncode}")
+        sys.exit(f"{' '.join(command)} ended with code {child.returncode}\n{(kept / 'output').read_text()[-3000:]}")
     return time.perf_counter() - begun, sum(cpu.values())
 
 
-def study(rounds: int, jobs: int) -> tuple[float, float]:
+def study(rounds: int, jobs: int, kept: Path) -> tuple[float, float]:
     """Seconds on the wall and of CPU of the study with so many rounds."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "study.toml")
         file.write_text(f"rounds = {rounds}\n{STUDY}")
         command = [sys.executable, "-m", "sortition", "run", str(file), "-o", str(Path(folder, "runs")), "-q"]
-        return followed([*command, "--jobs", str(jobs)])
+        return followed([*command, "--jobs", str(jobs)], kept)
+
+
+def federation(file: Path) -> None:
+    """The federation as arrays, for those who do not read Sortition's data."""
+    from engine import fashion_mnist
+
+    images, _ = fashion_mnist()
+    by_label = np.argsort(images.y_train, kind="stable").reshape(200, -1)
+    parts = by_label[np.random.default_rng(0).permutation(200).reshape(100, 2)].reshape(100, -1)
+    arrays = {name: getattr(images, name) for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(file, **arrays, parts=parts)
+
+
+def installed(python: str, module: str) -> bool:
+    """Whether an interpreter finds a module."""
+    return not subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode
+
+
+def ways(jobs: int, python: str | None, kept: Path) -> dict[str, Callable[[int], tuple[float, float]]]:
+    """Name → the study with so many rounds."""
+    found: dict[str, Callable[[int], tuple[float, float]]] = {
+        "Sortition": lambda rounds: study(rounds, jobs, kept),
+    }
+    if python is None:
+        return found
+    federation(data := kept / "federation.npz")
+
+    def peer(name: str, of: str) -> Callable[[int], tuple[float, float]]:
+        script = [of, str(HERE / "peer_studies.py"), name, str(data)]
+        return lambda rounds: followed([*script, str(rounds), str(RUNS)], kept)
+
+    found["plain PyTorch loop"] = peer("loop", sys.executable)
+    return found | {name: peer(name, python) for name in ("pfl", "FLGo") if installed(python, name.lower())}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=50)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--peers", metavar="PYTHON", help="an interpreter in which peers are installed")
     chosen = parser.parse_args()
-    (wall, cpu), (_, first) = study(chosen.rounds, chosen.jobs), study(1, chosen.jobs)
-    rounds = (cpu - first) * chosen.rounds / (chosen.rounds - 1)
-    print(
-        f"load {os.getloadavg()[0]:.1f}: 4 runs of {chosen.rounds} rounds: {wall:.1f} s on the wall, {cpu:.1f} s of CPU"
-    )
-    print(f"inside rounds {rounds:.1f} s of CPU, outside {cpu - rounds:.1f} s: {1 - rounds / cpu:.0%}")
+    with tempfile.TemporaryDirectory() as folder:
+        played = ways(chosen.jobs, chosen.peers, Path(folder))
+        for way in played.values():
+            way(1)  # compiles
+        first = {name: way(1)[1] for name, way in played.items()}
+        found = [{name: way(chosen.rounds)[1] for name, way in played.items()} for _ in range(chosen.repeats)]
+    print(f"{RUNS} runs of {chosen.rounds} rounds, {chosen.repeats} times, load {os.getloadavg()[0]:.1f}\n")
+    print("| way | CPU s of the study | outside rounds | CPU ms a round | study, times Sortition's | round |")
+    print("|---|---|---|---|---|---|")
+    rounds = {name: (_middle(found, name) - first[name]) / (chosen.rounds - 1) for name in played}
+    for name in played:
+        cpu, own = _middle(found, name), rounds[name] * chosen.rounds
+        ratios = [one[name] / one["Sortition"] for one in found]
+        spread = f"{np.median(ratios):.1f}× ({min(ratios):.1f} … {max(ratios):.1f})"
+        share = f"{cpu - own:.1f} s, {1 - own / cpu:.0%}"
+        ms = 1e3 * rounds[name] / RUNS
+        print(f"| {name} | {cpu:.1f} | {share} | {ms:.1f} | {spread} | {rounds[name] / rounds['Sortition']:.1f}× |")
+
+
+def _middle(found: list[dict[str, float]], name: str) -> float:
+    return float(np.median([one[name] for one in found]))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ except SystemExit:
     pass
 print("LOADED", *sys.modules)
 """
-HEAVY = {"torch", "sklearn", "scipy.stats", "altair"}
+HEAVY = {"torch", "sklearn", "scipy.stats", "altair", "polars"}
 
 
 def loaded(*words: str) -> set[str]:

@@ -110,7 +110,7 @@ MOST_CLASSES = 1_000_000  # a model has a row of numbers for each
 def _check(who: str, x: Array, y: Array, classes: int) -> None:
     if x.ndim < 2 or len(x) == 0:
         raise bad(f"{who}: x", "of shape (examples, …), with at least one example", x.shape)
-    if x.dtype.kind not in "uif" or (x.dtype.kind == "f" and not np.isfinite(x).all()):
+    if x.dtype.kind not in "uif" or not _finite(x):
         raise bad(f"{who}: x", "finite numbers", x.dtype if x.dtype.kind not in "uif" else "NaN or infinity")
     if y.shape != (len(x),) or y.dtype.kind not in "iu":
         raise bad(f"{who}: y", f"{len(x)} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
@@ -120,6 +120,11 @@ def _check(who: str, x: Array, y: Array, classes: int) -> None:
         raise bad(f"{who}: y", f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
 
 
+def _finite(x: Array) -> bool:
+    """Whether all numbers are; the smallest and the largest are not where one is not."""
+    return x.dtype.kind != "f" or bool(x.size == 0 or np.isfinite([x.min(), x.max()]).all())
+
+
 def _floats(x: Array, white: int) -> Array:
     """Images to (n, channels, h, w); integers divided by the value of white."""
     if x.ndim == 3:
@@ -127,5 +132,7 @@ def _floats(x: Array, white: int) -> Array:
     elif x.ndim == 4 and x.dtype.kind in "iu":
         x = np.moveaxis(x, -1, 1)
     if x.dtype.kind in "iu":
-        return np.multiply(x, np.float32(1 / white), dtype=np.float32, order="C")
+        scaled = x.astype(np.float32, order="C")  # then in place: a product of both types goes through small buffers
+        scaled *= np.float32(1 / white)
+        return scaled
     return np.ascontiguousarray(x, dtype=np.float32)

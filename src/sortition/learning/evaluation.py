@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -9,6 +11,7 @@ from torch import nn
 
 from sortition.learning import vector
 from sortition.learning.sequential import Examples
+from sortition.learning.stacked import layers_of
 from sortition.learning.vector import Vector
 
 CHUNK = 1024  # examples of one forward pass: small enough to stay in the cache, large enough for full GEMM speed
@@ -21,6 +24,7 @@ class Passes:
     def __init__(self, model: nn.Module, examples: Examples, labels: torch.Tensor) -> None:
         self.model, self.examples, self.labels = model, examples, labels
         self.layout = vector.Layout.of(model)
+        self.layers = layers_of(model)
 
     def _load(self, params: Vector) -> torch.device:
         device = self.labels.device
@@ -28,12 +32,30 @@ class Passes:
         self.model.eval()
         return device
 
+    def _forward(self, params: Vector) -> Callable[[torch.Tensor], torch.Tensor]:
+        """The model with these parameters; of linear layers it is called without modules, which cost more than they."""
+        if self.layers is None:
+            self._load(params)
+            return self.model
+        parts = self.layout.split(torch.tensor(params, device=self.labels.device))
+
+        def logits(x: torch.Tensor) -> torch.Tensor:
+            h, own = x.flatten(1), iter(parts)
+            for layer in self.layers or ():
+                if isinstance(layer, nn.Linear):
+                    h = nn.functional.linear(h, next(own), next(own) if layer.bias is not None else None)
+                elif not isinstance(layer, nn.Dropout):
+                    h = layer(h)
+            return h
+
+        return logits
+
     @torch.inference_mode()
     def losses(
         self, params: Vector, index: Index | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
         """Cross-entropy and whether the prediction is right, of the examples ``index`` (n,), or of all in order."""
-        device = self._load(params)
+        forward, device = self._forward(params), self.labels.device
         at = None if index is None else torch.from_numpy(index).to(device)
         n = len(self.labels) if at is None else len(at)
         losses, hits = torch.empty(n, device=device), torch.empty(n, dtype=torch.bool, device=device)
@@ -41,7 +63,7 @@ class Passes:
             part = slice(start, min(start + CHUNK, n))
             x = self.examples.slice(part.start, part.stop) if at is None else self.examples.take(at[part])
             y = self.labels[part] if at is None else self.labels[at[part]]
-            logits = self.model(x)
+            logits = forward(x)
             turned = logits.t().contiguous()[None]  # log-softmax over a short last axis is five times slower
             losses[part] = nn.functional.cross_entropy(turned, y[None], reduction="none")[0]
             hits[part] = logits.argmax(1) == y

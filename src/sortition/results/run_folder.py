@@ -8,10 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import polars as pl
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
@@ -19,6 +18,9 @@ from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import read_lines, read_regular
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.results import formats, schema
+
+if TYPE_CHECKING:
+    import polars as pl
 
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
@@ -174,29 +176,30 @@ def _arrays(path: Path) -> dict[str, Array]:
 
 def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
     """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
+    import polars as pl  # here, since those who play runs need none of it
+
     chosen = find(runs) if isinstance(runs, str | Path) else list(runs)
-    frames = [_curve(run) for run in chosen]
-    kept = [frame for frame in frames if frame.height]
-    return pl.concat(kept) if kept else pl.DataFrame(schema=SCHEMA)
+    kinds = {column: getattr(pl, kind) for column, kind in COLUMNS.items()}
+    return pl.DataFrame([row for run in chosen for row in _curve(run)], schema=kinds, orient="row")
 
 
-SCHEMA = {
-    "setting": pl.String,
-    "method": pl.String,
-    "seed": pl.Int64,
-    "round": pl.Int64,
-    "accuracy": pl.Float64,
-    "loss": pl.Float64,
-    "train_loss": pl.Float64,
-    "available": pl.Int64,
-    "cohort": pl.Int64,
-    "bytes": pl.Float64,
-    "passes": pl.Float64,
-    "clock": pl.Float64,
+COLUMNS = {
+    "setting": "String",
+    "method": "String",
+    "seed": "Int64",
+    "round": "Int64",
+    "accuracy": "Float64",
+    "loss": "Float64",
+    "train_loss": "Float64",
+    "available": "Int64",
+    "cohort": "Int64",
+    "bytes": "Float64",
+    "passes": "Float64",
+    "clock": "Float64",
 }
 
 
-def _curve(run: Run) -> pl.DataFrame:
+def _curve(run: Run) -> list[tuple[Any, ...]]:
     rows = []
     sent = passes = 0.0
     for record in run.records:
@@ -220,7 +223,7 @@ def _curve(run: Run) -> pl.DataFrame:
                 record.get("clock"),
             )
         )
-    return pl.DataFrame(rows, schema=SCHEMA, orient="row")
+    return rows
 
 
 def total_bytes(record: dict[str, Any]) -> float:

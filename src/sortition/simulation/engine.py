@@ -177,15 +177,17 @@ def _aggregate(
     if usable.size == 0:
         return carry, notes
     weights, remarks = cohort.weights_of(arrived.ids)
-    update, memory = setup.combine.apply(
-        arrived.ids,
-        weights,
-        arrived.deltas,
-        carry.memory,
-        clients=carry.registrar.population.n_clients,
-        rate=setup.world.rule.lr_at(chosen.turn.index),
-        mass=cohort.mass,
-    )
+    update, memory = arrived.folded, carry.memory
+    if update is None:
+        update, memory = setup.combine.apply(
+            arrived.ids,
+            weights,
+            arrived.deltas,
+            carry.memory,
+            clients=carry.registrar.population.n_clients,
+            rate=setup.world.rule.lr_at(chosen.turn.index),
+            mass=cohort.mass,
+        )
     params, server = setup.step.apply(carry.params, update, carry.server)
     return replace(carry, params=sealed(params), server=server, memory=memory, test=None), notes | remarks
 

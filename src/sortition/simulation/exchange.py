@@ -6,7 +6,7 @@ Whoever is asked or trains is charged in the round's ledger, whether or not the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from sortition.core.arrays import Ids
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort
+from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 from sortition.learning.vector import Vector
 from sortition.results.schema import FaultRecord
+from sortition.simulation import folding
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger
 from sortition.simulation.local_states import LocalStates
@@ -86,7 +88,8 @@ class Arrived:
     """What a cohort's training brought: the updates that can be used, and all reports of those who sent them."""
 
     ids: Ids
-    deltas: Vector  # (k, P)
+    deltas: Vector  # (k, P); none of a cohort that was folded
+    folded: Vector | None  # (P,) the weighted sum of the updates of such a cohort
     reports: dict[str, Answers]
     losses: Vector  # (k,) mean batch loss while training
     seconds: float  # simulated
@@ -112,13 +115,18 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generat
     ledger.compute(ids[started], examples[started], steps[started])
     ledger.passes["wasted"] += int(examples[~end.answered].sum())
     signals = tuple(signal for signal in carry.registrar.needs.reports if signal.of != "server")
-    waited = yield from _waiting(world.training(carry.params, ids[end.answered], signals, t))
-    outcome = world.train(carry.params, ids[end.answered], signals, t)
+    answered = ids[end.answered]
+    if folding.applies(setup, carry, answered.size):
+        waited = yield from _waiting(world.training(carry.params, answered[:0], signals, t))
+        outcome, reasons, deltas, folded = folding.train(setup, carry, cohort, answered, signals)
+    else:
+        waited = yield from _waiting(world.training(carry.params, answered, signals, t))
+        outcome, reasons, deltas, folded = _trained(setup, carry, answered, signals)
     unused = int(end.late.sum()) + int((when == FATES.index("after")).sum())
     ledger.training(ids[started], int(end.answered.sum()), unused)
     ledger.reports(signals, outcome.reports)
     reports = setup.faults.reports(t, outcome)
-    reasons, sound, deltas = _usable(setup, carry, setup.faults.updates(t, outcome))
+    sound = np.isin(np.arange(outcome.ids.size), list(reasons), invert=True)
     dropped = {fate: ids[when == at].tolist() for at, fate in enumerate(FATES) if (when == at).any()}
     kept, unsound = outcome.ids, {int(outcome.ids[at]): reason for at, reason in sorted(reasons.items())}
     if unsound:
@@ -131,7 +139,7 @@ def train(setup: Setup, carry: Carry, cohort: Cohort, ledger: Ledger) -> Generat
         carry.local if outcome.states is None or carry.local is None else carry.local.after(outcome.ids, outcome.states)
     )
     return Arrived(
-        kept, deltas, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited, local
+        kept, deltas, folded, reports, outcome.losses[sound], end.seconds, ids[started], dropped, unsound, waited, local
     )
 
 
@@ -160,14 +168,12 @@ def _part(whole: Ids, part: Any) -> Ids:
     return np.where(part < 1, np.floor(whole * part), whole).astype(np.int64)
 
 
-def _usable(setup: Setup, carry: Carry, updates: Vector | list[Vector]) -> tuple[dict[int, str], Any, Vector]:
-    """What is wrong with updates, by row; which can be used (k,), and those (k', P): finite, and short enough."""
-    params = carry.params
-    if isinstance(updates, list):
-        updates = np.stack([row if row.shape == params.shape else np.full_like(params, np.nan) for row in updates])
-    sound, reasons = np.ones(len(updates), bool), setup.guards.absurd(norms(updates))
-    sound[list(reasons)] = False
-    return reasons, sound, updates[sound] if reasons else updates
+def _trained(setup: Setup, carry: Carry, ids: Ids, signals: Sequence[Signal]) -> folding.TrainedUpdates:
+    """Train those of a cohort who answer; updates can be used if they are finite, and short enough."""
+    outcome = setup.world.train(carry.params, ids, signals, carry.registrar.index)
+    updates = folding.as_rows(setup.faults.updates(carry.registrar.index, outcome), carry.params)
+    reasons = setup.guards.absurd(norms(updates))
+    return outcome, reasons, np.delete(updates, list(reasons), axis=0) if reasons else updates, None
 
 
 def _only(rows: Answers, ids: Ids) -> Answers:

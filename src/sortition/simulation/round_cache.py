@@ -86,7 +86,7 @@ class RoundCache:
         if signal.compute is UPDATE.compute:
             return Reading(ids, self.updates(ids))
         if signal.of == "training":
-            rows = [self._table(signal, part) for part in self._in_blocks(ids, tracked_by([signal]))]
+            rows = [self._table(signal, part) for part in self.in_blocks(ids, tracked_by([signal]))]
             return Reading(ids, np.concatenate(rows)) if rows else Reading.empty()
         return Reading(ids, self._table(signal, ids))
 
@@ -139,14 +139,18 @@ class RoundCache:
         found = self._rows.get(client)
         return found is not None and all(getattr(found[0], what) is not None for what in tracked)
 
-    def _in_blocks(self, ids: Ids, tracked: Tracked) -> Iterator[Ids]:
-        """Parts of ``ids``, trained; what would not fit into memory is forgotten when its part has been read."""
-        size = max(1, BLOCK_BYTES // (4 * self.params.size))
-        for at in range(0, ids.size, size):
-            part = ids[at : at + size]
+    @property
+    def block(self) -> int:
+        """How many clients are trained and answered together."""
+        return max(1, BLOCK_BYTES // (4 * self.params.size))
+
+    def in_blocks(self, ids: Ids, tracked: Tracked, kept: int = KEPT_BYTES) -> Iterator[Ids]:
+        """Parts of ``ids``, trained; where updates take more than ``kept`` bytes, a part is forgotten after its use."""
+        for at in range(0, ids.size, self.block):
+            part = ids[at : at + self.block]
             new = [int(i) for i in part if int(i) not in self._rows]
             self.train(part, tracked)
             yield part
-            if 4 * self.params.size * len(self._rows) > KEPT_BYTES:
+            if 4 * self.params.size * len(self._rows) > kept:
                 for client in new:
                     del self._rows[client]

@@ -9,7 +9,7 @@ random depends on (seed, t, client); a client costs nothing until it is asked or
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -199,14 +199,27 @@ class World:
     def train(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> TrainedCohort:
         """The local training of ``ids`` from ``params``, and the signals that they report with it."""
         self.training(params, ids, signals, t).alone()
+        return self._outcome(self._at(params, t), ids, signals)
+
+    def train_in_blocks(self, params: Vector, ids: Ids, signals: Sequence[Signal], t: int) -> Iterator[TrainedCohort]:
+        """The same, some clients at a time; their updates are forgotten before the next ones train."""
         cache = self._at(params, t)
+        for part in cache.in_blocks(ids, tracked_by(signals), kept=0):
+            yield self._outcome(cache, part, signals)
+
+    @property
+    def block(self) -> int:
+        """How many clients of :meth:`train_in_blocks` are trained together."""
+        return self._cache.block
+
+    def _outcome(self, cache: RoundCache, ids: Ids, signals: Sequence[Signal]) -> TrainedCohort:
         deltas = self._sent(ids, cache.updates(ids))
         blocks = [cache.trained(client) for client in ids.tolist()]
         losses = np.array([block.losses[row] for block, row in blocks], np.float32)
         reports = {signal.name: self._answers(cache, signal, ids) for signal in signals}
         states = [block.states[row] for block, row in blocks if block.states is not None]
         kept = np.stack(states) if states else None
-        return TrainedCohort(ids, deltas, reports, self.costs.seconds(ids, t), losses, kept)
+        return TrainedCohort(ids, deltas, reports, self.costs.seconds(ids, cache.t), losses, kept)
 
     def rehearse(self, params: Vector, cohort: Cohort, t: int) -> Vector:
         """The model that a cohort would give; its training has randomness of its own."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import numpy.typing
+
 from sortition import __version__
 
 sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+numpy.typing.ArrayLike = type("array-like", (), {"__module__": "builtins"})  # its name, not all that it stands for
 
 project = "Sortition"
 author = "The Sortition authors"

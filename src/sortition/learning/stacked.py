@@ -10,7 +10,6 @@ weight 0.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from torch import Tensor, nn
 from sortition.learning import dropout, optimiser
 from sortition.learning.batch_losses import BatchLosses, first
 from sortition.learning.batches import BatchPlan
+from sortition.learning.descent import Slot, StackedDescent
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
 
@@ -47,69 +47,23 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
     return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
 
 
-@dataclass
-class Slot:
-    """One parameter of the whole cohort (k, …) with what the rule needs of it."""
+class Part:
+    """A layer of the first k clients: views that are made once for all steps in which these train."""
 
-    value: Tensor
-    anchor: Tensor
-    moments: Sequence[Tensor] = ()  # none, a velocity, or Adam's two
-    total: Tensor | None = None
+    def __init__(self, layer: nn.Module, slots: Iterator[Slot], k: int) -> None:
+        self.linear, self.rate = isinstance(layer, nn.Linear), layer.p if isinstance(layer, nn.Dropout) else None
+        self.forward, self.backward = _FORWARD.get(type(layer)), _BACKWARD.get(type(layer))
+        if self.linear:
+            self.weight = next(slots).first(k)
+            self.turned = self.weight.value.transpose(1, 2)
+            self.bias = None if layer.bias is None else next(slots).first(k)
+            self.column = None if self.bias is None else self.bias.value.unsqueeze(2)
 
-
-@dataclass
-class StackedDescent:
-    """The local rule of one round, applied to slots."""
-
-    rule: LocalRule
-    lr: float
-    squares: Tensor | None = field(default=None)  # (k,) Σ_s ‖g_s‖², only when the dispersion is asked for
-    factors: tuple[Tensor, Tensor] | None = None  # (k,) Adam's, of this step
-
-    def step(self, slot: Slot, k: int, left: Tensor, right: Tensor | None) -> None:
-        """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
-        value, rule = first(slot.value, k), self.rule
-        pull = rule.weight_decay + rule.proximal
-        if slot.total is not None and self.squares is not None:
-            gradient = left if right is None else torch.bmm(left, right)
-            self.squares[:k] += gradient.flatten(1).square().sum(1)
-            slot.total[:k] += gradient
-            left, right = gradient, None
-        if self.factors is not None:
-            self._adam(slot, k, left if right is None else torch.bmm(left, right))
-            return
-        if not slot.moments:
-            _accumulate(value, 1 - self.lr * pull, left, right, -self.lr)
-            if rule.proximal:
-                value.add_(first(slot.anchor, k), alpha=self.lr * rule.proximal)
-            return
-        velocity = first(slot.moments[0], k)
-        _accumulate(velocity, rule.momentum, left, right, 1.0)
-        if pull:
-            velocity.add_(value, alpha=pull)
-        if rule.proximal:
-            velocity.add_(first(slot.anchor, k), alpha=-rule.proximal)
-        value.add_(velocity, alpha=-self.lr)
-
-    def _adam(self, slot: Slot, k: int, gradient: Tensor) -> None:
-        value, rule = first(slot.value, k), self.rule
-        pull = rule.weight_decay + rule.proximal
-        if pull:
-            gradient = gradient.add(value, alpha=pull)
-        if rule.proximal:
-            gradient = gradient.sub(first(slot.anchor, k), alpha=rule.proximal)
-        moments = (first(one, k) for one in slot.moments)
-        factors = (first(one, k).view(-1, *[1] * (value.dim() - 1)) for one in self.factors or ())
-        optimiser.adam_step(value, gradient, *moments, *factors)
-
-
-def _accumulate(into: Tensor, keep: float, left: Tensor, right: Tensor | None, scale: float) -> None:
-    if right is not None:
-        into.baddbmm_(left, right, beta=keep, alpha=scale)
-        return
-    if keep != 1:
-        into.mul_(keep)
-    into.add_(left, alpha=scale)
+    def product(self, h: Tensor) -> Tensor:
+        """W h + b (k, out, B)."""
+        if self.column is None:
+            return torch.bmm(self.weight.value, h)
+        return torch.baddbmm(self.column, self.weight.value, h)
 
 
 class Stack:
@@ -123,6 +77,7 @@ class Stack:
         states: Tensor | None = None,
     ) -> None:
         self.layers, self.descent = layers, descent
+        self._parts, self._active = list[Part](), 0
         track, moments = descent.squares is not None, descent.rule.moments
         self.slots = [
             Slot(
@@ -140,25 +95,29 @@ class Stack:
         if states is not None and descent.rule.optimizer == "adam":
             self.before = states[:, -1].int().tolist()
 
+    def _first(self, k: int) -> list[Part]:
+        """The layers of the first k clients, made anew when some have finished."""
+        if k != self._active:
+            slots = iter(self.slots)
+            self._parts, self._active = [Part(layer, slots, k) for layer in self.layers], k
+        return self._parts
+
     def step(self, s: int, x: Tensor, words: Sequence[Tensor], losses: BatchLosses) -> None:
         """Step s of the first k clients on x (k, B, d); words: per dropout layer (k, width, B)."""
-        k, h, slots, drops = x.size(0), x.transpose(1, 2), iter(self.slots), iter(words)
+        parts, h, drops = self._first(x.size(0)), x.transpose(1, 2), iter(words)
         self._correct(s, x.device)
-        saved: list[Any] = []
-        for layer in self.layers:
-            if isinstance(layer, nn.Linear):
-                w, b = next(slots), next(slots) if layer.bias is not None else None
-                saved.append((layer, h, w, b))
-                weight = first(w.value, k)
-                h = torch.bmm(weight, h) if b is None else torch.baddbmm(first(b.value, k).unsqueeze(2), weight, h)
-            elif isinstance(layer, nn.Dropout):
-                kept = dropout.keep_mask(next(drops), layer.p)
-                saved.append((layer, kept, None, None))
-                h = h * kept
-            else:
-                h = _FORWARD[type(layer)](h)
-                saved.append((layer, h, None, None))
-        self._backward(losses.gradient(s, h), saved, k)
+        saved = list[Tensor]()  # what each layer needs on the way back: its input, its mask, or its output
+        for part in parts:
+            if part.linear:
+                saved.append(h)
+                h = part.product(h)
+            elif part.rate is not None:
+                saved.append(dropout.keep_mask(next(drops), part.rate))
+                h = h * saved[-1]
+            elif part.forward is not None:
+                h = part.forward(h)
+                saved.append(h)
+        self._backward(losses.gradient(s, h), parts, saved)
 
     def _correct(self, s: int, device: torch.device) -> None:
         """Adam's factors of step s, of each client by the steps that it remembers."""
@@ -173,19 +132,19 @@ class Stack:
         adam = self.descent.rule.optimizer == "adam"
         return optimiser.pack([slot.moments for slot in self.slots], total if adam else None)
 
-    def _backward(self, g: Tensor, saved: list[Any], k: int) -> None:
-        for at in reversed(range(len(saved))):
-            layer, kept, w, b = saved[at]
-            if isinstance(layer, nn.Linear):
-                after = torch.bmm(first(w.value, k).transpose(1, 2), g) if at else None  # before these weights move
-                self.descent.step(w, k, g, kept.transpose(1, 2))
-                if b is not None:
-                    self.descent.step(b, k, g.sum(2), None)
+    def _backward(self, g: Tensor, parts: Sequence[Part], saved: Sequence[Tensor]) -> None:
+        for at in reversed(range(len(parts))):
+            part, kept = parts[at], saved[at]
+            if part.linear:
+                after = torch.bmm(part.turned, g) if at else g  # before these weights move; inputs need no gradient
+                self.descent.step(part.weight, g, kept.transpose(1, 2))
+                if part.bias is not None:
+                    self.descent.step(part.bias, g.sum(2), None)
                 g = after
-            elif isinstance(layer, nn.Dropout):
+            elif part.rate is not None:
                 g = g * kept
-            else:
-                g = _BACKWARD[type(layer)](g, kept)
+            elif part.backward is not None:
+                g = part.backward(g, kept)
 
 
 @torch.inference_mode()

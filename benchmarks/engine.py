@@ -118,6 +118,35 @@ def training(quick: bool) -> None:
     torch.set_num_threads(1)
 
 
+def products(quick: bool) -> None:
+    """A round of the MLP beside nothing but its batched products, on batches that lie ready."""
+    name = "FedCor's FMNIST MLP, 5 × 20 × 64"
+    kind, _, shape, n, clients, k, rule, _ = CASES[name]
+    x, y = examples(n, shape)
+    members = np.array_split(np.random.default_rng(1).permutation(n), clients)[:k]
+    own = Learner(build(kind, shape, 10), x, y, rule)
+    weights = [torch.randn(k, layer.out_features, layer.in_features) for layer in own.model if hasattr(layer, "weight")]
+    batches = torch.randn(rule.steps or 0, k, rule.batch or 0, *shape)
+    hidden = [torch.randn(k, rule.batch or 0, w.shape[2]) for w in weights[1:]]
+    gradients = [torch.randn(k, rule.batch or 0, w.shape[1]) for w in weights]
+
+    @torch.inference_mode()
+    def bare() -> None:
+        for batch in batches:
+            for at, (w, h, g) in enumerate(zip(weights, [batch, *hidden], gradients, strict=True)):
+                torch.bmm(h, w.transpose(1, 2))
+                if at:
+                    torch.bmm(g, w)
+                w.baddbmm_(g.transpose(1, 2), h, alpha=-1e-9)
+
+    ours = lambda: own.train(own.initial, members, np.arange(k), seed=0, t=0)  # noqa: E731
+    rows: list[list[object]] = []
+    for _ in range(2 if quick else 6):
+        low, high = fastest([bare, ours], 10 if quick else 25)
+        rows.append([low, high, f"{high / low:.2f}×"])
+    table(f"{name}: products and the whole round, 1 thread", ["products, ms", "round, ms", "ratio"], rows)
+
+
 def losses(quick: bool) -> None:
     x, y = examples(60_000, (784,))
     model = build("mlp", (784,), 10)
@@ -262,11 +291,11 @@ def whole_runs(quick: bool) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=["training", "losses", "overhead", "growth", "whole_runs"])
+    parser.add_argument("--only", choices=["training", "products", "losses", "overhead", "growth", "whole_runs"])
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     print(f"torch {torch.__version__}, {CORES} cores, {platform.machine()}, load {os.getloadavg()[0]:.1f}")
-    for part in (training, losses, overhead, growth, whole_runs):
+    for part in (training, products, losses, overhead, growth, whole_runs):
         if chosen.only in (None, part.__name__):
             part(chosen.quick)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -188,7 +189,45 @@ def flgo(held, rounds, seed):
     return accuracy(runner.model, torch.from_numpy(held["x_test"]), torch.from_numpy(held["y_test"]))
 
 
-WAYS = {"loop": loop, "pfl": pfl, "FLGo": flgo}
+def fluke(held, rounds, seed):
+    """fluke's FedAvg with clients and server made from its own classes, and its evaluator after every round."""
+    with suppress(
+        RuntimeError
+    ):  # a torchvision whose compiled operators do not fit this PyTorch is imported all the same
+        for name in ("nms", "qnms"):
+            torch.library.define(f"torchvision::{name}", "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    from fluke import FlukeENV
+    from fluke.algorithms.fedavg import FedAVG
+    from fluke.client import Client
+    from fluke.config import OptimizerConfigurator
+    from fluke.data import FastDataLoader
+    from fluke.evaluation import ClassificationEval
+    from fluke.server import Server
+
+    env = FlukeENV()
+    env.set_seed(seed)
+    env.set_evaluator(ClassificationEval(eval_every=1, n_classes=10))
+    env.set_eval_cfg(server=True, pre_fit=False, post_fit=False, locals=False)
+    x, y = torch.from_numpy(held["x_train"]), torch.from_numpy(held["y_train"])
+    rule, entropy = OptimizerConfigurator({"name": "SGD", "lr": RATE}), nn.CrossEntropyLoss()
+    clients = [
+        Client(
+            k,
+            FastDataLoader(x[part], y[part], num_labels=10, batch_size=BATCH, shuffle=True, skip_singleton=False),
+            None,
+            rule,
+            entropy,
+            EPOCHS,
+        )
+        for k, part in enumerate(held["parts"])
+    ]
+    x, y = torch.from_numpy(held["x_test"]), torch.from_numpy(held["y_test"])
+    server = Server(network(), FastDataLoader(x, y, num_labels=10, batch_size=1000), clients)
+    FedAVG(CLIENTS, None, {}, clients, server).run(rounds, COHORT / CLIENTS)
+    return accuracy(server.model, x, y)
+
+
+WAYS = {"loop": loop, "pfl": pfl, "FLGo": flgo, "fluke": fluke}
 
 
 def main():

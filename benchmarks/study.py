@@ -2,7 +2,7 @@
 
     python benchmarks/study.py                  # 4 runs × 50 rounds of FedCor's Fashion-MNIST MLP, two processes
     python benchmarks/study.py --rounds 20 --jobs 1
-    python benchmarks/study.py --peers .venv-peers/bin/python    # beside pfl, FLGo and a plain loop
+    python benchmarks/study.py --peers .venv-peers/bin/python    # beside pfl, fluke, FLGo and a plain loop
 
 The study is run with all its rounds and with one: the difference is what rounds cost, the rest is start-up and tables.
 All take turns, as often as ``--repeats`` says. Python's compiled files are kept, as an installed package has them.
@@ -85,7 +85,8 @@ def federation(file: Path) -> None:
 
 def installed(python: str, module: str) -> bool:
     """Whether an interpreter finds a module."""
-    return not subprocess.run([python, "-c", f"import {module}"], capture_output=True, check=False).returncode
+    code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec({module!r}) is None)"
+    return not subprocess.run([python, "-c", code], check=False).returncode
 
 
 def ways(jobs: int, python: str | None, kept: Path) -> dict[str, Callable[[int], tuple[float, float]]]:
@@ -102,7 +103,7 @@ def ways(jobs: int, python: str | None, kept: Path) -> dict[str, Callable[[int],
         return lambda rounds: followed([*script, str(rounds), str(RUNS)], kept)
 
     found["plain PyTorch loop"] = peer("loop", sys.executable)
-    return found | {name: peer(name, python) for name in ("pfl", "FLGo") if installed(python, name.lower())}
+    return found | {name: peer(name, python) for name in ("pfl", "fluke", "FLGo") if installed(python, name.lower())}
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM, FedProx
+from tests.flower.loopback import Loopback
 
 from sortition.aggregation import StepRule
 from sortition.core.errors import InputError
@@ -104,8 +105,15 @@ def test_a_strategy_that_chooses_for_itself_is_refused():
         def configure_train(self, server_round, arrays, config, grid):
             return list(super().configure_train(server_round, arrays, config, grid))[:1]
 
-    with pytest.raises(InputError, match=r"Fastest.configure_train must write to all 3 nodes .* it wrote to 1"):
+    with pytest.raises(InputError, match=r"Fastest.configure_train must write once .* wrote 1 messages to 1"):
         BaseStrategy(Fastest()).configure(1, wire.to_record(START), ConfigRecord(), None, [1, 2, 3])
+
+    class Repeated(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            return 2 * list(super().configure_train(server_round, arrays, config, grid))
+
+    with pytest.raises(InputError, match="it wrote 4 messages to 2"):
+        BaseStrategy(Repeated()).configure(1, wire.to_record(START), ConfigRecord(), None, [1, 2])
     with pytest.raises(InputError, match=r"strategy must be a flwr.serverapp.strategy.Strategy; got 'fedavg'"):
         BaseStrategy("fedavg")
 
@@ -135,3 +143,49 @@ def test_the_strategys_own_rule_sees_every_reply_and_its_other_records():
         message.content["extra"] = ConfigRecord({"control": row})
     BaseStrategy(strategy).aggregate(1, messages, dict.fromkeys(messages, 1 / 3))
     assert strategy.seen == [{"control": 0}, {"control": 1}, {"control": 2}]
+
+
+def test_the_strategys_own_rule_sees_what_each_client_said_and_all_metric_records():
+    class Reading(FedAvg):
+        def aggregate_train(self, server_round, replies):
+            self.seen = [(message.content["metrics"]["loss"], dict(message.content["gap"])) for message in replies]
+            return replies[0].content["arrays"], None
+
+    strategy, messages = Reading(), {0: reply(START, loss=1.0), 1: reply(START, loss=np.inf), 2: reply(START, loss=3.0)}
+    for row, message in messages.items():
+        message.content["gap"] = MetricRecord({"gap": row})
+    messages[1].content["more"] = MetricRecord({"alone": 1.0})
+    BaseStrategy(strategy).aggregate(1, messages, dict.fromkeys(messages, 1 / 3))
+    assert strategy.seen == [(1.0, {"gap": 0}), (np.inf, {"gap": 1}), (3.0, {"gap": 2})]
+    assert "more" not in messages[1].content
+
+
+def test_an_average_of_ones_own_finds_its_records_where_we_compute_the_model():
+    def average(records, weighted):
+        (first, second) = (record["mine"]["loss"] * record["mine"][weighted] for record in records)
+        return MetricRecord({"loss": first + second + records[0]["more"]["bias"]})
+
+    records = {"arrays": wire.to_record(START), "mine": MetricRecord({"loss": 2.0}), "more": ConfigRecord({"bias": 1})}
+    messages = {row: Message(RecordDict(dict(records)), 1, MessageType.TRAIN) for row in range(2)}
+    for message in messages.values():
+        message.content["mine"] = MetricRecord({"loss": 2.0})
+    base = BaseStrategy(FedAvg(train_metrics_aggr_fn=average))
+    _, metrics = base.step(1, START, messages, {0: 0.5, 1: 0.75})
+    assert metrics == {"loss": pytest.approx(3.5)}
+
+
+def test_a_strategy_is_shown_the_chosen_nodes_however_it_looks_for_them():
+    class Informed(FedAvg):
+        def configure_train(self, server_round, arrays, config, grid):
+            content = RecordDict({"arrays": arrays, "config": config})
+            return [Message(content, info.node_id, MessageType.TRAIN) for info in grid.get_nodes()]
+
+    grid = Loopback(dict.fromkeys(range(5)))
+    made = BaseStrategy(Informed()).configure(1, wire.to_record(START), ConfigRecord(), grid, [4, 2])
+    assert list(made) == [4, 2]
+
+
+@pytest.mark.parametrize("kind", ["c8", "V2", "U1"])
+def test_a_model_that_is_not_of_real_numbers_is_refused(kind):
+    with pytest.raises(InputError, match="initial_arrays must hold real numbers; 'odd' is of type"):
+        BaseStrategy(FedAvg()).check_model(wire.to_record({**START, "odd": np.zeros(2, kind)}))

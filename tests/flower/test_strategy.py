@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
-from flwr.serverapp.strategy import FedAvg
+from flwr.serverapp.strategy import FedAvg, FedProx
 from tests.flower.loopback import Loopback, fails, node
 
 from sortition.core import Cohort
@@ -113,3 +113,61 @@ def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the
     made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
     (record,) = made.history
     assert (record["answered"], list(record["left_out"]), record["silent"]) == ([1], ["0"], [2])
+
+
+ONLY_W = {"w": np.zeros(2, np.float32)}
+QUIET = {"fraction_evaluate": 0.0}
+
+
+def started(strategy, **options):
+    made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=strategy)
+    return made, made.start(Loopback({n: node(f"c{n}") for n in range(3)}), wire.to_record(ONLY_W), 2, **options)
+
+
+def test_a_start_of_ones_own_is_called_as_the_app_calls_it():
+    class Brief(FedAvg):
+        def start(self, grid, initial_arrays, num_rounds):
+            super().start(grid, initial_arrays, num_rounds)
+
+    class Open(FedAvg):
+        def start(self, grid, initial_arrays, **options):
+            self.given = options
+            return super().start(grid, initial_arrays, **options)
+
+    assert started(Brief(**QUIET))[1] is None
+    config = ConfigRecord({"lr": 0.1})
+    made, result = started(Open(**QUIET), timeout=9.0, train_config=config)
+    assert made.given == {"num_rounds": 2, "timeout": 9.0, "train_config": config}
+    assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 1.0]
+
+
+def test_a_start_that_chooses_clients_itself_is_refused_with_the_reason():
+    class Loop(FedAvg):
+        def start(self, grid, initial_arrays, num_rounds):
+            return None
+
+    with pytest.raises(InputError, match=r"Loop.start must call self.configure_train, where the selector chooses"):
+        started(Loop(**QUIET))
+
+
+def test_methods_that_are_assigned_to_a_strategy_run_and_stay():
+    strategy, seen = FedAvg(**QUIET), []
+    aggregate = strategy.aggregate_train
+
+    def logged(server_round, replies):
+        seen.append(server_round)
+        return aggregate(server_round, replies)
+
+    strategy.aggregate_train = logged
+    made, _ = started(strategy)
+    assert (seen, strategy.aggregate_train, made.base.kind.linear) == ([1, 2], logged, False)
+    assert "configure_train" not in vars(strategy)
+
+
+def test_what_only_the_users_strategy_has_is_set_there():
+    inner = FedProx(**QUIET)
+    made = SelectorStrategy("uniform", cohort=2, strategy=inner)
+    made.proximal_mu, made.seed, made.note = 0.5, 3, "ours"
+    assert (inner.proximal_mu, made.seed) == (0.5, 3)
+    assert not {"seed", "note"} & vars(inner).keys()
+    assert "proximal_mu" not in vars(made)

@@ -6,12 +6,12 @@ in the cohort's order, with the cohort's weights as their ``num-examples``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from logging import WARNING
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
@@ -21,7 +21,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import wire
 from sortition.flower.grid_views import NodesView
-from sortition.flower.metrics import first_metrics, usable_metrics
+from sortition.flower.metrics import first_metrics, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -31,10 +31,11 @@ class BaseStrategy:
     """A strategy of Flower's or one's own, and what is known of its kind."""
 
     def __init__(self, strategy: Strategy) -> None:
-        self.strategy, self.inner, self.kind = strategy, innermost(strategy), kind_of(strategy)
+        self.strategy, self.kind, self.inner = strategy, kind_of(strategy), innermost(strategy)
         self.model: str = getattr(self.inner, "arrayrecord_key", "arrays")
         self.config: str = getattr(self.inner, "configrecord_key", "config")
         self.weighted: str = getattr(self.inner, "weighted_by_key", "num-examples")
+        self._assigned: dict[str, Any] = {}  # methods that were assigned to the object itself, while ours stand there
 
     @property
     def least_online(self) -> int:
@@ -43,27 +44,38 @@ class BaseStrategy:
 
     def check_model(self, arrays: ArrayRecord) -> None:
         """Refuse a model that the strategy cannot aggregate."""
-        whole = [name for name, item in arrays.items() if np.dtype(item.dtype).kind in "iub"]
+        kinds = {name: value.dtype for name, value in wire.view_arrays(arrays).items()}
+        whole = [name for name, kind in kinds.items() if kind.kind in "iub"]
+        strange = [name for name, kind in kinds.items() if kind.kind not in "fiub"]
+        if strange:
+            raise InputError(
+                f"initial_arrays must hold real numbers; {strange[0]!r} is of type {kinds[strange[0]]}. Send a complex "
+                "array as its real and its imaginary part, and another type as float32."
+            )
         if self.kind.only_floats and whole:
             raise InputError(
                 f"{type(self.strategy).__name__} cannot aggregate whole numbers, and the model has {whole[0]!r}. Send "
                 "the other arrays alone, or choose another strategy."
             )
 
-    def _original(self, method: str) -> Callable[..., Any]:
+    def original(self, method: str) -> Callable[..., Any]:
         """The strategy's own method, though ours stands in its place while it runs."""
-        return cast(Callable[..., Any], getattr(type(self.strategy), method).__get__(self.strategy))
+        bound = getattr(type(self.strategy), method).__get__(self.strategy)
+        return cast(Callable[..., Any], self._assigned.get(method, bound))
 
     @contextmanager
     def replaced(self, **methods: Callable[..., Any]) -> Iterator[None]:
         """Let the strategy's ``start`` call these in place of its own methods."""
-        for name, method in methods.items():
-            setattr(self.strategy, name, method)
+        held = vars(self.strategy)
+        self._assigned = {name: held[name] for name in methods if name in held}
+        held.update(methods)
         try:
             yield
         finally:
             for name in methods:
-                delattr(self.strategy, name)
+                del held[name]
+            held.update(self._assigned)
+            self._assigned = {}
 
     # -- training ------------------------------------------------------------------------------------------------------
 
@@ -79,13 +91,13 @@ class BaseStrategy:
             return {}
         view = NodesView(grid, nodes)
         with _samples_all(self.inner, len(nodes)):
-            made = self._original("configure_train")(server_round, arrays, config, view)
-            found = {message.metadata.dst_node_id: message for message in made}
-        if found.keys() != set(nodes):
+            made = list(self.original("configure_train")(server_round, arrays, config, view))
+        found = {message.metadata.dst_node_id: message for message in made}
+        if found.keys() != set(nodes) or len(made) != len(nodes):
             raise InputError(
-                f"{type(self.strategy).__name__}.configure_train must write to all {len(nodes)} nodes that the grid "
-                f"shows it; it wrote to {len(found)}. Leave the choice to the selector; of a strategy that takes one "
-                "client at a time, use cohort=1."
+                f"{type(self.strategy).__name__}.configure_train must write once to each of the {len(nodes)} nodes "
+                f"that the grid shows it; it wrote {len(made)} messages to {len(found)}. Leave the choice to the "
+                "selector; of a strategy that takes one client at a time, use cohort=1."
             )
         return {node: found[node] for node in nodes}
 
@@ -94,14 +106,16 @@ class BaseStrategy:
         contents = {client: message.content for client, message in replies.items()}
         kept, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        stand_in = next(iter(kept.values()), {})  # where a metric cannot be averaged: of equal names, and not read
+        names = next(iter(kept.values()), {})  # Flower wants the same ones in all replies
         key = first_metrics(next(iter(contents.values())))[0]
+        extra = shared_metrics(contents.values()) if self.kind.own else set()
         for client, message in replies.items():
-            values = {**kept.get(client, stand_in), self.weighted: float(weights[client])}
-            message.content = _with_metrics(message.content, key, values)
+            sent = first_metrics(message.content)[1]
+            values = {name: sent.get(name, math.nan) for name in names} | {self.weighted: float(weights[client])}
+            message.content = _with_metrics(message.content, key, values, extra)
         left_out = [replies[client].content for client in replies if client not in kept]
         with _averages(self.inner, left_out):
-            return cast(Aggregate, self._original("aggregate_train")(server_round, list(replies.values())))
+            return cast(Aggregate, self.original("aggregate_train")(server_round, list(replies.values())))
 
     def step(
         self,
@@ -114,13 +128,14 @@ class BaseStrategy:
         contents = {client: message.content for client, message in replies.items()}
         metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
         whole = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
-        arrays, _ = self._original("aggregate_train")(server_round, [whole])
+        with _averages(self.inner, [whole.content]):
+            arrays, _ = self.original("aggregate_train")(server_round, [whole])
         kept, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        weighed = [
-            RecordDict({"metrics": MetricRecord({**values, self.weighted: float(weights[client])})})
-            for client, values in kept.items()
-        ]
+        weighed = []
+        for client, values in kept.items():
+            key = first_metrics(contents[client])[0]
+            weighed.append(_with_metrics(contents[client], key, {**values, self.weighted: float(weights[client])}))
         with _averages(self.inner, []):
             return arrays, self.inner.train_metrics_aggr_fn(weighed, self.weighted)
 
@@ -139,7 +154,7 @@ class BaseStrategy:
             log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round, len(online))
             return []
         view = NodesView(grid, online)
-        return cast(Iterable[Message], self._original("configure_evaluate")(server_round, arrays, config, view))
+        return cast(Iterable[Message], self.original("configure_evaluate")(server_round, arrays, config, view))
 
     def _can_evaluate(self, online: int) -> bool:
         """Whether so many nodes suffice: the strategy would wait for more without end."""
@@ -159,17 +174,16 @@ class BaseStrategy:
             kept = {}
         usable = [message for row, message in messages.items() if row in kept or row not in found]
         try:
-            result = self._original("aggregate_evaluate")(server_round, usable)
+            result = self.original("aggregate_evaluate")(server_round, usable)
         except Exception as error:  # an app's own average that cannot cope with what clients sent
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return None
         return result if isinstance(result, MetricRecord) else None
 
 
-def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any]) -> RecordDict:
-    """The records of a reply, without ours, and with these metrics; the same object where it has them already."""
-    extra = [name for name, record in content.items() if isinstance(record, MetricRecord) and name != key]
-    for name in [*extra, wire.ROWS]:
+def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any], extra: Collection[str] = ()) -> RecordDict:
+    """The records of a reply, without ours, and with these metrics and those of the ``extra`` records alone."""
+    for name in [*(content.metric_records.keys() - {key, *extra}), wire.ROWS]:
         content.pop(name, None)
     record = content.get(key)
     if not isinstance(record, MetricRecord) or record.keys() != values.keys():

@@ -25,6 +25,10 @@ class NodesView:
         """These nodes."""
         return list(self._nodes)
 
+    def get_nodes(self) -> list[Any]:
+        """What is known of these nodes."""
+        return [info for info in self._grid.get_nodes() if info.node_id in self._nodes]
+
 
 class EarlyClose:
     """A grid whose exchanges end when ``target()`` clients have answered, or at the time limit; at 0, as usual."""

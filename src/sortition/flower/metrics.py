@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from flwr.app import MetricRecord, RecordDict
@@ -49,6 +49,11 @@ def first_metrics(content: RecordDict) -> tuple[str, MetricRecord]:
     """The first MetricRecord of a reply and its name; an empty one where there is none."""
     found = ((name, record) for name, record in content.items() if isinstance(record, MetricRecord))
     return next(found, ("metrics", MetricRecord()))
+
+
+def shared_metrics(contents: Iterable[RecordDict]) -> set[str]:
+    """The names of the MetricRecords that all replies have."""
+    return set[str].intersection(*(set(content.metric_records) for content in contents))
 
 
 def _fault(values: Metrics, weight: str) -> str:

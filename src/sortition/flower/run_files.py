@@ -9,6 +9,7 @@ from typing import Any
 
 from flwr.app import ArrayRecord
 from flwr.common.logger import log
+from flwr.serverapp.strategy import Result
 
 from sortition.audit.log_file import LogFile
 from sortition.clients.models import Model
@@ -84,6 +85,14 @@ class RunFiles:
                 f"{path} is the audit log of an earlier run. Go on from its checkpoint with resume=, or choose another "
                 "audit=."
             )
+
+    def renumbered(self, result: Result, initial: ArrayRecord) -> Result:
+        """The result of a run that went on: rounds are counted from the very first, and there is always a model."""
+        if not result.arrays:
+            result.arrays = initial
+        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+            setattr(result, name, {r + self.played: value for r, value in getattr(result, name).items()})
+        return result
 
     def watch(self, registrar: Registrar) -> None:
         """Restore a registrar where the run goes on, and let the audit log observe it."""

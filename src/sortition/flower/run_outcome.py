@@ -58,6 +58,8 @@ class RunOutcome:
             return
         most, least = max((len(record["answered"]) for record in history), default=0), base.kind.least
         why = "The log says of every round who was left out and why."
+        if not history:
+            why = f"{type(base.strategy).__name__}.start must call self.configure_train, where the selector chooses."
         if 0 < most < least:
             why = f"{type(base.strategy).__name__} needs {least} usable updates in a round, and at most {most} came. "
             why += "Let the selector choose more clients at a time, or use another strategy."

@@ -44,6 +44,7 @@ from sortition.flower.updates import ModelCheck, with_counters
 from sortition.flower.weights import Combined, check_mass, weigh
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
+TIMEOUT = 3600.0  # seconds of a round, as Flower's own start has it
 
 
 class SelectorStrategy(Strategy):
@@ -122,7 +123,7 @@ class SelectorStrategy(Strategy):
         self._interview = Interview(answer_timeout, self._models)
         self._sent: dict[int, Message] = {}
         self._model: Model = {}
-        self._running, self._outcome, self._timeout, self._target = False, RunOutcome(), 3600.0, 0
+        self._running, self._outcome, self._timeout, self._target = False, RunOutcome(), TIMEOUT, 0
 
     def _check_base(self) -> None:
         if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
@@ -134,6 +135,12 @@ class SelectorStrategy(Strategy):
         if name.startswith("_") or "base" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has no {name!r}")
         return getattr(self.base.strategy, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """What only the user's own strategy has is set there, where it is read."""
+        ours = "_target" not in self.__dict__ or name in self.__dict__ or hasattr(type(self), name)
+        theirs = not ours and not name.startswith("_") and hasattr(self.base.strategy, name)
+        setattr(self.base.strategy, name, value) if theirs else super().__setattr__(name, value)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -152,7 +159,7 @@ class SelectorStrategy(Strategy):
         log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
         if not kind.weighs:
             log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
-        type(self.base.strategy).summary(self.base.strategy)
+        self.base.original("summary")()
 
     # -- a run ---------------------------------------------------------------------------------------------------------
 
@@ -161,7 +168,7 @@ class SelectorStrategy(Strategy):
         grid: Grid,
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
-        timeout: float = 3600,
+        timeout: float = TIMEOUT,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
@@ -177,12 +184,14 @@ class SelectorStrategy(Strategy):
             initial_arrays = files.open(stack, initial_arrays)
             self._take_over(stack)
             left = max(num_rounds - files.played, 0)
-            configs = train_config, evaluate_config, shifted
-            result: Result = self.base.strategy.start(grid, initial_arrays, left, timeout, *configs, **more)
+            more |= {"num_rounds": left, **({} if timeout == TIMEOUT else {"timeout": timeout})}
+            configs = {"train_config": train_config, "evaluate_config": evaluate_config, "evaluate_fn": shifted}
+            more |= {name: value for name, value in configs.items() if value is not None}
+            result: Result = self.base.strategy.start(grid, initial_arrays, **more)
             if files.log_file is not None:
                 files.log_file.reveal()
         self._outcome.check_end(left, self.history[files.played :], self.base)
-        return self._renumbered(result, initial_arrays)
+        return files.renumbered(result, initial_arrays) if isinstance(result, Result) else result
 
     def _take_over(self, stack: ExitStack) -> None:
         """Stand in the place of the strategy's own methods for as long as it runs."""
@@ -191,13 +200,6 @@ class SelectorStrategy(Strategy):
         stack.enter_context(self.base.replaced(**ours))
         self._running = True
         stack.callback(setattr, self, "_running", False)
-
-    def _renumbered(self, result: Result, initial_arrays: ArrayRecord) -> Result:
-        if not result.arrays:
-            result.arrays = initial_arrays
-        for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-            setattr(result, name, {r + self.files.played: value for r, value in getattr(result, name).items()})
-        return result
 
     # -- training ------------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ class Kind:
         equal: the noise of differential privacy assumes equal weights and this many replies; 0: no such noise.
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
+        own: the rule is not one of Flower's.
         only_floats: whole numbers in a model end the run.
     """
 
@@ -58,15 +59,20 @@ class Kind:
     equal: int
     trees: bool
     reads_metrics: bool
+    own: bool
     only_floats: bool
 
 
 def layers(strategy: Any) -> list[Any]:
     """A strategy and those that it wraps, from the outside in."""
     found = [strategy]
-    while isinstance(getattr(found[-1], "strategy", None), Strategy):
-        found.append(found[-1].strategy)
+    while not isinstance(found[-1], FedAvg) and (held := _held(found[-1])) and held[0] not in found:
+        found.append(held[0])
     return found
+
+
+def _held(wrapper: Any) -> list[Strategy]:
+    return [value for value in vars(wrapper).values() if isinstance(value, Strategy)]
 
 
 def innermost(strategy: Any) -> Any:
@@ -78,15 +84,17 @@ def kind_of(strategy: Any) -> Kind:
     """What is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
     if not isinstance(strategy, Strategy):
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
-    inner, private = innermost(strategy), isinstance(strategy, PRIVATE)
-    noise = int(strategy.num_sampled_clients) if private else 0
-    step = getattr(type(strategy), "aggregate_train", None)
+    inner, private = innermost(strategy), [layer for layer in layers(strategy) if isinstance(layer, PRIVATE)]
+    noise = int(private[0].num_sampled_clients) if private else 0
+    step = strategy.aggregate_train
+    step = getattr(step, "__func__", step)
     return Kind(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
         least=max(noise, 4 * inner.num_malicious_nodes + 3 if isinstance(inner, Bulyan) else 1),
         equal=noise,
         trees=isinstance(inner, TREES),
-        reads_metrics=isinstance(inner, QFedAvg) or private,
+        reads_metrics=isinstance(inner, QFedAvg) or bool(private),
+        own=not step.__module__.startswith("flwr."),
         only_floats=isinstance(inner, QFedAvg),
     )

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
-from flwr.serverapp.strategy import FedAdam, FedAvg
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg
 from tests.flower.loopback import MODEL, Loopback, node
 
 from sortition.core import InputError, Registrar, StorageError
@@ -137,6 +137,21 @@ def test_another_configuration_is_refused_with_the_difference(options, told, tmp
     played(tmp_path / "c.npz")
     with pytest.raises(StorageError, match=told):
         played(tmp_path / "c.npz", resume=True, **options)
+
+
+def test_another_strategy_inside_a_wrapper_is_refused(tmp_path):
+    def private(inner):
+        strategy = DifferentialPrivacyServerSideFixedClipping(inner(fraction_evaluate=0.0), 0.0, 1.0, 2)
+        options = {"cohort": 2, "strategy": strategy, "checkpoint": tmp_path / "c.npz", "resume": True}
+        made = SelectorStrategy("uniform", **options)
+        facts = {"sizes": np.array(10)}
+        grid = Loopback({k: node(f"c{k}", facts=facts, metrics={"num-examples": 1}) for k in range(3)})
+        made.start(grid, wire.to_record(MODEL), 1)
+
+    private(FedAdam)
+    private(FedAdam)
+    with pytest.raises(StorageError, match=r"strategy.inside was 'FedAdam', is 'FedAvg'"):
+        private(FedAvg)
 
 
 def test_checkpoints_without_options_are_read(tmp_path):

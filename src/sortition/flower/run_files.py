@@ -22,6 +22,7 @@ from sortition.flower.combining import Combining
 from sortition.flower.options import Options
 from sortition.flower.roster import Roster
 from sortition.flower.round_record import round_record
+from sortition.flower.strategy_kinds import layers
 from sortition.flower.updates import ModelCheck
 
 
@@ -44,7 +45,8 @@ class RunFiles:
         """What must be the same when a federation goes on, beside the registrar's own parameters."""
         options, strategy = self.options, type(self.strategy).__name__
         known = {"cohort": options.cohort, "overselect": float(options.overselect), "strategy": strategy}
-        return known | self.combining.identity
+        inside = "/".join(type(layer).__name__ for layer in layers(self.strategy)[1:])
+        return known | ({"strategy.inside": inside} if inside else {}) | self.combining.identity
 
     def open(self, stack: ExitStack, initial: ArrayRecord) -> ArrayRecord:
         """Take the files, to be given back when the stack closes; the arrays to begin with."""

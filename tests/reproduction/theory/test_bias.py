@@ -47,6 +47,13 @@ def test_lemma_2_exactly_for_stratified_sampling():
     assert np.abs(simple - 1 / 9).max() > 0.03
 
 
+def test_the_exact_error_is_that_of_all_samples():
+    # two of (0, 1, 5), equally likely: means 0.5, 2.5 and 3 around 2
+    population, models = Population(np.full(3, 4)), np.array([[0.0], [1.0], [5.0]])
+    found = bias.exact_error(load("uniform"), population, [(1.0, np.arange(3))], 2, models, np.array([2.0]))
+    assert found == pytest.approx((1.5**2 + 0.5**2 + 1.0) / 3)
+
+
 def test_unequal_sizes_make_a_ratio_estimator_with_a_small_bias():
     population = Population([10, 20, 60, 10], groups=[0, 0, 0, 1])
     weights = bias.exact(load("fedss", by="groups"), population, [(1.0, np.arange(4))], 3)

@@ -2,7 +2,13 @@ import numpy as np
 import pytest
 
 from sortition.reproduction.theory.enumeration import EveryOutcome
-from sortition.reproduction.theory.graph_distance import cone_share, exact_weights, expected_weights, mean_distance
+from sortition.reproduction.theory.graph_distance import (
+    cone_share,
+    exact_weights,
+    expected_weights,
+    mean_distance,
+    update_errors,
+)
 
 
 def test_distance_of_clients_with_one_label_each_and_of_equal_ones():
@@ -38,3 +44,13 @@ def test_the_formula_is_exact_for_equal_sizes_for_one_and_for_all():
         assert expected_weights(sizes, budget) == pytest.approx(exact_weights(sizes, budget))
     assert expected_weights(np.full(4, 7.0), 2) == pytest.approx(np.full(4, 0.25))
     assert not np.allclose(expected_weights(sizes, 2), exact_weights(sizes, 2), rtol=0.01)
+
+
+def test_update_errors_by_hand():
+    gradients = np.array([[2.0, 0.0], [0.0, 1.0]])
+    best, alike = update_errors(np.eye(2), [0.75, 0.25], gradients)  # full: (1.5, 0.25); alike: (1, 0.5)
+    assert best == pytest.approx(0, abs=1e-12)
+    assert alike == pytest.approx(np.hypot(0.5, 0.25) / np.hypot(1.5, 0.25))
+    best, alike = update_errors([[1.0, 0.0], [1.0, 0.0]], [0.5, 0.5], gradients)  # nobody has the second type
+    assert best == pytest.approx(0.5 / np.hypot(1.0, 0.5))
+    assert alike > best

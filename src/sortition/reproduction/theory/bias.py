@@ -7,7 +7,7 @@ Lemma 1 is this for simple random sampling. Three ways to E[a]: exactly, by simu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,13 +19,32 @@ from sortition.reproduction.theory.enumeration import EveryOutcome
 from sortition.results.run_folder import Run
 from sortition.testing.play import Backend, turns
 
+Sets = Iterable[tuple[float, Ids]]  # available ids, with their probability
 
-def exact(selector: Selector[Any], population: Population, sets: Iterable[tuple[float, Ids]], budget: int) -> Floats:
+
+def exact(selector: Selector[Any], population: Population, sets: Sets, budget: int) -> Floats:
     """E[a] (N,) of a first round, over (probability, available ids) and over all of the method's own draws.
 
     For methods that ask nothing and draw by choices; others are simulated.
     """
     weights = np.zeros(population.n_clients)
+    for probability, one in _outcomes(selector, population, sets, budget):
+        weights += probability * one
+    return weights
+
+
+def exact_error(
+    selector: Selector[Any], population: Population, sets: Sets, budget: int, vectors: Array, target: Array
+) -> float:
+    """E‖Σ_k a_k x_k − target‖² of a first round, over the same outcomes; vectors are (N, d)."""
+    outcomes = _outcomes(selector, population, sets, budget)
+    return float(sum(probability * np.sum((one @ vectors - target) ** 2) for probability, one in outcomes))
+
+
+def _outcomes(
+    selector: Selector[Any], population: Population, sets: Sets, budget: int
+) -> Iterator[tuple[float, Floats]]:
+    """(probability, weights (N,)) of every outcome of a first round."""
     view = population.disclose(selector.needs.reads, type(selector).__name__)
     for probability, available in sets:
         draws = EveryOutcome()
@@ -37,8 +56,9 @@ def exact(selector: Selector[Any], population: Population, sets: Iterable[tuple[
                 raise InputError(
                     f"exact(selector) must be of a method that asks nothing; got {type(selector).__name__}."
                 )
-            weights[cohort.ids] += probability * draws.chance * cohort.weights
-    return weights
+            weights = np.zeros(population.n_clients)
+            weights[cohort.ids] = cohort.weights
+            yield probability * draws.chance, weights
 
 
 @dataclass(frozen=True)

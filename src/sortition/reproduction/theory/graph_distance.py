@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 
 import numpy as np
+from scipy.optimize import nnls
 
 from sortition.core.arrays import Array, Floats
 
@@ -20,6 +21,19 @@ def cone_share(shares: Array, mixtures: Array) -> float:
     """The share of ``mixtures`` (n, C) that C clients with these label shares (C, C) can make up by weights ≥ 0."""
     weights = np.linalg.solve(np.asarray(shares, np.float64).T, np.asarray(mixtures, np.float64).T)
     return float(np.mean(np.all(weights >= -1e-9, axis=0)))
+
+
+def update_errors(shares: Array, population: Array, gradients: Array) -> tuple[float, float]:
+    """How far a cohort's update is from the full one, over the length of that: with the best weights ≥ 0, and alike.
+
+    A client's update is Σ_c p_kc g_c (eq. 30), the full one Σ_c p*_c g_c (eq. 28): ``shares`` is (M, C), ``population``
+    (C,), and ``gradients`` (C, d) has one row for each type of data. The best weights sum to whatever is best, as in
+    the proof (μ > 0).
+    """
+    updates, full = np.asarray(shares) @ gradients, np.asarray(population) @ gradients
+    best = nnls(updates.T, full)[1]
+    alike = float(np.linalg.norm(updates.mean(axis=0) - full))
+    return best / float(np.linalg.norm(full)), alike / float(np.linalg.norm(full))
 
 
 def expected_weights(sizes: Array, budget: int) -> Floats:

@@ -21,6 +21,11 @@ def note(context, *, word):
     return f"hook says {word} with runs {context.runs is not None} and rounds {context.rounds}"
 
 
+def listing(context):
+    """A figure hook of the tests: what it is given to draw."""
+    return " ".join(f"{run.setting}-{run.method}-{run.seed}" for run in context.done())
+
+
 def loaded(tmp_path, **changes):
     table = {
         "paper": {"title": "A table", "source": "Nobody 2020, Table 1", "notes": "As read by us."},
@@ -67,6 +72,13 @@ def test_a_preset_from_runs_to_page(tmp_path):
     whole = reproduce(loaded(tmp_path), tmp_path / "out", Cuts(), jobs=1)
     assert "cut to size" not in whole.page.markdown()
     assert len(find(tmp_path / "out" / "runs")) == 8
+
+
+def test_a_picture_of_a_cut_leaves_out_other_runs_of_the_folder(tmp_path):
+    one = loaded(tmp_path, figure={"make": "tests.reproduction.test_reproduce:listing"})
+    reproduce(one, tmp_path / "out", Cuts(rounds=1), jobs=1)
+    cut = reproduce(one, tmp_path / "out", Cuts(only=("b/uniform", "a/uniform"), seeds=1, rounds=1), jobs=1)
+    assert cut.page.pictures == ["a-uniform-0 b-uniform-0"]
 
 
 def test_only_must_name_something(tmp_path):

@@ -21,10 +21,13 @@ class Context:
     seeds: int | None
     rounds: int | None
     say: Callable[[str], None] = field(default=lambda text: None)
+    finished: list[Run] | None = None  # of what was to be run; None: whatever lies under ``runs``
 
     def done(self, *, setting: str | None = None, methods: list[str] | None = None) -> list[Run]:
         """The finished runs; of one setting and of some methods only where these are given."""
-        found = [] if self.runs is None else [run for run in find(self.runs) if run.done]
+        found = self.finished
+        if found is None:
+            found = [] if self.runs is None else [run for run in find(self.runs) if run.done]
         return [
             run
             for run in found

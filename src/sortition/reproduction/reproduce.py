@@ -65,7 +65,7 @@ def reproduce(
         outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress, on=on)
     found = _finished(chosen, runs)
     groups = summary.grouped(found)
-    context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say)
+    context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say, found)
     context.folder.mkdir(parents=True, exist_ok=True)
     page = ReproductionPage(
         preset,

@@ -55,12 +55,10 @@ def _blurred(counts: np.ndarray, epsilon: float, mechanism: Mechanism, most: int
 
 def worth(context: Context, *, method: str, seed: int = 0) -> str:
     """H², H_k² and eq. 22's last factor on the first and the last model of one run of each setting."""
-    if context.runs is None:
-        return ""
     columns = ["setting", "model", "H²", "Σ N_k H_k² / N", "gain, eq. 22", "MSE ratio, eq. 13"]
     table = Table(f"What stratifying is worth, measured on {method}'s models", columns)
-    for run in run_folder.find(context.runs):
-        if run.done and run.method == method and run.seed == seed:
+    for run in context.done(methods=[method]):
+        if run.seed == seed:
             context.say(f"gradients of all clients, {run.setting}")
             table.rows += _measured(run)
     table.notes.append(

@@ -65,6 +65,21 @@ def test_every_command_is_described():
     text = extension("generated_pages").command_line()
     for command in ("run", "report", "reproduce", "list", "show", "check", "audit", "why", "data get"):
         assert f"## `sortition {command}`" in text
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert [row for row in rows if "|  |" in row.rpartition("|")[0].rpartition("|")[0] + "|"] == []
+    assert "| `SOURCE` | a profile (.toml)" in text
+    assert "| `-j`, `--jobs` | runs side by side | all cores |" in text
+    assert "| argument or option | meaning | default |\n|---|---|---|\n\n" not in text
+
+
+def test_the_page_of_study_keys_says_where_options_of_names_are():
+    pages = extension("generated_pages")
+    assert sorted(pages.ABOUT) == sorted({title for title, _ in pages.tables()})
+    assert ":mod:" not in pages.study_keys()
+    assert (
+        "| `milestones` | rounds from which the learning rate is multiplied by `drop`. | list of whole numbers | none |"
+        in (pages.study_keys())
+    )
 
 
 def test_every_page_is_reached_from_the_index():

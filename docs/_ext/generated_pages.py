@@ -28,6 +28,27 @@ RECORDS = {
 }
 TABLES = "<!-- tables of the schema -->"
 SIGNALS = "<!-- table of signals -->"
+LISTED = "`sortition data list` prints all with their parameters; [data](../data.md) describes them."
+ABOUT = {  # what stands above the keys of a table
+    "The study": 'A table is a section of its own, or stands in one line: `data = { name = "digits", clients = 50 }`.',
+    "`[data]`": f"Other keys are options of the data set. Data sets and partitions: {LISTED}",
+    "`[model]`": "Other keys are options of the model: `sortition models` lists the models with their options.",
+    "`[local]`": "Give either `steps` or `epochs`. The learning rate of round t, counted from 0, is "
+    "lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).",
+    "`[server]`": "What each rule does: [aggregation](../aggregation.md).",
+    "`[availability]`": f"Other keys are options of the mode. Modes: {LISTED}",
+    "`[devices]`": "Speed and bandwidth set the simulated clock; they do not slow down the simulation.",
+    "`[guards]`": "What each guard is good for: [guards](../guards.md).",
+    "`[faults]`": "Probabilities, per client and round unless the table says otherwise: [faults](../faults.md).",
+    "`[attacks]`": "What the attacks achieve against each method: [faults](../faults.md).",
+    "`[privacy]`": "The simulator computes nothing of this; `sortition lint` checks the methods against it: "
+    "[privacy](../privacy.md).",
+    "`[target]`": "Give either `accuracy` or `loss`.",
+    "`[[method]]`": "Other keys are parameters of the method, such as `alpha` of `fedgs`: each method has "
+    "[a page](../methods/index.md) that lists them.",
+    "`[track]`": "Other keys are options of the tracker: [studies](../studies.md).",
+}
+ROLE = re.compile(r" ?\(?:\w+:`[^`]*`\)?")  # a cross-reference of reStructuredText
 ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
@@ -37,7 +58,9 @@ def meanings(cls: type) -> dict[str, str]:
     for base in reversed(cls.__mro__):
         text = inspect.cleandoc(base.__doc__ or "")
         part = text.partition("Attributes:")[2] or text.partition("Args:")[2]
-        found |= {name: " ".join(words.split()).replace("``", "`") for name, words in ATTRIBUTE.findall(part)}
+        found |= {
+            name: ROLE.sub("", " ".join(words.split())).replace("``", "`") for name, words in ATTRIBUTE.findall(part)
+        }
     return found
 
 
@@ -53,7 +76,7 @@ def study_keys() -> str:
         "How they are used: [studies](../studies.md).",
     ]
     for title, cls in tables():
-        lines += ["", f"## {title}", "", "| key | meaning | type | default |", "|---|---|---|---|"]
+        lines += ["", f"## {title}", "", ABOUT[title], "", "| key | meaning | type | default |", "|---|---|---|---|"]
         lines += [f"| `{key}` | {words} | {kind} | {default} |" for key, kind, default, words in rows(cls)]
     return "\n".join(lines) + "\n"
 
@@ -84,7 +107,7 @@ def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
 
 def _default(given: Any) -> str:
     """A default as a reader of the table sees it; a table's own keys follow below."""
-    if given is None or given == [] or given == {}:
+    if given is None or given in ([], (), {}):
         return "none"
     return "see below" if type(given).__module__.startswith("sortition") else f"`{value(given)}`"
 
@@ -135,11 +158,23 @@ def command_line() -> str:
     lines = ["# The command line", "", "```", "sortition COMMAND --help", "```"]
     for path, one in walk(root, []):
         lines += ["", f"## `sortition {' '.join(path)}`", "", _help(one.help or "")]
-        lines += ["", "| argument or option | meaning |", "|---|---|"]
+        if one.params:
+            lines += ["", "| argument or option | meaning | default |", "|---|---|---|"]
         for parameter in one.params:
-            names = ", ".join(f"`{name}`" for name in [*parameter.opts, *parameter.secondary_opts])
-            lines.append(f"| {names} | {_cell(getattr(parameter, 'help', None) or '')} |")
+            names = [*parameter.opts, *parameter.secondary_opts]
+            shown = ", ".join(f"`{name if name.startswith('-') else name.upper()}`" for name in names)
+            lines.append(f"| {shown} | {_cell(getattr(parameter, 'help', None) or '')} | {_initial(parameter)} |")
     return "\n".join(lines) + "\n"
+
+
+def _initial(parameter: Any) -> str:
+    """The default of an argument or option, in words where it has no fixed value."""
+    if parameter.required:
+        return "required"
+    if isinstance(parameter.show_default, str):
+        return _cell(parameter.show_default)
+    given = parameter.default
+    return "" if given is None or isinstance(given, bool) or given == [] else f"`{given}`"
 
 
 def walk(group: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:

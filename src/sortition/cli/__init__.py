@@ -11,10 +11,11 @@ from typing import Annotated, NoReturn
 import typer
 
 from sortition.cli import advise, audit, begin, data, leaderboard, lint, methods, report, reproduce, run
+from sortition.cli.commands import Commands
 
 __all__ = ["app", "main"]
 
-app = typer.Typer(
+app = Commands(
     name="sortition",
     help="Client selection for federated learning: methods, simulator, report.",
     no_args_is_help=True,

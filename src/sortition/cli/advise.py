@@ -16,13 +16,13 @@ Source = Annotated[
         show_default=False,
     ),
 ]
-Cohort = Annotated[int | None, typer.Option(min=1, help="clients a round, where the source does not say it")]
+Cohort = Annotated[int | None, typer.Option(min=1, help="clients a round, if the source does not say")]
 
 
 def advise(
     source: Source,
     cohort: Cohort = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="about how long to simulate")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1.0, help="seconds to simulate, about")] = 60.0,
     quiet: Quiet = False,
     allow: Allow = None,
 ) -> None:
@@ -45,8 +45,8 @@ def advise(
 def replay(
     source: Source,
     cohort: Cohort = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="rounds, where none were recorded")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="of the methods' draws")] = 0,
+    rounds: Annotated[int | None, typer.Option(min=1, help="number of rounds, if none were recorded")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="seed of the methods' random draws")] = 0,
     allow: Allow = None,
 ) -> None:
     """Show whom each method would have chosen in recorded rounds, beside who was chosen; nothing is trained.

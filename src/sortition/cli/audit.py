@@ -101,7 +101,9 @@ def _believed(found: list[Finding]) -> list[str]:
 def why(
     run: Annotated[Path, typer.Argument(help="one run's folder, or a federation's audit log", show_default=False)],
     round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in rounds.jsonl")],
-    client: Annotated[int | None, typer.Option("--client", help="a client's id [default: the whole cohort]")] = None,
+    client: Annotated[
+        int | None, typer.Option("--client", help="a client's id", show_default="the whole cohort")
+    ] = None,
 ) -> None:
     """Explain why a client was chosen in a round, or was not: availability, guards, answers, weight, history.
 

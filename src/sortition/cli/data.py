@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from sortition.cli.commands import Commands
 from sortition.cli.options import console
 
 if TYPE_CHECKING:
     from sortition.core.registry import Family
     from sortition.results.table import Table
 
-app = typer.Typer(help="Data sets, partitions and availability.", no_args_is_help=True)
+app = Commands(help="Data sets, partitions and availability.", no_args_is_help=True)
 
 Clients = Annotated[int, typer.Option(help="number of clients")]
 Seed = Annotated[int, typer.Option(help="seed of the split and of all draws")]

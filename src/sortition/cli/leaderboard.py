@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 OUT = Path("runs") / "leaderboard"
 QUICK_SEEDS = 3
+Tune = Annotated[
+    bool, typer.Option("--tune", help="try each method's alternatives on the tuning half, the best on the held-out one")
+]
+Seeds = Annotated[int | None, typer.Option(min=2, help="fewer or more paired seeds", show_default="the suite's")]
 
 
 def leaderboard(
@@ -30,10 +34,10 @@ def leaderboard(
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="folder of the runs and of runs.parquet")] = OUT,
     half: Annotated[str | None, typer.Option(help="only the half 'tuning' or 'held-out'")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="six cells and three seeds, in some minutes")] = False,
-    tune: Annotated[bool, typer.Option("--tune", help="the methods' alternatives, the best of them held-out")] = False,
-    weights: Annotated[str | None, typer.Option(help="all methods weighed alike, such as by 'size'")] = None,
-    seeds: Annotated[int | None, typer.Option(min=2, help="fewer or more paired seeds [default: the suite's]")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="six federations and three seeds, in some minutes")] = False,
+    tune: Tune = False,
+    weights: Annotated[str | None, typer.Option(help="give all methods the same weights, such as 'size'")] = None,
+    seeds: Seeds = None,
     jobs: Jobs = None,
     page: Annotated[Path | None, typer.Option(help="write the page here as well, such as docs/leaderboard.md")] = None,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,

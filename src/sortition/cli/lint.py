@@ -29,12 +29,12 @@ def lint(
     clients: Annotated[int | None, typer.Option(min=1, help="how many clients, for methods by name")] = None,
     cohort: Annotated[int | None, typer.Option(min=1, help="how many train in a round")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="how many rounds")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="notes fail, too")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with 1 for notes, too")] = False,
     allow: Allow = None,
 ) -> None:
     """Say which promises of privacy a selection breaks, with references: the exit code is 1 if it breaks any.
 
-    What a study promises stands in its table [privacy], or in these options.
+    The promises come from the table `privacy` of a study, or from these options.
 
     Example: sortition lint hics uniform --secure-aggregation --dp central
     """

@@ -14,10 +14,12 @@ from rich.console import Console
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="override a key, such as cohort=5 or method.fedgs.alpha=1")
 ]
-Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side [default: all cores]")]
+Jobs = Annotated[int | None, typer.Option("-j", "--jobs", min=1, help="runs side by side", show_default="all cores")]
 On = Annotated[
     str | None,
-    typer.Option("--on", help="a Ray cluster: ray (this machine's) or ray://host:port [default: this machine]"),
+    typer.Option(
+        "--on", help="a Ray cluster: ray (this machine's) or ray://host:port", show_default="no cluster, this machine"
+    ),
 ]
 Allow = Annotated[
     list[str] | None, typer.Option(help="a module of your own that the file may import, such as mypkg.mymodule")

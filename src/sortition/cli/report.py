@@ -9,13 +9,14 @@ import typer
 
 Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders that hold some", show_default=False)]
 Out = Annotated[
-    Path | None, typer.Option("-o", "--out", help="the page [default: in the first folder, named after the study]")
+    Path | None,
+    typer.Option("-o", "--out", help="the page", show_default="in the first folder, named after the study"),
 ]
 Margin = Annotated[
     float | None,
     typer.Option(
-        help="points of accuracy (% of the baseline's loss) that are practically no difference "
-        "[default: the study's margin]"
+        help="points of accuracy (% of the baseline's loss) that are practically no difference",
+        show_default="the study's margin",
     ),
 ]
 Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
@@ -26,7 +27,7 @@ def report(
     out: Out = None,
     figures: Annotated[Path | None, typer.Option(help="also write PNG, SVG, PDF and LaTeX files here")] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="a column of the LaTeX tables [default: those that decide]")
+        list[str] | None, typer.Option(help="a column of the LaTeX tables", show_default="those that decide")
     ] = None,
     margin: Margin = None,
     open_: Open = False,
@@ -52,7 +53,7 @@ def watch(
     out: Out = None,
     every: Annotated[float, typer.Option(min=1.0, help="seconds between two looks")] = 10.0,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="of the live page on this machine; 0: any that is free")
+        int, typer.Option(min=0, max=65535, help="port of the live page on this machine; 0: any that is free")
     ] = 0,
     serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
     margin: Margin = None,
@@ -75,7 +76,7 @@ def watch(
 def export(
     folders: Folders,
     out: Annotated[
-        Path | None, typer.Option("-o", "--out", help="folder of the tables [default: FOLDER/tables]")
+        Path | None, typer.Option("-o", "--out", help="folder of the tables", show_default="FOLDER/tables")
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="csv or parquet")] = "csv",
     margin: Margin = None,

@@ -25,10 +25,11 @@ def _names(incomplete: str) -> list[str]:
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(help="presets, or TOML files of that form", autocompletion=_names)
+        list[str] | None,
+        typer.Argument(help="presets, or TOML files of that form; none: list them", autocompletion=_names),
     ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", help="folder of runs and pages")] = Path("reproduction"),
-    page: Annotated[Path | None, typer.Option(help="where the page goes [default: OUT/NAME/NAME.md]")] = None,
+    page: Annotated[Path | None, typer.Option(help="where the page goes", show_default="OUT/NAME/NAME.md")] = None,
     only: Annotated[list[str] | None, typer.Option(help="a setting, a method or setting/method; repeatable")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="fewer seeds")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="fewer rounds")] = None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sortition.studies.runs.runner import Execution
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
-Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs [default: runs/NAME]")]
+Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs", show_default="runs/NAME")]
 
 
 def run(

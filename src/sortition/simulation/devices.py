@@ -28,7 +28,7 @@ class Devices:
         bandwidth_spread: standard deviation of log bandwidth over clients.
         jitter: standard deviation of the log of a per-round factor on all of a client's times.
         dropout: probability that a selected client falls silent in a round.
-        deadline: seconds after which the server closes a round; None waits.
+        deadline: seconds after which the server closes a round; without it, the server waits for everybody.
         overselect: factor on the cohort size; the round closes when the size itself has answered.
     """
 

@@ -1,0 +1,43 @@
+"""The help of every command is whole: what is declared is what a reader sees."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from sortition.cli import app
+
+
+def leaves(group, path=()):
+    for name, one in group.commands.items():
+        yield from leaves(one, (*path, name)) if hasattr(one, "commands") else [((*path, name), one)]
+
+
+COMMANDS = dict(leaves(typer.main.get_command(app)))
+
+
+def shown(*words):
+    result = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"})
+    assert result.exit_code == 0
+    return " ".join(re.sub(r"[│╭╮╰╯─]", " ", result.output).split())
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_argument_and_option_is_explained(path):
+    text = shown(*path)
+    for parameter in COMMANDS[path].params:
+        words = getattr(parameter, "help", None)
+        assert words, f"{' '.join(path)}: {parameter.name} has no help"
+        assert " ".join(words.split()) in text
+        if isinstance(parameter.show_default, str):
+            assert f"({parameter.show_default})" in text
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_nothing_in_brackets_is_lost(path):
+    """Words in brackets are markup to Typer, and would vanish from the terminal."""
+    written = [COMMANDS[path].help, *(getattr(parameter, "help", None) for parameter in COMMANDS[path].params)]
+    assert [words for words in written if words and re.search(r"\[[a-z/]", words)] == []

@@ -73,6 +73,18 @@ def test_workflows_call_only_what_exists(path):
         assert all((ROOT / script).exists() for script in re.findall(r"bash (\S+)", commands(job)))
 
 
+FORMS = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
+ATTRIBUTES = {"label", "description", "placeholder", "value", "render", "multiple", "options", "default"}
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_issue_forms_have_the_keys_that_github_knows(path):
+    form = yaml.safe_load(path.read_text())
+    assert {"name", "description", "body"} <= set(form)
+    for element in form["body"]:
+        assert set(element["attributes"]) <= ATTRIBUTES, "quote a label that has a comma"
+
+
 def test_the_image_can_be_built_from_this_tree():
     text = (ROOT / "Containerfile").read_text()
     lines = [line.split() for line in text.splitlines() if line and not line.startswith("#")]

@@ -81,6 +81,17 @@ def test_the_lines_of_the_tutorial_compare_the_method(own, capsys):
     assert "Neglected" in capsys.readouterr().out
 
 
+def test_the_lines_and_the_study_of_the_tutorial_are_the_same_comparison(own, monkeypatch):
+    import sortition
+
+    text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / OWN).read_text(), re.DOTALL) if "[[method]]" in b)
+    study, given = tomllib.loads(text), {}
+    monkeypatch.setattr(sortition, "compare", lambda methods, **settings: given.update(settings))
+    exec(blocks(OWN)[1], {})  # noqa: S102
+    given["data"] = {"name": given.pop("data"), "clients": given.pop("clients"), "partition": given.pop("partition")}
+    assert given == {key: value for key, value in study.items() if key != "method"}
+
+
 def test_the_tutorial_lists_what_a_method_can_read():
     text, named = (ROOT / OWN).read_text(), {"round": Round, "feedback": Feedback}
     for name, cls in named.items():

@@ -30,7 +30,7 @@ def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
     assert "## Citation" in facts
     assert "## Deviations" in facts
     rows = [line for line in facts.splitlines() if line.startswith("| `") and line.count("|") == 4]
-    assert [line for line in rows if line.endswith("|  |")] == []
+    assert [line for line in rows if "|  |" in line] == []
 
 
 def test_every_key_of_a_study_has_a_meaning():
@@ -44,7 +44,7 @@ def test_every_key_of_a_run_folder_has_a_type_and_a_meaning():
     pages = extension("generated_pages")
     rows = [line for line in pages.record_tables().splitlines() if line.startswith("| `")]
     assert [line for line in rows if "|  |" in line] == []
-    assert "| `cohort` | list of whole numbers |" in "\n".join(rows)
+    assert any(row.startswith("| `cohort` |") and row.endswith("| list of whole numbers |") for row in rows)
     for cls in pages.RECORDS.values():
         assert set(cls.__annotations__) <= set(pages.meanings(cls))
     assert pages.TABLES in (DOCS / "reference" / "run-folder.md").read_text()
@@ -93,6 +93,7 @@ def test_every_page_is_reached_from_the_index():
         elif inside and line == ":glob:":
             glob = True
         elif inside and line and not line.startswith(":"):
+            line = re.sub(r"^.* <(.+)>$", r"\1", line)  # a title of its own in the menu
             named |= set(folder.glob(f"{line}.*")) if glob else {folder / f"{line}.md", folder / f"{line}.ipynb"}
     generated = {DOCS / f"{name}.md" for name in ("contributing", "changelog")}
     pages = {page for page in DOCS.rglob("*.md") if "_build" not in page.parts} - {DOCS / "index.md"} - generated
@@ -124,7 +125,7 @@ def test_a_methods_page_is_whole():
     ]
     assert sorted(parts, key=text.index) == parts
     assert "Traffic: 1.00 times" in text
-    assert "| `alpha` | `1.0` |" in text
+    assert re.search(r"\| `alpha` \| weight of distance .* \| `1.0` \|", text)
 
 
 def test_the_guide_names_every_method_and_no_other():
@@ -141,7 +142,10 @@ def test_the_guide_names_every_method_and_no_other():
 PATHS = {  # what a newcomer looks for: the pages on the way from the first one, and what stands there
     "how to add a method": (["tutorials/own-method"], "One file, one class"),
     "how to plug into a Flower app": (["flower"], "SelectorStrategy"),
-    "what fedgs.alpha means": (["methods/index", "methods/fedgs"], "| `alpha` | `1.0` | weight of distance"),
+    "what fedgs.alpha means": (
+        ["methods/index", "methods/fedgs"],
+        "| `alpha` | weight of distance against balanced counts",
+    ),
     "what a study key does": (["reference/study-keys"], "| `evaluate_every` |"),
     "how many seeds": (["faq"], "**How many seeds do I need?** Start with"),
     "hospital data with hidden label histograms": (["choosing"], "**Hospital data with label histograms"),

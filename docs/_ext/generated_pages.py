@@ -204,10 +204,10 @@ def record_tables() -> str:
     for title, cls in RECORDS.items():
         words, hints = meanings(cls), typing.get_type_hints(cls)
         first = inspect.cleandoc(cls.__doc__ or "").split("\n")[0]
-        lines += ["", f"### {title}", "", first, "", "| key | type | meaning |", "|---|---|---|"]
+        lines += ["", f"### {title}", "", first, "", "| key | meaning | type |", "|---|---|---|"]
         for key, hint in hints.items():
             if not key.startswith("model_"):
-                lines.append(f"| `{key}` | {_kind(hint)} | {words.get(key, '')} |")
+                lines.append(f"| `{key}` | {words.get(key, '')} | {_kind(hint)} |")
     return "\n".join(lines) + "\n"
 
 

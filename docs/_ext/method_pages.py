@@ -119,8 +119,8 @@ def method_facts(name: str) -> str:
     """Parameters, privacy label and citation of a method, to stand below its page."""
     cls = selectors.find(name)
     words, needs = meanings(cls), default(name).needs
-    lines = ["", "## Parameters", "", "| parameter | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{f.name}` | `{value(_default(f))}` | {words.get(f.name, '')} |" for f in fields(cls)]
+    lines = ["", "## Parameters", "", "| parameter | meaning | default |", "|---|---|---|"]
+    lines += [f"| `{f.name}` | {words.get(f.name, '')} | `{value(_default(f))}` |" for f in fields(cls)]
     if not fields(cls):
         lines[2:] = ["", "None."]
     lines += ["", "## What it needs to know", "", "| what | |", "|---|---|"]
@@ -148,10 +148,11 @@ def method_list() -> str:
     for name in selectors.discover():
         cls, needs = selectors.find(name), default(name).needs
         idea = (inspect.getdoc(cls) or "").split("\n")[0]
-        asks = ", ".join(signal.name for signal in (*needs.asks, *needs.reports)) or "–"
+        asks = ", ".join(dict.fromkeys(signal.name for signal in (*needs.asks, *needs.reports))) or "–"
         secure = "no" if needs.individual else "yes"
         lines.append(f"| [`{name}`]({name}.md) | {idea} | {', '.join(needs.reads) or '–'} | {asks} | {secure} |")
-    lines += ["", "```{toctree}", ":hidden:", "", *selectors.discover(), "```"]
+    menu = [f"{name} <{name}>" for name in selectors.discover()]  # names, which are shorter than titles
+    lines += ["", "```{toctree}", ":hidden:", "", *menu, "```"]
     return "\n".join(lines) + "\n"
 
 

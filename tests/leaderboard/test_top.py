@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from tests.leaderboard.rows import table
 
 from sortition.core.errors import InputError
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.page import page
+from sortition.leaderboard.page import knows, page
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.top import FIRST, LAST, SHOWN, top_table, with_top
@@ -27,6 +28,12 @@ def test_the_best_and_the_baseline_with_their_places():
     assert [row[1] for row in rows] == [*(f"`m{place}`" for place in range(SHOWN)), "`uniform`"]
     assert rows[0][0] == "1"
     assert rows[-1][:1] + rows[-1][3:5] == ["12", "–", "–"]
+    assert {row[-1] for row in rows} == {"sizes"}
+
+
+def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
+    rows = table(SUITE, GAINS).with_columns(asks=pl.lit("loss"), reports=pl.lit("bias-update"))
+    assert knows(rows, "m1")[0] == "sizes; asks loss; with updates: bias-update"
 
 
 def test_only_what_is_between_the_marks_changes():

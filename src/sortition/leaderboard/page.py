@@ -143,7 +143,8 @@ def _cost(rows: pl.DataFrame, method: str) -> list[str]:
 def knows(rows: pl.DataFrame, method: str) -> list[str]:
     """What a method reads, asks and has reported, and whether it works with secure aggregation."""
     one = rows.filter(pl.col("method") == method).row(0, named=True)
-    known = [name for name in (one["reads"], one["asks"] and f"asks {one['asks']}", one["reports"]) if name]
+    heard = [words + one[key] for key, words in (("asks", "asks "), ("reports", "with updates: ")) if one[key]]
+    known = [*([one["reads"]] if one["reads"] else []), *heard]
     return ["; ".join(known).replace("_", " ") or "nothing", "no" if one["individual"] else "yes"]
 
 

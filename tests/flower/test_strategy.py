@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash():
     }
     models, faults = ModelCheck().usable(contents, MODEL)
     assert list(models) == [3]
-    assert faults == {0: "no model", 1: "no model", 2: "no model"}
+    assert faults == {0: "no model", 1: "no model", 2: "2 ArrayRecords in place of one"}
     assert wire.received_arrays(contents[3], wire.ROWS) == {}
     assert read_profile(RecordDict({wire.SELF: ConfigRecord({"signals": "loss"}), wire.FACTS: junk})).facts == {}
 

@@ -15,13 +15,13 @@ from typing import Any, cast
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import Strategy
+from flwr.serverapp.strategy import FedAvg, Strategy
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import wire
 from sortition.flower.grid_views import NodesView
-from sortition.flower.metrics import first_metrics, shared_metrics, usable_metrics
+from sortition.flower.metrics import first_metrics, is_amount, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
 Aggregate = tuple[ArrayRecord | None, MetricRecord | None]
@@ -93,6 +93,7 @@ class BaseStrategy:
         with _samples_all(self.inner, len(nodes)):
             made = list(self.original("configure_train")(server_round, arrays, config, view))
         found = {message.metadata.dst_node_id: message for message in made}
+        self._learn_names(made[0].content if made else RecordDict(), arrays)
         if found.keys() != set(nodes) or len(made) != len(nodes):
             raise InputError(
                 f"{type(self.strategy).__name__}.configure_train must write once to each of the {len(nodes)} nodes "
@@ -101,21 +102,59 @@ class BaseStrategy:
             )
         return {node: found[node] for node in nodes}
 
-    def aggregate(self, server_round: int, replies: Mapping[int, Message], weights: Mapping[int, float]) -> Aggregate:
-        """The strategy's aggregate of these replies, by client in the cohort's order; weights replace their own."""
+    def _learn_names(self, content: RecordDict, arrays: ArrayRecord) -> None:
+        """How a strategy of one's own calls model and config in its messages, where not as Flower's do."""
+        if self.model not in content.array_records:
+            held = list(content.array_records)
+            same = [name for name in held if content[name].keys() == arrays.keys()]
+            self.model = next(iter(same or held), self.model)
+        if self.config not in content.config_records:
+            self.config = next(iter(content.config_records), self.config)
+
+    def aggregate(
+        self,
+        server_round: int,
+        replies: Mapping[int, Message],
+        weights: Mapping[int, float],
+        errors: Sequence[Message] = (),
+    ) -> Aggregate:
+        """The strategy's aggregate of these replies, by client in the cohort's order; weights replace their own.
+
+        ``errors`` are shown to it too, as Flower does; but noise that counts on all replies has them all.
+        """
+        weights = self._in_examples(replies, weights)
+        if self.kind.own and not isinstance(self.inner, FedAvg):  # it averages metrics in a way of its own, or not
+            left_out = []
+            for client, message in replies.items():
+                key, sent = first_metrics(message.content)
+                values, extra = {**sent, self.weighted: weights[client]}, message.content.metric_records
+                message.content = _with_metrics(message.content, key, values, extra)
+        else:
+            left_out = self._share_metrics(replies, weights)
+        shown = [*replies.values(), *(() if self.kind.equal else errors)]
+        with _averages(self.inner, left_out):
+            return cast(Aggregate, self.original("aggregate_train")(server_round, shown))
+
+    def _in_examples(self, replies: Mapping[int, Message], weights: Mapping[int, float]) -> dict[int, float]:
+        """The same weights, in parts of the examples that these clients report together; of 1 where none does."""
+        said = [first_metrics(message.content)[1].get(self.weighted) for message in replies.values()]
+        total = float(sum(value for value in said if is_amount(value))) or 1.0
+        return {client: float(weight) * total for client, weight in weights.items()}
+
+    def _share_metrics(self, replies: Mapping[int, Message], weights: Mapping[int, float]) -> list[RecordDict]:
+        """Leave the metrics that all replies have, as Flower wants it; the replies whose metrics cannot be averaged."""
         contents = {client: message.content for client, message in replies.items()}
         kept, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        names = next(iter(kept.values()), {})  # Flower wants the same ones in all replies
+        names = next(iter(kept.values()), {})
         key = first_metrics(next(iter(contents.values())))[0]
         extra = shared_metrics(contents.values()) if self.kind.own else set()
+        log_unshared([contents[client] for client in kept], {self.weighted, *names}, {key, *extra})
         for client, message in replies.items():
             sent = first_metrics(message.content)[1]
-            values = {name: sent.get(name, math.nan) for name in names} | {self.weighted: float(weights[client])}
+            values = {name: sent.get(name, math.nan) for name in names} | {self.weighted: weights[client]}
             message.content = _with_metrics(message.content, key, values, extra)
-        left_out = [replies[client].content for client in replies if client not in kept]
-        with _averages(self.inner, left_out):
-            return cast(Aggregate, self.original("aggregate_train")(server_round, list(replies.values())))
+        return [replies[client].content for client in replies if client not in kept]
 
     def step(
         self,
@@ -132,10 +171,10 @@ class BaseStrategy:
             arrays, _ = self.original("aggregate_train")(server_round, [whole])
         kept, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        weighed = []
+        weights, weighed = self._in_examples(replies, weights), []
         for client, values in kept.items():
             key = first_metrics(contents[client])[0]
-            weighed.append(_with_metrics(contents[client], key, {**values, self.weighted: float(weights[client])}))
+            weighed.append(_with_metrics(contents[client], key, {**values, self.weighted: weights[client]}))
         with _averages(self.inner, []):
             return arrays, self.inner.train_metrics_aggr_fn(weighed, self.weighted)
 
@@ -164,21 +203,27 @@ class BaseStrategy:
     def aggregate_evaluation(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The strategy's average of evaluation metrics, by the examples that clients report, as Flower does."""
         messages = dict(enumerate(replies))
+        if self.kind.own_evaluation:
+            return self._evaluated(server_round, list(messages.values()))
         found = {row: message.content for row, message in messages.items() if not message.has_error()}
         kept, faults = usable_metrics(found, weight=self.weighted)
         log_faults({messages[row].metadata.src_node_id: reason for row, reason in faults.items()}, "node")
+        key = {first_metrics(found[row])[0] for row in kept}
+        log_unshared([found[row] for row in kept], next(iter(kept.values()), {}), key)
         for row, values in kept.items():
             messages[row].content = _with_metrics(found[row], first_metrics(found[row])[0], values)
         if kept and not sum(values[self.weighted] for values in kept.values()):
             log(WARNING, "Evaluation is left out: nobody evaluated an example")
             kept = {}
         usable = [message for row, message in messages.items() if row in kept or row not in found]
+        return self._evaluated(server_round, usable)
+
+    def _evaluated(self, server_round: int, replies: Sequence[Message]) -> MetricRecord | None:
         try:
-            result = self.original("aggregate_evaluate")(server_round, usable)
+            return cast(MetricRecord | None, self.original("aggregate_evaluate")(server_round, replies))
         except Exception as error:  # an app's own average that cannot cope with what clients sent
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return None
-        return result if isinstance(result, MetricRecord) else None
 
 
 def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any], extra: Collection[str] = ()) -> RecordDict:
@@ -199,6 +244,16 @@ def log_faults(faults: Mapping[int, str], whose: str = "client") -> None:
     """Say whose metrics are left out."""
     for sender, reason in faults.items():
         log(WARNING, "Metrics of %s %s are left out: %s", whose, sender, reason)
+
+
+def log_unshared(contents: Iterable[RecordDict], names: Collection[str], records: Collection[str]) -> None:
+    """Say which metrics, and which records of metrics, are left out because not all replies have them."""
+    sent = list(contents)
+    lone = {name for content in sent for name in first_metrics(content)[1]} - set(names)
+    more = {name for content in sent for name in content.metric_records} - set(records)
+    if lone or more:
+        words = [f"metric {name!r}" for name in sorted(lone)] + [f"MetricRecord {name!r}" for name in sorted(more)]
+        log(WARNING, "Left out, as replies must all have the same metrics in one record: %s", ", ".join(words[:8]))
 
 
 @contextmanager
@@ -224,14 +279,13 @@ def _averages(strategy: Any, left_out: Sequence[RecordDict]) -> Iterator[None]:
         return
     odd = {id(content) for content in left_out}
 
-    def cautious(records: list[RecordDict], weighted: str) -> MetricRecord:
+    def cautious(records: list[RecordDict], weighted: str) -> MetricRecord | None:
         usable = [record for record in records if id(record) not in odd]
         try:
-            found = average(usable, weighted) if usable else None
+            return cast(MetricRecord | None, average(usable, weighted)) if usable else MetricRecord()
         except Exception as error:  # an app's own function, on what clients sent
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return MetricRecord()
-        return found if isinstance(found, MetricRecord) else MetricRecord()
 
     strategy.train_metrics_aggr_fn = cautious
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from copy import copy, deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -68,8 +69,9 @@ def answer(
         raise InputError(
             "sortition.flower must run with flwr 1.41 or 1.42; this version keeps an app's lifespan apart."
         )
-    trains = _has_training(app)
-    if not trains and (client is None or getattr(client, "trains", True) is False):
+    actions = _has_train_action(app)
+    trains = _has_training(app) or actions
+    if not trains and not _can_train(client):
         raise InputError(
             "answer(app, client) must be given a client that trains (such as pytorch(load, rule)) where the app has "
             "no @app.train() function above."
@@ -92,6 +94,18 @@ def _has_training(app: ClientApp) -> bool:
     except ValueError:
         return True
     return False
+
+
+def _can_train(client: MakeClient | None) -> bool:
+    """Whether clients train, as far as that is seen before one is made."""
+    if isinstance(client, type):
+        return hasattr(client, "train")
+    return client is not None and getattr(client, "trains", True) is not False
+
+
+def _has_train_action(app: ClientApp) -> bool:
+    """Whether it has an ``@app.train("action")``, for strategies whose messages are of that type."""
+    return any(kind.partition(".")[0] == "train" for kind in getattr(app, "_registered_funcs", ()))
 
 
 @dataclass(frozen=True)
@@ -173,13 +187,19 @@ class _Exchange:
         return AppClient(received, self._train, made, trains_itself=not self.answers.app_trains)
 
     def _run(self) -> Message:
-        """Let the app train as on any train message: with its mods, and without records of ours."""
+        """Let the app train as on any train message: with its mods, and without records of ours.
+
+        A training that is only tried leaves nothing in the node's state, where apps keep layers of their own.
+        """
         mark = _training.set(self)
-        trains = self.kind.partition(".")[0] == "train"
+        trains, context = self.kind.partition(".")[0] == "train", self.context
+        if not trains:
+            context = copy(context)
+            context.state = deepcopy(context.state)
         self.message.content = wire.without_ours(self.content)
-        self.message.metadata.message_type = self.kind if trains else "train"
+        self.message.metadata.message_type = self.kind if trains else self.assignment.kind
         try:
-            self.reply = self.call(self.message, self.context)
+            self.reply = self.call(self.message, context)
         finally:
             self.message.content, self.message.metadata.message_type = self.content, self.kind
             _training.reset(mark)
@@ -191,11 +211,12 @@ class _Exchange:
         reply = self._run()
         if reply.has_error():
             raise InputError(f"The app's training fails: {reply.error.reason}")
-        records = list(reply.content.array_records.values())
-        if len(records) != 1:
-            raise InputError(f"The app's train function must return one ArrayRecord; got {len(records)}.")
+        records = reply.content.array_records
+        key = self.assignment.model if len(records) > 1 else next(iter(records), "")
+        if key not in records:
+            raise InputError(f"The app's train function must return the model as an ArrayRecord; got {len(records)}.")
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-        return AppReply(wire.to_arrays(records[0]), metrics, time.monotonic() - begun)
+        return AppReply(wire.to_arrays(records[key]), metrics, time.monotonic() - begun)
 
     def trained(self) -> Message:
         """The app's reply with the declared reports. Signals of the received model are taken before training."""

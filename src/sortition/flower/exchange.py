@@ -19,11 +19,13 @@ FIRST, LONGEST = 0.02, 0.5  # seconds between looks for replies: short at first,
 class Replies:
     """What came back, by client: replies, the reasons of those who failed, and how many messages did not fit.
 
+    ``errors`` are the messages of the failed as they came.
     ``lost`` are those of the failed whom the message, or whose answer, did not reach.
     """
 
     messages: dict[int, Message] = field(default_factory=dict)
     failed: dict[int, str] = field(default_factory=dict)
+    errors: list[Message] = field(default_factory=list)
     lost: set[int] = field(default_factory=set)
     duplicate: int = 0
     stray: int = 0
@@ -41,6 +43,7 @@ class Replies:
             self.duplicate += 1
         elif message.has_error():
             self.failed[client] = message.error.reason
+            self.errors.append(message)
             self.lost |= {client} if message.error.code in LOST else set()
         else:
             self.messages[client] = message

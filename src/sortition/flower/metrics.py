@@ -57,7 +57,7 @@ def shared_metrics(contents: Iterable[RecordDict]) -> set[str]:
 
 
 def _fault(values: Metrics, weight: str) -> str:
-    if weight and not _is_amount(values.get(weight)):
+    if weight and not is_amount(values.get(weight)):
         return f"metric {weight!r} is {_shown(values.get(weight))} in place of a number of examples"
     for name, value in values.items():
         numbers = value if isinstance(value, list) else [value]
@@ -66,7 +66,8 @@ def _fault(values: Metrics, weight: str) -> str:
     return ""
 
 
-def _is_amount(value: Any) -> bool:
+def is_amount(value: Any) -> bool:
+    """Whether a client's word can be a number of examples."""
     return value is not None and not isinstance(value, list) and 0 <= value <= MOST
 
 

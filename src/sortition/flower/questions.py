@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from logging import WARNING
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.app import DEFAULT_TTL, ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 
@@ -43,7 +44,7 @@ class RoundMessages:
         messages = {client: self.configured[client] for client in clients}
         for client, message in messages.items():
             message.content = self._assigned(message.content, client, reports=reports)
-            message.metadata.ttl = timeout
+            message.metadata.ttl = _lifetime(message.metadata.ttl, timeout)
         return messages
 
     def question(
@@ -54,6 +55,7 @@ class RoundMessages:
             self._configure(self.available.tolist())
         if trains:
             content = {**self.configured[client].content, self.base.model: self.arrays}
+            assignment["kind"] = self.configured[client].metadata.message_type
         else:
             config = self.base.question_config(self.server_round, self.config)
             content = {self.base.model: self.arrays, self.base.config: config}
@@ -76,6 +78,13 @@ class RoundMessages:
         if payload:
             records[wire.PAYLOAD] = wire.to_record(payload)
         return RecordDict(records)
+
+
+def _lifetime(own: float, timeout: float) -> float:
+    """Seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
+    if math.isinf(timeout):
+        return own
+    return timeout if own >= DEFAULT_TTL else min(own, timeout)
 
 
 class Interview:
@@ -110,7 +119,7 @@ class Interview:
             for k in cohort.ids.tolist()
         }
         replies = exchange(grid, asked, self.timeout)
-        models, _ = self.check.usable(replies.contents, model)
+        models, _ = self.check.usable(replies.contents, model, write.base.model)
         self._log("rehearsal", asked, models, replies, write.roster.names)
         done = cohort.ids[[k in models for k in cohort.ids.tolist()]]
         weights, _ = cohort.weights_of(done)

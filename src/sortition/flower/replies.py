@@ -17,7 +17,7 @@ def usable_models(
     found: Replies, model: Model, check: ModelCheck, base: BaseStrategy
 ) -> tuple[dict[int, Model], dict[int, str]]:
     """The models that can be used, by client, and what is wrong with the others."""
-    models, faults = check.usable(found.contents, model)
+    models, faults = check.usable(found.contents, model, base.model)
     if base.kind.reads_metrics:
         odd = base.odd_metrics({client: found.messages[client].content for client in models})
         models, faults = {k: sent for k, sent in models.items() if k not in odd}, faults | odd

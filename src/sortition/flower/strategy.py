@@ -7,6 +7,7 @@ chosen. It aggregates them too: the cohort's weights stand in their replies.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -39,12 +40,12 @@ from sortition.flower.questions import Interview, RoundMessages
 from sortition.flower.replies import reports, usable_models
 from sortition.flower.run_files import RunFiles
 from sortition.flower.run_outcome import RunOutcome
-from sortition.flower.strategy_kinds import layers
+from sortition.flower.strategy_kinds import layers, log_unread
 from sortition.flower.updates import ModelCheck, with_counters
 from sortition.flower.weights import Combined, check_mass, weigh
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
-TIMEOUT = 3600.0  # seconds of a round, as Flower's own start has it
+TIMEOUT = 3600.0  # seconds of a round, as Flower's own start has it; this very object means that none was given
 
 
 class SelectorStrategy(Strategy):
@@ -119,7 +120,7 @@ class SelectorStrategy(Strategy):
         kept = self.options, self.base.strategy, self.roster, self.combining
         self.files = RunFiles(*kept, None if audit is None else LogFile(audit))
         self.files.on_round = on_round
-        self._models = ModelCheck(self.guards, self.base.kind.trees)
+        self._models = ModelCheck(self.guards, self.base.kind.trees, self.base.kind.own)
         self._interview = Interview(answer_timeout, self._models)
         self._sent: dict[int, Message] = {}
         self._model: Model = {}
@@ -159,6 +160,7 @@ class SelectorStrategy(Strategy):
         log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
         if not kind.weighs:
             log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
+        log_unread(self.base.inner)
         self.base.original("summary")()
 
     # -- a run ---------------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ class SelectorStrategy(Strategy):
         grid: Grid,
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
-        timeout: float = TIMEOUT,
+        timeout: float | None = TIMEOUT,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
@@ -176,7 +178,8 @@ class SelectorStrategy(Strategy):
     ) -> Result:
         """Run the strategy's own ``start``, or go on from ``resume``; rounds are numbered as if nothing had stopped."""
         self.base.check_model(initial_arrays)
-        self.horizon, self._timeout, files = self.horizon or num_rounds, timeout, self.files
+        self.horizon, files = self.horizon or num_rounds, self.files
+        self._timeout = math.inf if timeout is None else timeout
         if self.options.overselect > 1:
             grid = cast(Grid, EarlyClose(grid, lambda: self._target))
         shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + files.played, arrays)
@@ -184,7 +187,7 @@ class SelectorStrategy(Strategy):
             initial_arrays = files.open(stack, initial_arrays)
             self._take_over(stack)
             left = max(num_rounds - files.played, 0)
-            more |= {"num_rounds": left, **({} if timeout == TIMEOUT else {"timeout": timeout})}
+            more |= {"num_rounds": left, **({} if timeout is TIMEOUT else {"timeout": timeout})}
             configs = {"train_config": train_config, "evaluate_config": evaluate_config, "evaluate_fn": shifted}
             more |= {name: value for name, value in configs.items() if value is not None}
             result: Result = self.base.strategy.start(grid, initial_arrays, **more)
@@ -269,6 +272,7 @@ class SelectorStrategy(Strategy):
         registrar.counters["late"] += found.stray
         weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
         weighing.combined = self._combined(turn.cohort.mass) if self.combining.own else None
+        weighing.errors = found.errors
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
             arrays = with_counters(arrays, self._model)

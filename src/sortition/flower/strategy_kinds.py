@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from logging import WARNING
 from typing import Any
 
+from flwr.common.logger import log
 from flwr.serverapp.strategy import (
     Bulyan,
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -36,6 +38,7 @@ PRIVATE = (
 LINEAR = (FedAvg, FedAvgM, FedAdam, FedAdagrad, FedYogi)  # whose step is one of the weighted mean
 UNWEIGHTED = (Bulyan, FedMedian, FedTrimmedAvg, Krum, QFedAvg, FedXgbBagging, FedXgbCyclic)
 TREES = (FedXgbBagging, FedXgbCyclic)
+USUAL_KEY = "num-examples"  # under which clients of Flower's own examples say how many they have
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Kind:
         trees: models are no vectors.
         reads_metrics: the model depends on metrics, so a reply with unsound ones cannot be used.
         own: the rule is not one of Flower's.
+        own_evaluation: nor is the average of evaluations.
         only_floats: whole numbers in a model end the run.
     """
 
@@ -60,6 +64,7 @@ class Kind:
     trees: bool
     reads_metrics: bool
     own: bool
+    own_evaluation: bool
     only_floats: bool
 
 
@@ -86,8 +91,7 @@ def kind_of(strategy: Any) -> Kind:
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
     inner, private = innermost(strategy), [layer for layer in layers(strategy) if isinstance(layer, PRIVATE)]
     noise = int(private[0].num_sampled_clients) if private else 0
-    step = strategy.aggregate_train
-    step = getattr(step, "__func__", step)
+    step, evaluation = _function(strategy.aggregate_train), _function(strategy.aggregate_evaluate)
     return Kind(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
@@ -96,5 +100,22 @@ def kind_of(strategy: Any) -> Kind:
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or bool(private),
         own=not step.__module__.startswith("flwr."),
+        own_evaluation=not evaluation.__module__.startswith("flwr."),
         only_floats=isinstance(inner, QFedAvg),
     )
+
+
+def _function(method: Any) -> Any:
+    """A method as its class has it."""
+    return getattr(method, "__func__", method)
+
+
+def log_unread(strategy: Any) -> None:
+    """Say which options of a strategy of the FedAvg family the selector takes the place of."""
+    name, key = type(strategy).__name__, getattr(strategy, "weighted_by_key", USUAL_KEY)
+    if key != USUAL_KEY:
+        log(
+            WARNING, "%s.weighted_by_key = %r: what clients say there is not read, the selector weighs them.", name, key
+        )
+    if getattr(strategy, "fraction_train", 1.0) == 0:
+        log(WARNING, "%s.fraction_train = 0 is not read: the selector says who trains.", name)

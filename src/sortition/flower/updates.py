@@ -25,16 +25,27 @@ class ModelCheck:
 
     Clients may send some of the arrays only (personal layers stay at home), or others, if most replies of the first
     round agree on that; a reply that comes alone decides nothing. ``free_shapes`` is for models that are no vectors,
-    such as trees.
+    such as trees; ``several`` for rules of one's own, whose replies may hold further ArrayRecords beside the model.
     """
 
     guards: Guards = field(default_factory=Guards)
     free_shapes: bool = False
+    several: bool = False
     names: frozenset[str] | None = None
 
-    def usable(self, contents: Mapping[int, RecordDict], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
-        """The models that can be used, by client, and what is wrong with the others."""
-        return self.judge({client: sent_model(content) for client, content in contents.items()}, model)
+    def usable(
+        self, contents: Mapping[int, RecordDict], model: Model, key: str = "arrays"
+    ) -> tuple[dict[int, Model], dict[int, str]]:
+        """The models that can be used, by client, and what is wrong with the others; ``key`` is the model's record."""
+        records = {client: model_records(content) for client, content in contents.items()}
+        sent = {
+            client: wire.received_arrays(contents[client], key if self.several and key in names else names[0])
+            for client, names in records.items()
+            if len(names) == 1 or (self.several and key in names)
+        }
+        models, faults = self.judge(sent | {client: {} for client in records if client not in sent}, model)
+        many = {client: names for client, names in records.items() if client not in sent and names}
+        return models, faults | {k: f"{len(names)} ArrayRecords in place of one" for k, names in many.items()}
 
     def judge(self, sent: Mapping[int, Model], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
         """The same of models that are read already."""
@@ -77,10 +88,9 @@ class ModelCheck:
         return ""
 
 
-def sent_model(content: RecordDict) -> Model:
-    """The one model in a reply; empty if there is none that can be read, or several."""
-    sent = [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
-    return wire.received_arrays(content, sent[0]) if len(sent) == 1 else {}
+def model_records(content: RecordDict) -> list[str]:
+    """The names of a reply's ArrayRecords, without ours."""
+    return [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
 
 
 def usual_names(sent: Mapping[int, Model], model: Model) -> frozenset[str] | None:

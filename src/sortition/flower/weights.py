@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,6 +48,7 @@ class Weighing:
     whole: bool  # the weights sum to 1, so that the strategy's own mean keeps them
     notes: dict[str, Any] = field(default_factory=dict)
     combined: Combined | None = None  # by a rule of ours, in place of a weighted sum
+    errors: Sequence[Message] = ()  # of those who failed
 
     def aggregate(
         self, server_round: int, replies: Mapping[int, Message], model: Model, models: Mapping[int, Model]
@@ -60,7 +61,7 @@ class Weighing:
         if self.combined is not None:
             return self.base.step(server_round, self.combined(models, self.done, self.weights), used, counts)
         if self.whole:
-            return self.base.aggregate(server_round, used, counts)
+            return self.base.aggregate(server_round, used, counts, self.errors)
         ids = np.array(list(counts), np.int64)
         target = moved(model, models, ids, np.array(list(counts.values())))
         return self.base.step(server_round, target, used, counts)

@@ -30,6 +30,7 @@ PROFILE, REHEARSE = "query.profile", "query.rehearse"
 class Assignment:
     """Which round, which client, what for, and what is to be reported; ``model`` and ``config`` name the records.
 
+    ``kind`` is the type of the strategy's train messages, for a client that trains to answer a question.
     A client without one of the ``facts`` cannot take part; one of the ``optional`` facts it may leave out.
     """
 
@@ -42,6 +43,7 @@ class Assignment:
     signal: str = ""
     model: str = "arrays"
     config: str = "config"
+    kind: str = "train"
 
     def record(self) -> ConfigRecord:
         """As a record of a message; what is as usual is left out."""

@@ -77,6 +77,21 @@ def test_memory_survives_a_restart(make):
     np.testing.assert_array_equal(resumed["w"], whole["w"])
 
 
+def test_arrays_that_a_strategy_of_ones_own_keeps_survive_a_restart():
+    class Remembering(FedAvg):
+        label = "mine"
+
+        def __init__(self):
+            super().__init__()
+            self.momentum, self.per_layer, self.last = np.zeros(3), {"w": np.zeros(2)}, None
+
+    before, after = Remembering(), Remembering()
+    before.momentum, before.per_layer, before.last = np.arange(3.0), {"w": np.ones(2)}, wire.to_record(START)
+    restore_memory(after, *export_memory(before))
+    assert (after.momentum.tolist(), after.per_layer["w"].tolist()) == ([0, 1, 2], [1, 1])
+    assert wire.to_arrays(after.last)["seen"] == 4
+
+
 @pytest.mark.parametrize("share", [0.0, 0.1, 1.0])
 def test_the_strategy_writes_to_exactly_the_chosen_whatever_it_would_sample(share):
     strategy = FedProx(proximal_mu=0.3, fraction_train=share, min_available_nodes=50)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -42,11 +43,23 @@ class Replies:
         elif client in self.messages or client in self.failed:
             self.duplicate += 1
         elif message.has_error():
-            self.failed[client] = message.error.reason
+            self.failed[client] = plain_reason(message.error.reason)
             self.errors.append(message)
             self.lost |= {client} if message.error.code in LOST else set()
         else:
             self.messages[client] = message
+
+
+def plain_reason(reason: str) -> str:
+    """An error of a client's app as one line, type and message; Ray's errors hold whole tracebacks."""
+    before, cause, _ = reason.rpartition("The above exception was the direct cause")
+    last = before.strip().rpartition("\n")[2]
+    if cause and re.match(r"[\w.]+(: |$)", last):
+        name, colon, message = last.partition(": ")
+        return f"{name.rpartition('.')[2]}{colon}{message}"
+    if found := re.fullmatch(r"<class '([\w.]+)'>:<'(.*)'>", reason.strip(), re.DOTALL):
+        return f"{found[1].rpartition('.')[2]}: {' '.join(found[2].split())}"
+    return " ".join(reason.split())
 
 
 def match(sent: Mapping[int, Message], replies: list[Message]) -> Replies:

@@ -39,7 +39,7 @@ def restore_memory(strategy: Any, arrays: Mapping[str, Array], header: Mapping[s
         for step in outer:
             owner = getattr(owner, step)
         now = getattr(owner, name, None)
-        if now is not None and not isinstance(now, dict | list | ArrayRecord) and name != ADAPTED:
+        if now is not None and not isinstance(now, dict | list | ArrayRecord | np.ndarray) and name != ADAPTED:
             raise ValueError(f"{path} of {type(strategy).__name__} is no memory")
         held = {key: arrays[f"{path}.{row}"] for row, key in enumerate(about["keys"])}
         setattr(owner, name, _as_it_was(about["kind"], held))
@@ -50,6 +50,8 @@ def _as_it_was(kind: str, held: dict[str, Array]) -> Any:
         return list(held.values())
     if kind == "ArrayRecord":
         return wire.to_record(held)
+    if kind == "ndarray":
+        return held["0"]
     return float(held["0"]) if kind == "float" else held
 
 
@@ -58,6 +60,8 @@ def _as_arrays(value: object, adapted: bool) -> dict[str, Array] | None:
         return wire.to_arrays(value)
     if adapted and isinstance(value, float):
         return {"0": np.asarray(value)}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        return {"0": value}
     if isinstance(value, list) and value:
         value = {str(row): item for row, item in enumerate(value)}
     if isinstance(value, dict) and value and all(isinstance(item, np.ndarray | np.generic) for item in value.values()):

@@ -64,6 +64,11 @@ def test_the_root_mean_square_of_losses_is_a_metric_or_the_training_loss():
 
 
 def test_a_missing_metric_is_named():
+    assert (
+        TRAINING_LOSS.row(trained({"train_logloss": 0.5}, config={"loss": 9.0})) == 0.5
+    )  # of scikit-learn's quick-start
+    with pytest.raises(InputError, match="must return a metric 'train_loss': the selector asks for the training loss"):
+        trained({}, config={"loss": 9.0}).train().loss  # noqa: B018 - an option of the app's, not its loss
     with pytest.raises(InputError, match="must return a metric 'train_loss': the selector asks for the training loss"):
         TRAINING_LOSS.row(trained())
 

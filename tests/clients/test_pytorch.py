@@ -193,3 +193,17 @@ def test_outputs_of_a_given_model():
 def test_training_without_a_rule_is_refused():
     with pytest.raises(InputError, match="must be given a rule where the app has no train function"):
         client(Viewed(), IMAGES, LABELS).train()
+
+
+def test_outputs_that_are_no_tensor_want_a_loss_of_ones_own():
+    class Twofold(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), x
+
+    found = Twofold(64, 3), IMAGES.flatten(1), LABELS
+    with pytest.raises(
+        InputError, match=r"pytorch\(loss\) must be given where the module's outputs are no tensor; got"
+    ):
+        client(*found).loss()
+    expected = functional.cross_entropy(found[0](found[1])[0], LABELS).item()
+    assert client(*found, loss=lambda out, y: functional.cross_entropy(out[0], y)).loss() == pytest.approx(expected)

@@ -15,6 +15,7 @@ from tests.flower.in_process import grid_of
 
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, answer, wire
+from sortition.selectors import load
 
 NODES = 4
 MODEL = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
@@ -250,6 +251,19 @@ def test_options_that_the_selector_takes_the_place_of_are_logged(caplog):
     caplog.clear()
     played(FedAvg(), app_of())
     assert "not read" not in caplog.text
+
+
+def test_that_clients_report_other_amounts_than_their_facts_is_logged_once(caplog):
+    batches = {"records": lambda me: {"metrics": MetricRecord({N: 3 if me else 1})}}
+    played(FedAvg(fraction_evaluate=0.0), app_of(**batches))
+    said = [record.getMessage() for record in caplog.records if "by its facts" in record.getMessage()]
+    assert said[0].startswith("Client 3 reports num-examples = 3 and has 40 by its facts: weights are the selector's")
+    assert said[1].startswith("Client 1 reports num-examples = 3 and has 20 by its facts")
+    assert len(said) == 2
+    caplog.clear()
+    played(FedAvg(fraction_evaluate=0.0), app_of())
+    played(FedAvg(fraction_evaluate=0.0), app_of(**batches), load("uniform", weights="uniform"))
+    assert "by its facts" not in caplog.text
 
 
 # -- what stays on a client --------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from sortition.clients.received import Received
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 
-LOSSES = ("train_loss", "train-loss", "loss")
+LOSSES = ("train_loss", "train-loss", "train_logloss", "loss")  # as Flower's own examples call it
 STEPS = ("steps", "num-steps", "num_steps")
 RATES = ("lr", "learning-rate", "learning_rate")
 
@@ -68,12 +68,12 @@ class AppResult:
         _, bias = output_layer(self._client.received.model)
         return self._change(bias) if bias in self.reply.model else weight.mean(axis=1)
 
-    def _metric(self, what: str, names: tuple[str, ...], own: str) -> float:
-        """A number of the client's, where that one trained; else of the reply's metrics or of a config."""
+    def _metric(self, what: str, names: tuple[str, ...], own: str, *, configured: bool = False) -> float:
+        """A number of the client's, where that one trained; else of the reply's metrics, or also of a config."""
         if self._client.trains_itself:
             return float(getattr(self._client.part("train")(), own))
         received = self._client.received
-        for source in (self.reply.metrics, received.config, received.run_config):
+        for source in (self.reply.metrics, *((received.config, received.run_config) if configured else ())):
             for name in names:
                 if name in source:
                     return float(source[name])
@@ -92,12 +92,12 @@ class AppResult:
             epochs = int(self._client.received.run_config.get("local-epochs", 0))
             if batches and epochs:
                 return batches * epochs
-        return int(self._metric("the number of local steps", STEPS, "steps"))
+        return int(self._metric("the number of local steps", STEPS, "steps", configured=True))
 
     @property
     def learning_rate(self) -> float:
         """A metric of the reply, or ``lr`` of the train config or of the run config."""
-        return self._metric("the learning rate", RATES, "learning_rate")
+        return self._metric("the learning rate", RATES, "learning_rate", configured=True)
 
     @property
     def dispersion(self) -> float:

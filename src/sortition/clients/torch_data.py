@@ -133,6 +133,13 @@ def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None
     outputs = forward(model, x)
     if loss is not None:
         return loss(outputs, y)
+    if not hasattr(outputs, "float"):
+        raise bad(
+            "pytorch(loss)",
+            "given where the module's outputs are no tensor",
+            type(outputs).__name__,
+            "Or give answer() a class with a method loss() of your own.",
+        )
     outputs = outputs.float()
     if y.is_floating_point():
         return functional.mse_loss(outputs.reshape(y.shape), y.float())

@@ -37,7 +37,7 @@ from sortition.flower.exchange import match
 from sortition.flower.grid_views import EarlyClose
 from sortition.flower.options import Eligible, Options, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
-from sortition.flower.replies import reports, usable_models
+from sortition.flower.replies import log_other_examples, reports, usable_models
 from sortition.flower.run_files import RunFiles
 from sortition.flower.run_outcome import RunOutcome
 from sortition.flower.strategy_kinds import layers, log_unread
@@ -105,7 +105,7 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        selector, self.guards = named_selector(selector), Guards() if guards is None else guards
+        selector, self.guards = named_selector(selector), guards or Guards()
         limits = answer_timeout, profile_timeout, wait_for, patience
         about = selector, cohort, overselect, self.guards, owner_of, eligible
         self.combining = Combining.by(combine)
@@ -265,14 +265,14 @@ class SelectorStrategy(Strategy):
         found = match(self._sent, list(replies))
         models, faults = usable_models(found, self._model, self._models, self.base)
         turn.blame(faults)
+        log_other_examples(turn.index, found, self.roster, self.base)
         done = turn.cohort.ids[[k in models for k in turn.cohort.ids.tolist()]]
         rows = reports(registrar.needs.reports, found, models, self._model, done)
         usable = registrar.finish(turn, done, rows)
         registrar.counters["duplicate"] += found.duplicate
         registrar.counters["late"] += found.stray
-        weighing = weigh(turn.cohort, done if usable.size else usable, self.base)
+        weighing = weigh(turn.cohort, done if usable.size else usable, self.base, found.errors)
         weighing.combined = self._combined(turn.cohort.mass) if self.combining.own else None
-        weighing.errors = found.errors
         arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
         if arrays is not None:
             arrays = with_counters(arrays, self._model)

@@ -67,11 +67,11 @@ class Weighing:
         return self.base.step(server_round, target, used, counts)
 
 
-def weigh(cohort: Cohort, done: Ids, base: BaseStrategy) -> Weighing:
+def weigh(cohort: Cohort, done: Ids, base: BaseStrategy, errors: Sequence[Message] = ()) -> Weighing:
     """The weights of those who answered; equal ones where the strategy's noise counts on them."""
     weights, notes = cohort.weights_of(done)
     if base.kind.equal:
         if done.size < base.kind.equal:
             return Weighing(base, done[:0], weights[:0], True, {**notes, "too_few_for_noise": int(done.size)})
         return Weighing(base, done, np.full(done.size, 1 / max(done.size, 1)), True, notes)
-    return Weighing(base, done, weights, sums_to_one(cohort), notes)
+    return Weighing(base, done, weights, sums_to_one(cohort), notes, errors=errors)

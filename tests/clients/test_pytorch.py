@@ -207,3 +207,38 @@ def test_outputs_that_are_no_tensor_want_a_loss_of_ones_own():
         client(*found).loss()
     expected = functional.cross_entropy(found[0](found[1])[0], LABELS).item()
     assert client(*found, loss=lambda out, y: functional.cross_entropy(out[0], y)).loss() == pytest.approx(expected)
+
+
+class Adapted(nn.Module):
+    """A frozen layer with an adapter and a classifier, with the names that PEFT gives them."""
+
+    def __init__(self):
+        super().__init__()
+        self.peft_config, self.base_layer = {"default": None}, nn.Linear(64, 4).requires_grad_(False)
+        self.lora_A = nn.ModuleDict({"default": nn.Linear(64, 4, bias=False)})
+        self.modules_to_save = nn.ModuleDict({"default": nn.Linear(4, 3)})
+
+    def forward(self, x):
+        return self.modules_to_save["default"](self.base_layer(x) + self.lora_A["default"](x))
+
+
+def test_adapters_are_found_under_the_names_that_peft_saves_them_with():
+    model, x = Adapted(), IMAGES.flatten(1)
+    names = {"lora_A.weight": "lora_A.default.weight", "weight": "modules_to_save.default.weight"}
+    sent = {name: np.full_like(arrays(model)[inside], 0.1) for name, inside in names.items()}
+    found = client(model, x, LABELS, sent=sent)
+    assert torch.equal(model.lora_A["default"].weight, torch.full((4, 64), 0.1))
+    expected = functional.cross_entropy(model(x), LABELS)
+    assert found.loss() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(found.gradient(), gradient(model, expected, names.values()), atol=1e-6)
+    with pytest.raises(InputError, match=r"model must be one with lora_B\.weight"):
+        client(model, x, LABELS, sent={"lora_B.weight": np.zeros(3, np.float32)})
+
+
+def test_labels_that_are_left_out_of_the_loss_are_not_counted():
+    words = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 5))
+    x, y = torch.tensor([[1, 2, 3], [4, 0, 0]]), torch.tensor([[1, 2, -100], [4, -100, -100]])
+    assert client(words, x, y).label_counts.tolist() == [0, 1, 1, 0, 1]
+    for odd in (-1, 5):
+        with pytest.raises(InputError, match=rf"label_counts must be asked of labels from 0 to 4; got {odd}\."):
+            _ = client(words, x, torch.full((2, 3), odd)).label_counts

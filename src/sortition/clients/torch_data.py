@@ -13,6 +13,7 @@ from sortition.core.errors import InputError, bad
 
 CHUNK = 1024  # rows of one forward pass
 LABELS = ("label", "labels", "target", "targets", "y")  # under which a batch that is a dict holds its labels
+IGNORED = -100  # a label that PyTorch's cross-entropy leaves out: padding, or the prompt of a language model
 Batch = tuple[Any, Any]  # inputs and labels
 
 
@@ -74,9 +75,16 @@ class TorchData:
             y = labels.cpu().numpy()
             if y.dtype.kind == "f":
                 raise bad("label_counts", "asked of labels that are whole numbers", f"{y.dtype} targets")
-            mask = y.ndim == 2 and y.shape[1] == classes
-            counts += y.astype(bool).sum(axis=0) if mask else np.bincount(y.reshape(-1), minlength=classes)
+            mask = y.ndim == 2 and y.shape[1] == classes and set(np.unique(y)) <= {0, 1}
+            counts += y.astype(bool).sum(axis=0) if mask else _bincount(y[y != IGNORED], classes)
         return counts
+
+
+def _bincount(y: Array, classes: int) -> Array:
+    if y.size and not 0 <= y.min() <= y.max() < classes:
+        odd = int(y.min() if y.min() < 0 else y.max())
+        raise bad("label_counts", f"asked of labels from 0 to {classes - 1}", odd, "Give pytorch(classes=…).")
+    return np.bincount(y, minlength=classes)
 
 
 def _tensor(value: Any) -> Any:
@@ -165,10 +173,21 @@ def held(model: Any, arrays: Model) -> dict[str, Any]:
         and [v.shape for v in arrays.values()] == [tuple(t.shape) for t in state.values()]
     ):
         return dict(zip(arrays, state.values(), strict=True))
+    state = _without_adapter_names(model, state) | state
     for name, value in arrays.items():
         if name not in state or tuple(state[name].shape) != value.shape:
             raise bad("model", f"one with {name} of shape {value.shape}", sorted(state), "Send model.state_dict().")
     return {name: state[name] for name in arrays}
+
+
+def _without_adapter_names(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of PEFT's adapters as ``get_peft_model_state_dict`` calls them; nothing in other modules."""
+    adapter = str(getattr(model, "active_adapter", "default"))
+    if not hasattr(model, "peft_config"):
+        return {}
+    parts = {name: [part for part in name.split(".") if part != "modules_to_save"] for name in state}
+    own = {name: path for name, path in parts.items() if adapter in path}
+    return {".".join(part for part in path if part != adapter): state[name] for name, path in own.items()}
 
 
 def count_classes(model: Any) -> int:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core.errors import InputError
-from sortition.data import Dataset
+from sortition.data import Dataset, dataset
 
 
 def made(**changes: object) -> Dataset:
@@ -43,6 +43,30 @@ def test_standardised_training_set_has_mean_0_and_deviation_1_per_channel() -> N
     x = data.scaled(standardise=True).x_train
     assert np.allclose(x.mean(axis=(0, 2, 3)), 0, atol=1e-5)
     assert np.allclose(x.std(axis=(0, 2, 3)), 1, atol=1e-4)
+
+
+def test_many_images_stay_bytes_and_have_the_axes_of_scaled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
+    few = made(x_train=np.repeat(image, 3, axis=0), x_test=image)
+    assert few.prepared().x_train.dtype == np.float32
+    monkeypatch.setattr(dataset, "BYTES", 35)
+    for data in (few, made(x_train=np.zeros((9, 2, 2), np.uint8), y_train=[0] * 9)):
+        assert data.prepared() is data
+        for raw, scaled in zip(data.inputs, (data.scaled().x_train, data.scaled().x_test), strict=True):
+            assert raw.dtype == np.uint8
+            assert np.array_equal(raw * np.float32(1 / 255), scaled)
+
+
+def test_what_is_standardised_or_no_bytes_is_prepared_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dataset, "BYTES", 0)
+    assert made().prepared(standardise=True).x_train.dtype == np.float32
+    wide = made(x_train=np.zeros((3, 2, 2), np.uint16), x_test=np.zeros((1, 2, 2), np.uint16))
+    assert wide.prepared().x_train.dtype == np.float32
+    tokens = made(white=0).prepared()
+    assert tokens.x_train.dtype == np.int64
+    assert tokens.inputs[0].shape == (3, 2, 2)
+    floats = made(x_train=np.zeros((3, 2, 2)), x_test=np.zeros((1, 2, 2)))
+    assert floats.inputs[0].shape == (3, 2, 2)
 
 
 def test_constant_feature_does_not_divide_by_zero() -> None:

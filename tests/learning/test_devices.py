@@ -9,7 +9,8 @@ import torch
 
 from sortition.learning import Learner, LocalRule, build, dropout, stacked
 from sortition.learning.batches import batch_plans
-from sortition.learning.sequential import Examples, SequentialTrainer
+from sortition.learning.examples import Examples
+from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.vector import Layout
 
 META = torch.device("meta")
@@ -29,7 +30,7 @@ def test_a_stacked_round_stays_on_its_device():
     model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
     rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
     layers, start = stacked.layers_of(model), [p.detach().expand(2, *p.shape) for p in model.parameters()]
-    *found, states = stacked.train_stack(layers, start, rows, labels, work, RULE, 0.1, words(), True, True)
+    *found, states = stacked.train_stack(layers, start, Examples(rows), labels, work, RULE, 0.1, words(), True, True)
     steps = max(plan.steps for plan in work)
     assert [tuple(t.shape) for t in found] == [(2, Layout.of(model).size), (2,), (2,), (2, steps)]
     assert states is None

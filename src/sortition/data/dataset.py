@@ -10,10 +10,12 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids, frozen
 from sortition.core.errors import bad
 
+BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training and test examples; images stay compact (uint8) until :meth:`scaled`.
+    """Training and test examples; images stay compact (uint8) until :meth:`scaled`, or until a batch is made of them.
 
     Attributes:
         name: what it is called in a configuration.
@@ -71,6 +73,21 @@ class Dataset:
             train, test = (train - mean) / spread, (test - mean) / spread
         return replace(self, x_train=train, x_test=test)
 
+    def prepared(self, *, standardise: bool = False) -> Dataset:
+        """What a world takes: :meth:`scaled`, but many images stay as they are, and a learner scales each batch."""
+        many = self._bytes and self.x_train.size > BYTES
+        return self if many and not standardise else self.scaled(standardise=standardise)
+
+    @property
+    def inputs(self) -> tuple[Array, Array]:
+        """Training and test examples as models take them: bytes as (n, channels, h, w), floats as they are."""
+        given = self.x_train, self.x_test
+        return (_channels_first(given[0]), _channels_first(given[1])) if self._bytes else given
+
+    @property
+    def _bytes(self) -> bool:
+        return bool(self.white) and self.x_train.dtype == self.x_test.dtype == np.uint8
+
     def _tokens(self, standardise: bool) -> Dataset:
         """Tokens as int64; they have no mean."""
         if standardise:
@@ -127,12 +144,16 @@ def _finite(x: Array) -> bool:
 
 def _floats(x: Array, white: int) -> Array:
     """Images to (n, channels, h, w); integers divided by the value of white."""
-    if x.ndim == 3:
-        x = x[:, None]
-    elif x.ndim == 4 and x.dtype.kind in "iu":
-        x = np.moveaxis(x, -1, 1)
+    x = _channels_first(x)
     if x.dtype.kind in "iu":
         scaled = x.astype(np.float32, order="C")  # then in place: a product of both types goes through small buffers
         scaled *= np.float32(1 / white)
         return scaled
     return np.ascontiguousarray(x, dtype=np.float32)
+
+
+def _channels_first(x: Array) -> Array:
+    """A view of images (n, h, w) or (n, h, w, channels) as (n, channels, h, w); floats have their channels first."""
+    if x.ndim == 3:
+        return x[:, None]
+    return np.moveaxis(x, -1, 1) if x.ndim == 4 and x.dtype.kind in "iu" else x

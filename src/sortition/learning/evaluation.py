@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from sortition.learning import vector
-from sortition.learning.sequential import Examples
+from sortition.learning.examples import Examples
 from sortition.learning.stacked import layers_of
 from sortition.learning.vector import Vector
 

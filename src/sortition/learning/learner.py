@@ -17,8 +17,9 @@ from sortition.core.streams import sequence
 from sortition.learning import dropout, optimiser, stacked, vector
 from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.evaluation import Passes
+from sortition.learning.examples import Examples
 from sortition.learning.rule import LocalRule
-from sortition.learning.sequential import Examples, SequentialTrainer
+from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.vector import Layout, Vector
 
 ENGINES = ("auto", "stacked", "sequential")
@@ -95,6 +96,7 @@ class Learner:
         engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
         channels_last: keep images in the order that convolutions are fastest in; a module that takes ``x.view(…)`` of
             them needs False.
+        white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used.
     """
 
     def __init__(
@@ -107,8 +109,9 @@ class Learner:
         device: str = "cpu",
         engine: str = "auto",
         channels_last: bool = True,
+        white: int = 0,
     ) -> None:
-        self.device, self.rule, self.channels_last = _device(device), rule, channels_last
+        self.device, self.rule, self.channels_last, self.white = _device(device), rule, channels_last, white
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
@@ -125,9 +128,11 @@ class Learner:
         self.passes = Passes(self.model, self.examples, self.y)
 
     def _held(self, x: npt.ArrayLike) -> Examples:
-        whole = np.asarray(x).dtype == np.int64  # token ids stay whole numbers
-        data = vector.tensor(x, np.int64 if whole else np.float32, self.device)
-        return Examples(data.flatten(1) if self.stacks else data, channels_last=self.channels_last)
+        given = np.asarray(x).dtype
+        scale = 1 / self.white if self.white and given == np.uint8 else None
+        whole = scale is not None or given == np.int64  # token ids stay whole numbers
+        data = vector.tensor(x, given.type if whole else np.float32, self.device)
+        return Examples(data.flatten(1) if self.stacks else data, channels_last=self.channels_last, scale=scale)
 
     def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
         """Passes of the same model over other examples, such as the test set."""
@@ -227,7 +232,7 @@ class Learner:
             updates, *found = stacked.train_stack(
                 self.layers or [],
                 self.layout.split(cohort.start.expand(len(part), -1)),
-                self.examples.rows,
+                self.examples,
                 self.y,
                 [work[i] for i in part],
                 how.rule,

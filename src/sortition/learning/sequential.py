@@ -14,27 +14,8 @@ from torch import Tensor, nn
 
 from sortition.learning import dropout, optimiser, vector
 from sortition.learning.batches import BatchPlan
+from sortition.learning.examples import Examples
 from sortition.learning.rule import LocalRule
-
-
-class Examples:
-    """All examples of a data set on the device; images lie channels-last, so that gathering them is one copy."""
-
-    def __init__(self, x: Tensor, *, channels_last: bool = True) -> None:
-        self.image = x.ndim == 4 and channels_last
-        self.shape = tuple(x.shape[1:])
-        self.rows = x.permute(0, 2, 3, 1).contiguous() if self.image else x
-
-    def take(self, index: Tensor) -> Tensor:
-        """The examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
-        return self._turned(self.rows.index_select(0, index))
-
-    def slice(self, start: int, stop: int) -> Tensor:
-        """The examples start … stop − 1."""
-        return self._turned(self.rows[start:stop])
-
-    def _turned(self, rows: Tensor) -> Tensor:
-        return rows.permute(0, 3, 1, 2) if self.image else rows
 
 
 class SequentialTrainer:

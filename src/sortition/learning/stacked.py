@@ -20,6 +20,7 @@ from sortition.learning import dropout, optimiser
 from sortition.learning.batch_losses import BatchLosses, first
 from sortition.learning.batches import BatchPlan
 from sortition.learning.descent import Slot, StackedDescent
+from sortition.learning.examples import Examples
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
 
@@ -151,7 +152,7 @@ class Stack:
 def train_stack(
     layers: Sequence[nn.Module],
     initial: Sequence[Tensor],
-    rows: Tensor,
+    examples: Examples,
     labels: Tensor,
     plans: Sequence[BatchPlan],
     rule: LocalRule,
@@ -166,7 +167,7 @@ def train_stack(
     Args:
         layers: of :func:`layers_of`.
         initial: the parameters from which each client begins (k, …), in the model's order.
-        rows: (n, d) all examples.
+        examples: all examples, rows (n, d).
         labels: (n,).
         plans: one per client, those of most steps first.
         rule: the local rule.
@@ -180,10 +181,10 @@ def train_stack(
         updates (k, P), mean batch losses (k,), dispersions (k,) or None, mean squares (k, steps) or None,
         and what the optimiser remembers now (k, S) or None.
     """
-    device, k = rows.device, len(plans)
+    device, k = labels.device, len(plans)
     descent = StackedDescent(rule, lr, torch.zeros(k, device=device) if dispersion else None)
     stack = Stack(layers, initial, descent, states)
-    losses = _descend(stack, rows, labels, plans, sources)
+    losses = _descend(stack, examples, labels, plans, sources)
     steps = torch.tensor([max(p.steps, 1) for p in plans], dtype=torch.float32, device=device)
     updates = _updates(stack.slots)
     spread = _spread(stack, steps) if dispersion else None
@@ -193,34 +194,32 @@ def train_stack(
 
 def _descend(
     stack: Stack,
-    rows: Tensor,
+    examples: Examples,
     labels: Tensor,
     ranked: Sequence[BatchPlan],
     sources: Sequence[np.random.BitGenerator] | None,
 ) -> BatchLosses:
     """All steps of clients that are ordered by their number of steps; the losses of their batches."""
-    device = rows.device
+    device = labels.device
     index, weight, active = grid(ranked)
     words = words_of(stack.layers, ranked, sources, index.shape) if sources else []
     at = torch.from_numpy(index).to(device)
     losses = BatchLosses(labels[at], torch.from_numpy(weight).to(device))
-    for s, (now, x) in enumerate(zip(active, _batches(rows, at, active), strict=True)):
+    for s, (now, x) in enumerate(zip(active, _batches(examples, at, active), strict=True)):
         drops = [torch.from_numpy(w[s, :now]).to(device) for w in words]
         stack.step(s, x, drops, losses)
     return losses
 
 
-def _batches(rows: Tensor, at: Tensor, active: Sequence[int]) -> Iterator[Tensor]:
+def _batches(examples: Examples, at: Tensor, active: Sequence[int]) -> Iterator[Tensor]:
     """The examples (k', B, d) of each step, of the clients that take it; valid until the next one is taken."""
     steps, k, b = at.shape
-    if at.numel() * rows.shape[1] <= GATHERED:
-        gathered = rows.index_select(0, at.flatten()).view(steps, k, b, -1).unbind()
+    if at.numel() * examples.shape[0] <= GATHERED:
+        gathered = examples.take(at.flatten()).view(steps, k, b, -1).unbind()
         yield from (first(x, now) for x, now in zip(gathered, active, strict=True))
         return
-    room = rows.new_empty(k * b, rows.shape[1])
-    for now, where in zip(active, at.flatten(1).unbind(), strict=True):
-        x = torch.index_select(rows, 0, where[: now * b], out=first(room, now * b))
-        yield x.view(now, b, -1)
+    where = [first(one, now * b) for now, one in zip(active, at.flatten(1).unbind(), strict=True)]
+    yield from (x.view(now, b, -1) for now, x in zip(active, examples.batches(where), strict=True))
 
 
 def _updates(slots: Sequence[Slot]) -> Tensor:

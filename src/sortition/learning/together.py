@@ -68,7 +68,7 @@ def _train(cohorts: Sequence[DrawnCohort]) -> None:
     found = stacked.train_stack(
         learner.layers or [],
         learner.layout.split(starts),
-        learner.examples.rows,
+        learner.examples,
         learner.y,
         [cohorts[at].work[i] for at, i in clients],
         how.rule,

@@ -90,7 +90,8 @@ class World:
             raise unknown("measured_on", measured_on, MEASURED, "World")
         if measured_on == "holdout" and holdout is None:
             raise bad("World.holdout", "given where losses are measured on it", None)
-        data = data if data.x_train.dtype.kind == "f" else data.scaled()
+        data = data if data.x_train.dtype.kind == "f" else data.prepared()
+        train, test = data.inputs
         self.y, self.classes, self.seed = data.y_train, data.classes, seed
         self.holdings = Holdings(clients, len(self.y), "World.clients")
         if self.holdings.sizes.min() < 1:
@@ -98,8 +99,8 @@ class World:
         self.evaluated = self.holdings if holdout is None else self._held_out(clients, holdout)
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.validation = None if validation is None else self._server_data(validation)
-        self.learner = Learner(model, data.x_train, data.y_train, rule, device=device, engine=engine)
-        self._test = self.learner.over(data.x_test, data.y_test)
+        self.learner = Learner(model, train, data.y_train, rule, device=device, engine=engine, white=data.white)
+        self._test = self.learner.over(test, data.y_test)
         self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)

@@ -122,12 +122,12 @@ _federations: Cache[BuiltFederation] = Cache(1)
 
 
 def dataset_of(config: Data) -> Dataset:
-    """Read once a process, and kept as floats: every world of the process shares the same arrays."""
+    """Read once a process, and kept as worlds take it: all of the process share the same arrays."""
     options = dict(config.options)
     if config.name == "synthetic" and config.clients is not None:
         options.setdefault("clients", config.clients)
     key = _key({"name": config.name, "standardise": config.standardise, "options": options})
-    return _datasets.get(key, lambda: data.load(config.name, **options).scaled(standardise=config.standardise))
+    return _datasets.get(key, lambda: data.load(config.name, **options).prepared(standardise=config.standardise))
 
 
 def build_federation(config: RunConfig) -> BuiltFederation:
@@ -140,7 +140,7 @@ def _built(config: RunConfig) -> BuiltFederation:
     parts = split(config.data, config.seed)
     dataset = parts.dataset
     model = build(
-        config.model.name, dataset.x_train.shape[1:], dataset.classes, seed=config.seed, **config.model.options
+        config.model.name, dataset.inputs[0].shape[1:], dataset.classes, seed=config.seed, **config.model.options
     )
     world = World(
         dataset,

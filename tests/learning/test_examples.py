@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+import torch
+
+from sortition.learning import build
+from sortition.learning.examples import Examples
+from sortition.learning.learner import Learner
+from sortition.learning.rule import LocalRule
+
+BYTES = np.random.default_rng(0).integers(0, 256, (40, 3, 8, 8), dtype=np.uint8)
+FLOATS = BYTES * np.float32(1 / 255)
+INDICES = [torch.tensor([3, 1, 3, 39]), torch.tensor([0, 2])]
+
+
+@pytest.mark.parametrize("shape", [(40, 3, 8, 8), (40, 192)])
+def test_bytes_become_the_numbers_of_examples_that_were_scaled_at_once(shape):
+    small = Examples(torch.from_numpy(BYTES.reshape(shape)), scale=1 / 255)
+    large = Examples(torch.from_numpy(FLOATS.reshape(shape)))
+    assert small.rows.dtype == torch.uint8
+    assert torch.equal(small.take(INDICES[0]), large.take(INDICES[0]))
+    assert torch.equal(small.slice(5, 9), large.slice(5, 9))
+    for few, many in zip(small.batches(INDICES), large.batches(INDICES), strict=True):
+        assert torch.equal(few, many)
+
+
+def test_batches_are_the_rows_of_their_indices():
+    rows = FLOATS.reshape(40, -1)
+    found = [x.clone() for x in Examples(torch.from_numpy(rows)).batches(INDICES)]
+    assert [x.tolist() for x in found] == [rows[index.numpy()].tolist() for index in INDICES]
+
+
+@pytest.mark.parametrize("gathered", [True, False])
+@pytest.mark.parametrize(("model", "options"), [("mlp", {"hidden": [5]}), ("cnn", {"preset": "small"})])
+def test_training_and_losses_of_bytes_have_the_bits_of_floats(model, options, gathered, monkeypatch):
+    if not gathered:
+        monkeypatch.setattr("sortition.learning.stacked.GATHERED", 0)
+    side = 8 if model == "mlp" else 32
+    x = np.random.default_rng(1).integers(0, 256, (40, 3, side, side), dtype=np.uint8)
+    y, rule = np.arange(40) % 4, LocalRule(lr=0.1, steps=3, batch=4)
+    members, ids = [np.arange(0, 15), np.arange(15, 18)], np.array([0, 1])
+    net = build(model, x.shape[1:], 4, **options)
+    kept = Learner(net, x, y, rule, white=255)
+    scaled = Learner(net, x * np.float32(1 / 255), y, rule)
+    assert kept.examples.rows.dtype == torch.uint8
+    one, two = (learner.train(learner.initial, members, ids, seed=0, t=0) for learner in (kept, scaled))
+    assert one.deltas.tobytes() == two.deltas.tobytes()
+    assert kept.passes.losses(kept.initial)[0].tobytes() == scaled.passes.losses(kept.initial)[0].tobytes()

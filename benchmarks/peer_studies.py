@@ -1,4 +1,4 @@
-"""One study of a peer: runs of FedAvg on Fashion-MNIST in pfl, FLGo, fluke or a plain loop, in one process.
+"""One study of a peer: runs of FedAvg on Fashion-MNIST in pfl, FLGo, fluke, NVFlare or a plain loop.
 
 Called by ``study.py --peers`` with the interpreter in which the peers are installed; beside them PyTorch and NumPy are
 enough. The federation lies ready in one file of arrays: the MLP 784-64-30-10, 100 clients of 600 examples, 5 a round,
@@ -227,7 +227,54 @@ def fluke(held, rounds, seed):
     return accuracy(server.model, x, y)
 
 
-WAYS = {"loop": loop, "pfl": pfl, "FLGo": flgo, "fluke": fluke}
+NVFLARE_SITE = """
+import os
+import sys
+import nvflare.client as flare
+import numpy as np
+import torch
+from torch import nn
+
+sys.path.append(os.environ["PEER_CODE"])
+from peer_studies import BATCH, EPOCHS, RATE, network
+
+flare.init()
+torch.set_num_threads(1)
+held = np.load(os.environ["PEER_DATA"])
+part = held["parts"][int(flare.get_site_name().rpartition("-")[2])]
+rows = torch.utils.data.TensorDataset(*(torch.from_numpy(held[name][part]) for name in ("x_train", "y_train")))
+loader = torch.utils.data.DataLoader(rows, BATCH, shuffle=True)
+net = network()
+while flare.is_running():
+    received = flare.receive()
+    net.load_state_dict({name: torch.as_tensor(value) for name, value in received.params.items()})
+    optimiser = torch.optim.SGD(net.parameters(), RATE)
+    for _ in range(EPOCHS):
+        for x, y in loader:
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(x), y).backward()
+            optimiser.step()
+    flare.send(flare.FLModel(params={name: value.numpy() for name, value in net.state_dict().items()}))
+"""
+
+
+def nvflare(held, rounds, seed):
+    """NVFlare's simulator and FedAvg; as many sites as a cohort has, which all train: it has a process for each."""
+    from nvflare.app_common.workflows.fedavg import FedAvg
+    from nvflare.job_config.api import FedJob
+    from nvflare.job_config.script_runner import FrameworkType, ScriptRunner
+
+    torch.manual_seed(seed)
+    Path("site.py").write_text(NVFLARE_SITE)
+    model = {name: value.tolist() for name, value in network().state_dict().items()}
+    job = FedJob(name=f"fedavg-{seed}", min_clients=COHORT)
+    job.to_server(FedAvg(num_clients=COHORT, num_rounds=rounds, model=model, persistor_id=""))
+    job.to_clients(ScriptRunner("site.py", framework=FrameworkType.NUMPY))
+    job.simulator_run(f"workspace-{seed}", n_clients=COHORT, threads=COHORT, log_config="concise")
+    return float("nan")  # its sites evaluate, where an app does
+
+
+WAYS = {"loop": loop, "pfl": pfl, "FLGo": flgo, "fluke": fluke, "NVFlare": nvflare}
 
 
 def main():
@@ -235,7 +282,8 @@ def main():
     name, data, rounds, runs = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     torch.set_num_threads(1)
     os.environ["PEER_DATA"] = data
-    sys.path.insert(0, str(Path(__file__).parent))
+    os.environ["PEER_CODE"] = str(Path(__file__).parent)
+    sys.path.append(os.environ["PEER_CODE"])  # not first: a file here is called like a peer
     held = dict(np.load(data))
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

@@ -2,7 +2,7 @@
 
     python benchmarks/study.py                  # 4 runs × 50 rounds of FedCor's Fashion-MNIST MLP, two processes
     python benchmarks/study.py --rounds 20 --jobs 1
-    python benchmarks/study.py --peers .venv-peers/bin/python    # beside pfl, fluke, FLGo and a plain loop
+    python benchmarks/study.py --peers .venv-peers/bin/python    # beside a plain loop, pfl, fluke, FLGo and NVFlare
 
 The study is run with all its rounds and with one: the difference is what rounds cost, the rest is start-up and tables.
 All take turns, as often as ``--repeats`` says. Python's compiled files are kept, as an installed package has them.
@@ -24,6 +24,8 @@ import numpy as np
 
 HERE = Path(__file__).parent
 RUNS = 4
+OURS = "Sortition"  # in one process, as the peers run
+PEERS = ("pfl", "fluke", "FLGo", "NVFlare")
 STUDY = """
 cohort = 5
 seeds = 2
@@ -36,16 +38,19 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def processes(session: int) -> dict[int, float]:
-    """CPU seconds so far of every process of a session, its ended children not included."""
-    found = {}
+    """CPU seconds so far of every process of a session and of those that they started, ended ones not included."""
+    rows = dict[int, tuple[int, int, float]]()
     for place in Path("/proc").glob("[0-9]*"):
         try:
             fields = (place / "stat").read_text().rpartition(")")[2].split()
         except OSError:  # it has ended
             continue
-        if int(fields[3]) == session:
-            found[int(place.name)] = (int(fields[11]) + int(fields[12])) / TICKS
-    return found
+        rows[int(place.name)] = int(fields[1]), int(fields[3]), (int(fields[11]) + int(fields[12])) / TICKS
+    found, more = set[int](), {at for at, (_, own, _) in rows.items() if own == session}
+    while more:
+        found |= more
+        more = {at for at, (parent, _, _) in rows.items() if parent in found} - found
+    return {at: rows[at][2] for at in found}
 
 
 def followed(command: list[str], kept: Path) -> tuple[float, float]:
@@ -92,18 +97,19 @@ def installed(python: str, module: str) -> bool:
 def ways(jobs: int, python: str | None, kept: Path) -> dict[str, Callable[[int], tuple[float, float]]]:
     """Name → the study with so many rounds."""
     found: dict[str, Callable[[int], tuple[float, float]]] = {
-        "Sortition": lambda rounds: study(rounds, jobs, kept),
+        OURS: lambda rounds: study(rounds, 1, kept),
+        f"{OURS}, {jobs} processes": lambda rounds: study(rounds, jobs, kept),
     }
     if python is None:
         return found
     federation(data := kept / "federation.npz")
 
     def peer(name: str, of: str) -> Callable[[int], tuple[float, float]]:
-        script = [of, str(HERE / "peer_studies.py"), name, str(data)]
+        script = [of, "-P", str(HERE / "peer_studies.py"), name, str(data)]
         return lambda rounds: followed([*script, str(rounds), str(RUNS)], kept)
 
     found["plain PyTorch loop"] = peer("loop", sys.executable)
-    return found | {name: peer(name, python) for name in ("pfl", "fluke", "FLGo") if installed(python, name.lower())}
+    return found | {name: peer(name, python) for name in PEERS if installed(python, name.lower())}
 
 
 def main() -> None:
@@ -112,28 +118,30 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--peers", metavar="PYTHON", help="an interpreter in which peers are installed")
+    parser.add_argument("--without", action="append", default=[], choices=PEERS, help="leave out a peer")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         played = ways(chosen.jobs, chosen.peers, Path(folder))
+        played = {name: way for name, way in played.items() if name not in chosen.without}
         for way in played.values():
             way(1)  # compiles
         first = {name: way(1)[1] for name, way in played.items()}
-        found = [{name: way(chosen.rounds)[1] for name, way in played.items()} for _ in range(chosen.repeats)]
+        found = [{name: way(chosen.rounds) for name, way in played.items()} for _ in range(chosen.repeats)]
     print(f"{RUNS} runs of {chosen.rounds} rounds, {chosen.repeats} times, load {os.getloadavg()[0]:.1f}\n")
-    print("| way | CPU s of the study | outside rounds | CPU ms a round | study, times Sortition's | round |")
-    print("|---|---|---|---|---|---|")
-    rounds = {name: (_middle(found, name) - first[name]) / (chosen.rounds - 1) for name in played}
+    print("| way | seconds | CPU s | outside rounds | CPU ms a round | CPU, times Sortition's | of a round |")
+    print("|---|---|---|---|---|---|---|")
+    rounds = {name: (_middle(found, name, 1) - first[name]) / (chosen.rounds - 1) for name in played}
     for name in played:
-        cpu, own = _middle(found, name), rounds[name] * chosen.rounds
-        ratios = [one[name] / one["Sortition"] for one in found]
-        spread = f"{np.median(ratios):.1f}× ({min(ratios):.1f} … {max(ratios):.1f})"
+        cpu, own = _middle(found, name, 1), rounds[name] * chosen.rounds
+        ratios = [one[name][1] / one[OURS][1] for one in found]
+        spread = f"{np.median(ratios):.2f}× ({min(ratios):.2f} … {max(ratios):.2f})"
         share = f"{cpu - own:.1f} s, {1 - own / cpu:.0%}"
-        ms = 1e3 * rounds[name] / RUNS
-        print(f"| {name} | {cpu:.1f} | {share} | {ms:.1f} | {spread} | {rounds[name] / rounds['Sortition']:.1f}× |")
+        cells = [f"{_middle(found, name, 0):.1f}", f"{cpu:.1f}", share, f"{1e3 * rounds[name] / RUNS:.1f}", spread]
+        print(f"| {name} | {' | '.join(cells)} | {rounds[name] / rounds[OURS]:.1f}× |")
 
 
-def _middle(found: list[dict[str, float]], name: str) -> float:
-    return float(np.median([one[name] for one in found]))
+def _middle(found: list[dict[str, tuple[float, float]]], name: str, of: int) -> float:
+    return float(np.median([one[name][of] for one in found]))
 
 
 if __name__ == "__main__":

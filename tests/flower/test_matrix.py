@@ -17,7 +17,6 @@ REFUSED = {  # (kind, method): the words in which what cannot work is refused
     ("regression", "accuracy"): "accuracy must be asked of labels that are whole numbers",
     ("multi-label", "accuracy"): "accuracy must be asked of labels that are whole numbers",
     ("quick-start scikit-learn", "step-gradient"): "must return a metric 'steps'",
-    ("quick-start scikit-learn", "rms-loss"): "must return a metric 'train_loss'",
     ("quick-start NumPy", "rms-loss"): "must return a metric 'train_loss'",
     **{(kind, "resources"): "does not answer resources" for kind in KINDS if kind.startswith("quick-start")},
     ("quick-start NumPy", "accuracy"): "does not answer accuracy",

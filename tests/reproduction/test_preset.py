@@ -48,7 +48,7 @@ def test_what_is_wrong_with_a_preset(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["hics-fmnist", "hics-fmnist-cnn", "hics-fallback", "hics-cifar10", "hics-availability"]
+    "name", ["hics-fmnist", "hics-fmnist-cnn", "hics-fallback", "hics-one-label", "hics-cifar10", "hics-availability"]
 )
 def test_no_setting_of_hics_leaves_clients_almost_without_data(name):
     labels = np.repeat(np.arange(10), 5000)

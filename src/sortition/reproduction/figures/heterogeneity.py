@@ -49,7 +49,7 @@ def _along_a_run(
         carry, _ = play_round(ready, carry)
 
 
-def _rank(a: np.ndarray, b: np.ndarray) -> float:
+def rank(a: np.ndarray, b: np.ndarray) -> float:
     """Spearman's ρ; 0 where one of them does not vary."""
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
@@ -67,7 +67,7 @@ def _table(seen: list[Seen]) -> Table:
     table = Table("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
     for at, score, now, _ in seen:
         true, guess = _ends(now.truth, now.truth), _ends(now.bias, now.truth)
-        ranks = [f"{_rank(now.truth, now.bias):.3f}", f"{_rank(now.truth, now.rows):.3f}"]
+        ranks = [f"{rank(now.truth, now.bias):.3f}", f"{rank(now.truth, now.rows):.3f}"]
         ends = [f"{low:.2f} – {high:.2f}" for low, high in (true, guess)]
         table.rows.append([str(at), f"{score:.3f}", *ranks, *ends])
     table.notes.append(
@@ -82,7 +82,7 @@ def _assumption(seen: list[Seen]) -> Table:
     table = Table("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
     for at, _, now, bound in seen:
         cells = [
-            f"{_rank(now.truth, now.dissimilarity):.3f}",
+            f"{rank(now.truth, now.dissimilarity):.3f}",
             *[f"{v:.3g}" for v in (bound.kappa, bound.rho, bound.beta)],
         ]
         table.rows.append([str(at), *cells, f"{bound.tighter:.0%}"])

@@ -30,7 +30,7 @@ MADE = re.compile(
 
 @dataclass(frozen=True)
 class Extent:
-    """What a page shows of a preset; ``finished`` and ``planned`` are 0 where it is computed without runs."""
+    """What a page shows of a preset; ``finished`` and ``planned`` are 0 where it keeps no runs."""
 
     page: str
     options: str
@@ -144,8 +144,8 @@ def readme(shown: Mapping[str, Extent]) -> str:
             "# Published tables and figures",
             f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
             "others were never run, and say why. *In full* means every run of the preset with its published number of "
-            "rounds; *cut* says what was left out; *computed* needs no training run of its own. *Per seed* is the "
-            "file with the values of single seeds; where they are *missing*, the runs of an older page were not kept.",
+            "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
+            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page were not kept.",
             "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
             index_table(shown, links=True).markdown(),
         ]
@@ -157,9 +157,9 @@ def counted(shown: Mapping[str, Extent]) -> str:
     states = [shown[item.preset].state.partition(":")[0] if item.preset in shown else "never" for item in items()]
     whole, cut, computed, never = (states.count(state) for state in ("in full", "cut", "computed", "never"))
     return (
-        f"Of {len(states)} published tables and figures {whole} were run in full, {cut} cut to fewer runs or "
-        f"rounds, and {computed} computed without training; {never} were never run. Each with its reason and verdict: "
-        "[docs/reproduction/](docs/reproduction/README.md)."
+        f"Of {len(states)} published tables and figures and questions beside them {whole} were run in full, {cut} cut "
+        f"to fewer runs or rounds, and {computed} computed with their page; {never} were never run. Each with its reason "
+        "and verdict: [docs/reproduction/](docs/reproduction/README.md)."
     )
 
 

@@ -145,7 +145,8 @@ def readme(shown: Mapping[str, Extent]) -> str:
             f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
             "others were never run, and say why. *In full* means every run of the preset with its published number of "
             "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
-            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page were not kept.",
+            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page were "
+            "not kept.",
             "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
             index_table(shown, links=True).markdown(),
         ]
@@ -158,8 +159,8 @@ def counted(shown: Mapping[str, Extent]) -> str:
     whole, cut, computed, never = (states.count(state) for state in ("in full", "cut", "computed", "never"))
     return (
         f"Of {len(states)} published tables and figures and questions beside them {whole} were run in full, {cut} cut "
-        f"to fewer runs or rounds, and {computed} computed with their page; {never} were never run. Each with its reason "
-        "and verdict: [docs/reproduction/](docs/reproduction/README.md)."
+        f"to fewer runs or rounds, and {computed} computed with their page; {never} were never run. Each with its "
+        "reason and verdict: [docs/reproduction/](docs/reproduction/README.md)."
     )
 
 

@@ -145,8 +145,8 @@ def readme(shown: Mapping[str, Extent]) -> str:
             f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
             "others were never run, and say why. *In full* means every run of the preset with its published number of "
             "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
-            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page were "
-            "not kept.",
+            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page "
+            "were not kept.",
             "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
             index_table(shown, links=True).markdown(),
         ]

@@ -80,7 +80,7 @@ def compared(repeats: int) -> None:
 
 def seconds_of(source: str | None, method: str) -> float:
     """CPU seconds a run of digits in a process of its own, by the code in a folder; default: by this one."""
-    env = os.environ if source is None else {**os.environ, "PYTHONPATH": source}
+    env = {**os.environ, "OMP_NUM_THREADS": "1", **({} if source is None else {"PYTHONPATH": source})}
     command = [sys.executable, __file__, "--one", method]
     return float(subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.split()[-1])
 

@@ -59,7 +59,7 @@ INSIDE_FUNCTIONS = {
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
     "flower": ({"selectors"}, set()),
-    "studies": ({"flower", "report"}, {"ray", "typer", "altair", "vl_convert"}),
+    "studies": ({"flower", "report"}, {"ray", "threadpoolctl", "typer", "altair", "vl_convert"}),
     "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),
 }

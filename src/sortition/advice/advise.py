@@ -119,10 +119,10 @@ def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None
 def _played(setup: Setup) -> tuple[float, float, float]:
     """Mean accuracy over the rounds and over the last ten, and all bytes."""
     from sortition.simulation import play_round, start
-    from sortition.studies.runs.task import one_torch_thread
+    from sortition.studies.runs.task import in_one_thread
 
     scores: list[tuple[int, float]] = []
-    with one_torch_thread():
+    with in_one_thread():
         carry = start(setup)
         while carry.registrar.index < setup.horizon:
             carry, record = play_round(setup, carry)

@@ -51,10 +51,10 @@ def timed(config: RunConfig) -> float:
     """Seconds of one round, as a run would play it."""
     from sortition.simulation import play_round, start
     from sortition.studies import federation
-    from sortition.studies.runs.task import one_torch_thread
+    from sortition.studies.runs.task import in_one_thread
 
     setup = federation.setup(config)[1]
-    with one_torch_thread():
+    with in_one_thread():
         carry, _ = play_round(setup, start(setup))
         begun = time.perf_counter()
         for _ in range(TIMED):

@@ -18,7 +18,7 @@ from sortition.studies.audit.finding import Finding, absent, final_hash, read, r
 from sortition.studies.audit.replay import Configured, Replay
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.runs.journals import records_a_log
-from sortition.studies.runs.task import one_torch_thread
+from sortition.studies.runs.task import in_one_thread
 from sortition.studies.runs.write_folder import LOCK
 
 __all__ = ["Finding", "absent", "examine", "examine_log", "read"]
@@ -87,7 +87,7 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     finding.faults += against_end(run, config) if run.done else []
     vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
     finding.replayed = replay or vectors
-    with one_torch_thread():
+    with in_one_thread():
         known = Replay(setup, rounds) if finding.replayed else Configured(setup)
         result = recompute(entries, registrar, evidence=known, population=known.population, form=header["format"])
     finding.add(result, header)

@@ -37,7 +37,7 @@ class OneRun:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
         from sortition.simulation.engine import alone
 
-        with one_torch_thread():
+        with in_one_thread():
             return alone(self.steps(on_round, stopping))
 
     def steps(self, on_round: OnRound, stopping: Callable[[], bool]) -> Play:
@@ -65,13 +65,19 @@ class OneRun:
 
 
 @contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """PyTorch uses one thread: sums do not depend on the number of processes, which do not compete for cores."""
+def in_one_thread() -> Iterator[None]:
+    """PyTorch and numpy's products use one thread: sums do not depend on the number of processes.
+
+    Workers are born so; this is for runs in a process that was started without such a limit, where a selection's small
+    products would keep all cores busy with waiting for each other.
+    """
     import torch
+    from threadpoolctl import threadpool_limits
 
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+    with threadpool_limits(1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)

@@ -24,9 +24,9 @@ def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[
 
 def _in_lockstep(runs: Mapping[int, Any], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
     from sortition.simulation.lockstep import train_all
-    from sortition.studies.runs.task import one_torch_thread
+    from sortition.studies.runs.task import in_one_thread
 
-    with one_torch_thread():
+    with in_one_thread():
         active = [_Started(index, run, on_event, stopping) for index, run in runs.items()]
         while active:
             active = [one for one in active if one.advance()]

@@ -131,6 +131,11 @@ class TestWeightsOfThoseWhoAnswered:
         assert weights == pytest.approx([0.6, 0.4])
         assert notes == {"silent_groups": [0]}
 
+    @pytest.mark.parametrize("groups", [None, [0, 0, 0]])
+    def test_weights_next_to_nothing_carry_the_mass_of_those_who_fell_silent(self, groups):
+        cohort = Cohort(np.array([1, 2, 3]), np.array([2.0, 1e-310, 3e-310]), groups=groups)
+        assert cohort.weights_of(np.array([2, 3]))[0] == pytest.approx([0.5, 1.5])
+
     def test_mass_that_is_one_in_expectation_is_never_rescaled(self):
         cohort = Cohort(np.array([1, 2, 3]), np.array([2.5, 0.3, 0.2]), groups=np.array([0, 1, 1]), mass="expected")
         weights, notes = cohort.weights_of(np.array([3, 2]))

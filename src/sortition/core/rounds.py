@@ -241,15 +241,23 @@ class Cohort:
             groups = self.groups[at]
             for group in np.unique(groups):
                 inside = groups == group
-                mass, left = self.weights[self.groups == group].sum(), weights[inside].sum()
-                weights[inside] = weights[inside] * (mass / left) if left > 0 else mass / inside.sum()
+                mass, left = self.weights[self.groups == group].sum(), weights[inside]
+                weights[inside] = rescaled(left, mass) if left.any() else mass / inside.sum()
             silent = np.setdiff1d(self.groups, groups)
             if silent.size:
                 notes["silent_groups"] = silent.tolist()
-        mass = weights.sum()
-        if mass > 0 and answered.size < self.ids.size:
-            weights *= total / mass
+        if weights.any() and answered.size < self.ids.size:
+            weights = rescaled(weights, total)
         return weights, notes
+
+
+def rescaled(weights: Floats, total: float) -> Floats:
+    """The same proportions with another sum, also of weights that are next to nothing."""
+    mass = weights.sum()
+    with np.errstate(over="ignore"):
+        factor = np.float64(total / mass)
+    scaled: Floats = weights * factor if np.isfinite(factor) else weights / mass * total
+    return scaled
 
 
 def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:

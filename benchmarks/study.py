@@ -1,7 +1,7 @@
 """A whole study as a user runs it: CPU seconds of all its processes, and how many of them pass outside rounds.
 
-    python benchmarks/study.py                  # 4 runs × 50 rounds of FedCor's Fashion-MNIST MLP, two processes
-    python benchmarks/study.py --rounds 20 --jobs 1
+    python benchmarks/study.py           # 4 runs × 50 rounds of FedCor's Fashion-MNIST MLP, in one process and two
+    python benchmarks/study.py --rounds 20 --jobs 4
     python benchmarks/study.py --peers .venv-peers/bin/python    # beside a plain loop, pfl, fluke, FLGo and NVFlare
 
 The study is run with all its rounds and with one: the difference is what rounds cost, the rest is start-up and tables.

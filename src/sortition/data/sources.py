@@ -6,8 +6,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import urllib.error
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,6 +27,9 @@ def sources(entry: Entry, report: Report) -> Iterator[Source]:
 
 
 def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
+    import urllib.error  # here: it brings the whole of TLS
+    import urllib.request
+
     for url in urls:
         target = folder / url.rsplit("/", 1)[-1]
         try:

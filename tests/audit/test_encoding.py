@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sortition.audit.encoding import MOST, decode_ids, decode_numbers, digests, encode_ids, encode_numbers
+from sortition.audit.encoding import MOST, decode_ids, decode_numbers, digests, encode_ids, encode_numbers, json_value
 from sortition.core import StorageError
 
 
@@ -69,3 +69,11 @@ def test_strange_ids_are_refused(told):
 def test_strange_numbers_are_refused(told):
     with pytest.raises(StorageError):
         decode_numbers(told, 3)
+
+
+def test_arrays_become_plain_json():
+    given = {"whole": np.array([1, 2]), "table": np.eye(2), "flags": np.array([True]), "one": np.float32(0.5)}
+    assert json_value(given) == {"whole": [1, 2], "table": [[1.0, 0.0], [0.0, 1.0]], "flags": [True], "one": 0.5}
+    assert json_value(np.array([1.0, np.nan, -np.inf])) == [1.0, None, None]
+    assert json_value(np.array([[1.0, np.inf]])) == [[1.0, None]]
+    assert json_value(np.array(["a", "b"])) == ["a", "b"]

@@ -32,3 +32,33 @@ def test_passes_over_the_test_set_share_the_model():
     own = Learner(build("cnn", (3, 16, 16), 4, preset="mcmahan-mnist"), x, y, RULE)
     other = own.over(x[4:], y[4:])
     np.testing.assert_allclose(other.losses(own.initial)[0], own.passes.losses(own.initial)[0][4:], rtol=1e-5)
+
+
+MODELS = {
+    "softmax": lambda: build("softmax", (1, 4, 3), 4),
+    "dropout": lambda: nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(12, 6),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(6, 5, bias=False),
+        nn.Tanh(),
+        nn.Linear(5, 4),
+    ),
+    "sigmoid": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 5), nn.Sigmoid(), nn.Linear(5, 4)),
+    "cnn": lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(4, 4)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("chunk", [7, 1024])
+def test_gradients_of_several_sets_are_those_of_each(name, chunk, monkeypatch):
+    monkeypatch.setattr("sortition.learning.evaluation.CHUNK", chunk)
+    x, y = RNG.normal(size=(60, 1, 4, 3)).astype(np.float32), RNG.integers(0, 4, 60)
+    own = Learner(MODELS[name](), x, y, RULE)
+    parts = [RNG.permutation(60)[:n] for n in (1, 9, 20, 3)]
+    each = np.stack([own.passes.gradient(own.initial, part) for part in parts])
+    together = own.passes.gradients(own.initial, parts)
+    assert together.dtype == np.float32
+    np.testing.assert_allclose(together, each, atol=1e-6)
+    np.testing.assert_allclose(own.passes.gradients(own.initial, parts[2:])[0], each[2], atol=1e-6)

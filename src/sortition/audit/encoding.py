@@ -119,8 +119,14 @@ def json_value(value: Any) -> Any:
         return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
         return [json_value(v) for v in (sorted(value) if isinstance(value, set | frozenset) else value)]
+    if isinstance(value, np.ndarray) and (value.dtype.kind in "biu" or _finite(value)):
+        return value.tolist()
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist())
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _finite(values: Array) -> bool:
+    return values.dtype.kind == "f" and bool(np.isfinite(values).all())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,7 @@ from torch import nn
 
 from sortition.learning import vector
 from sortition.learning.examples import Examples
+from sortition.learning.linear_gradients import row_gradients
 from sortition.learning.stacked import layers_of
 from sortition.learning.vector import Vector
 
@@ -88,3 +89,40 @@ class Passes:
             found = torch.autograd.grad(loss, parameters)
             total[: self.layout.weights] += torch.cat([g.reshape(-1) for g in found])
         return (total / max(len(at), 1)).cpu().numpy()
+
+    def gradients(self, params: Vector, parts: Sequence[Index]) -> Vector:
+        """:meth:`gradient` of several sets of examples (k, P); through linear layers many sets pass at once."""
+        if self.layers is None:
+            return np.stack([self.gradient(params, part) for part in parts])
+        return self._pooled_gradients(self.layers, params, parts)
+
+    @torch.inference_mode()
+    def _pooled_gradients(self, layers: Sequence[nn.Module], params: Vector, parts: Sequence[Index]) -> Vector:
+        device = self.labels.device
+        own = self.layout.split(torch.tensor(params, device=device))
+        total = torch.zeros(len(parts), self.layout.size, device=device)
+        sums = [self.layout.split(row) for row in total]
+        for pieces in _together([len(part) for part in parts]):
+            at = torch.from_numpy(np.concatenate([parts[k][start:end] for k, start, end in pieces])).to(device)
+            sizes = [end - start for _, start, end in pieces]
+            pairs = row_gradients(layers, own, self.examples.take(at).flatten(1), self.labels[at])
+            for at_parameter, (left, right) in enumerate(pairs):
+                for (k, _, _), g, h in zip(pieces, left.split(sizes), right.split(sizes), strict=True):
+                    into = sums[k][at_parameter]
+                    into.view(len(into), -1).addmm_(g.t(), h)
+        return total.div_(torch.tensor([[max(len(part), 1)] for part in parts], device=device)).cpu().numpy()
+
+
+def _together(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:
+    """What passes at once, as (set, start, end): a set is cut every ``CHUNK`` examples, whoever else is there."""
+    found, rows = list[tuple[int, int, int]](), 0
+    for k, size in enumerate(sizes):
+        for start in range(0, size, CHUNK):
+            end = min(start + CHUNK, size)
+            if found and rows + end - start > CHUNK:
+                yield found
+                found, rows = [], 0
+            found.append((k, start, end))
+            rows += end - start
+    if found:
+        yield found

@@ -24,7 +24,7 @@ from sortition.learning.examples import Examples
 from sortition.learning.padding import grid, words_of
 from sortition.learning.rule import LocalRule
 
-_BACKWARD = {
+BACKWARD = {
     nn.ReLU: lambda g, out: torch.ops.aten.threshold_backward(g, out, 0),
     nn.Tanh: torch.ops.aten.tanh_backward,
     nn.Sigmoid: torch.ops.aten.sigmoid_backward,
@@ -53,7 +53,7 @@ class Part:
 
     def __init__(self, layer: nn.Module, slots: Iterator[Slot], k: int) -> None:
         self.linear, self.rate = isinstance(layer, nn.Linear), layer.p if isinstance(layer, nn.Dropout) else None
-        self.forward, self.backward = _FORWARD.get(type(layer)), _BACKWARD.get(type(layer))
+        self.forward, self.backward = _FORWARD.get(type(layer)), BACKWARD.get(type(layer))
         if self.linear:
             self.weight = next(slots).first(k)
             self.turned = self.weight.value.transpose(1, 2)

@@ -14,7 +14,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.questions import Reading
-from sortition.core.signals import ACCURACY, DISPERSION, LOSS, RMS_LOSSES, UPDATE, Signal
+from sortition.core.signals import ACCURACY, DISPERSION, GRADIENT, LOSS, RMS_LOSSES, UPDATE, Signal
 from sortition.learning import Trained
 from sortition.learning.vector import Vector
 from sortition.simulation.client import SimClient
@@ -85,6 +85,8 @@ class RoundCache:
             return Reading(ids, self.accuracies(ids))
         if signal.compute is UPDATE.compute:
             return Reading(ids, self.updates(ids))
+        if signal.compute is GRADIENT.compute and ids.size:
+            return Reading(ids, self.gradients(ids))
         if signal.of == "training":
             rows = [self._table(signal, part) for part in self.in_blocks(ids, tracked_by([signal]))]
             return Reading(ids, np.concatenate(rows)) if rows else Reading.empty()
@@ -110,6 +112,10 @@ class RoundCache:
         if 4 * len(self.world.y) <= 5 * index.size:  # nearly everything: reading all in order is cheaper than gathering
             return means(passes.losses(self.params)[what][index], sizes)
         return means(passes.losses(self.params, index)[what], sizes)
+
+    def gradients(self, ids: Ids) -> Vector:
+        """∇F_k(w) on all local training data (k, P)."""
+        return self.world.learner.passes.gradients(self.params, [self.world.holdings.of(int(i)) for i in ids])
 
     def updates(self, ids: Ids) -> Vector:
         """Δ_k (k, P) of this round's local training."""

@@ -84,9 +84,9 @@ def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
     n = len(links) + 1
     if n == 1:
         return np.zeros(1, np.int64)
-    total = np.concatenate([np.asarray(mass, np.float64), np.zeros(n - 1)])
-    for i, (left, right) in enumerate(links[:, :2].astype(np.int64)):
-        total[n + i] = total[left] + total[right]
+    total = np.asarray(mass, np.float64).tolist()  # plain numbers: a merge needs those of the merges before it
+    for left, right in links[:, :2].astype(np.int64).tolist():
+        total.append(total[left] + total[right])
     weighed = links.copy()
     weighed[:, 2] = total[n:]
     return np.asarray(fcluster(weighed, capacity, "distance") - 1, np.int64)

@@ -57,6 +57,12 @@ def test_light_commands_load_no_heavy_library(words, tmp_path):
     assert not HEAVY & found
 
 
+def test_a_study_loads_neither_markdown_nor_tls(tmp_path):
+    study = tmp_path / "study.toml"
+    study.write_text('rounds = 0\n[[method]]\nname = "uniform"\n')
+    assert not {"rich.markdown", "urllib.request", "ssl"} & loaded("run", str(study))
+
+
 def test_the_index_of_published_tables_needs_no_pytorch():
     assert "torch" not in loaded("reproduce")
 

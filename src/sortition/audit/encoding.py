@@ -113,8 +113,13 @@ def digests(rows: Array) -> Any:
     return [hashlib.sha256(about + row.tobytes()).hexdigest() for row in table]
 
 
+_PLAIN = {str, int, bool, type(None)}
+
+
 def json_value(value: Any) -> Any:
     """Any value as JSON has it; what is not finite becomes None."""
+    if type(value) in _PLAIN:  # most values
+        return value
     if isinstance(value, dict):
         return {str(k): json_value(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

@@ -211,9 +211,11 @@ def too_deep(value: Any) -> bool:
     """Whether tables and lists go on within each other without end; level by level, so that nothing recurses."""
     level = [value]
     for _ in range(DEEPEST):
-        level = [item for one in level for item in (one.values() if isinstance(one, Mapping) else one)
-                 if isinstance(item, Mapping | list)]  # fmt: skip
-    return bool(level)
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [item for items in inner for item in items if isinstance(item, (dict, list))]
+        if not level:
+            return False
+    return True
 
 
 def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict[str, Any]:

@@ -40,7 +40,9 @@ def test_a_training_signal_of_others_is_what_they_would_have_reported(signal):
     assert np.abs(np.asarray(reported.values[0])).max() > 0
 
 
-@pytest.mark.parametrize("signal", [signals.LOSS, signals.ACCURACY, signals.UPDATE], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "signal", [signals.LOSS, signals.ACCURACY, signals.GRADIENT, signals.UPDATE], ids=lambda s: s.name
+)
 @pytest.mark.parametrize("ids", [ALL, [7, 2], [3]], ids=str)
 def test_the_batched_path_equals_the_open_one(signal, ids):
     alone = Signal("open", signal.of, lambda c, p: signal.compute(c, p), signal.scalar)  # another function: not known

@@ -1,7 +1,8 @@
 """One model in one round: what clients compute with it, for many at once, kept for the rest of the round.
 
-Any signal works through :class:`SimClient`, one client at a time, on results that were trained together. Loss and
-update, which are asked of everybody, have a batched path of their own; tests hold it equal to the open one.
+Any signal works through :class:`SimClient`, one client at a time, on results that were trained together. Loss,
+accuracy, gradient and update, which are asked of many, have a batched path of their own; tests hold it equal to the
+open one.
 """
 
 from __future__ import annotations

@@ -44,9 +44,11 @@ def test_a_training_signal_of_others_is_what_they_would_have_reported(signal):
     "signal", [signals.LOSS, signals.ACCURACY, signals.GRADIENT, signals.UPDATE], ids=lambda s: s.name
 )
 @pytest.mark.parametrize("ids", [ALL, [7, 2], [3]], ids=str)
-def test_the_batched_path_equals_the_open_one(signal, ids):
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_the_batched_path_equals_the_open_one(signal, ids, dropout):
     alone = Signal("open", signal.of, lambda c, p: signal.compute(c, p), signal.scalar)  # another function: not known
-    np.testing.assert_allclose(ask(world(), signal, ids).values, ask(world(), alone, ids).values, rtol=1e-5, atol=1e-6)
+    one, other = (world(model=build("mlp", (6,), 4, hidden=(5,), dropout=dropout)) for _ in range(2))
+    np.testing.assert_allclose(ask(one, signal, ids).values, ask(other, alone, ids).values, rtol=1e-5, atol=1e-6)
 
 
 def test_losses_and_gradients_are_those_of_the_clients_own_data():

@@ -23,6 +23,7 @@ from sortition.core.storage.safe_files import whole_number
 SHORT = 64  # up to this many, a list that people can read
 DIGESTS = 1024  # up to this many vectors have digests of their own; more share one
 MOST = 1 << 26  # clients that a log may have
+PLAIN = {str, int, bool, type(None)}  # types that JSON has as they are
 
 
 def encode_ids(ids: Ids) -> Any:
@@ -113,12 +114,9 @@ def digests(rows: Array) -> Any:
     return [hashlib.sha256(about + row.tobytes()).hexdigest() for row in table]
 
 
-_PLAIN = {str, int, bool, type(None)}
-
-
 def json_value(value: Any) -> Any:
     """Any value as JSON has it; what is not finite becomes None."""
-    if type(value) in _PLAIN:  # most values
+    if type(value) in PLAIN:  # most values
         return value
     if isinstance(value, dict):
         return {str(k): json_value(v) for k, v in value.items()}

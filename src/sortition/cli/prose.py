@@ -18,7 +18,7 @@ def bare(text: str) -> str:
 
 def print_prose(text: str, screen: Console) -> None:
     """Print Markdown."""
-    from sortition.cli.markdown import Prose  # here: Rich's Markdown takes longer to import than all commands
+    from sortition.cli.markdown import Prose  # here: it is a third of what all commands take to load
 
     prose = Prose(ROLE.sub("", text), hyperlinks=False)
     if screen.is_terminal:

@@ -34,6 +34,19 @@ def test_passes_over_the_test_set_share_the_model():
     np.testing.assert_allclose(other.losses(own.initial)[0], own.passes.losses(own.initial)[0][4:], rtol=1e-5)
 
 
+@pytest.mark.parametrize("numbers", [1, 1 << 30])
+def test_losses_do_not_depend_on_how_many_examples_pass_at_once(numbers, monkeypatch):
+    x, y = RNG.integers(0, 256, (300, 1, 4, 3), dtype=np.uint8), RNG.integers(0, 4, 300)
+    own = Learner(build("mlp", (1, 4, 3), 4, hidden=(5,)), x, y, RULE, white=255)
+    at = RNG.permutation(300)[:290]
+    logits = own.passes.outputs(own.initial, x[at] / np.float32(255))
+    wanted = nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(y[at]), reduction="none")
+    monkeypatch.setattr("sortition.learning.evaluation.NUMBERS", numbers)
+    losses, hits = own.passes.losses(own.initial, at)
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert hits.tolist() == (logits.argmax(1) == y[at]).tolist()
+
+
 MODELS = {
     "softmax": lambda: build("softmax", (1, 4, 3), 4),
     "no bias": lambda: nn.Sequential(nn.Flatten(), nn.Linear(12, 5, bias=False), nn.Tanh(), nn.Linear(5, 4)),

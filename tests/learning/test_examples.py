@@ -18,7 +18,10 @@ def test_bytes_become_the_numbers_of_examples_that_were_scaled_at_once(shape):
     large = Examples(torch.from_numpy(FLOATS.reshape(shape)))
     assert small.rows.dtype == torch.uint8
     assert torch.equal(small.take(INDICES[0]), large.take(INDICES[0]))
-    assert torch.equal(small.slice(5, 9), large.slice(5, 9))
+    for index in (None, torch.arange(39, 0, -1)):
+        for (spot, few), (same, many) in zip(small.parts(7, index), large.parts(7, index), strict=True):
+            assert spot == same
+            assert torch.equal(few, many)
     for few, many in zip(small.batches(INDICES), large.batches(INDICES), strict=True):
         assert torch.equal(few, many)
 
@@ -27,6 +30,21 @@ def test_batches_are_the_rows_of_their_indices():
     rows = FLOATS.reshape(40, -1)
     found = [x.clone() for x in Examples(torch.from_numpy(rows)).batches(INDICES)]
     assert [x.tolist() for x in found] == [rows[index.numpy()].tolist() for index in INDICES]
+
+
+@pytest.mark.parametrize("scale", [None, 1 / 255])
+@pytest.mark.parametrize("index", [None, torch.tensor([3, 1, 3, 39, 0]), torch.tensor([], dtype=torch.int64)])
+def test_parts_are_what_is_taken_at_their_places(scale, index):
+    own = Examples(torch.from_numpy(BYTES if scale else FLOATS), scale=scale)
+    wanted = own.take(torch.arange(40) if index is None else index)
+    found = torch.full_like(wanted, -1)
+    sizes = []
+    for spot, x in own.parts(3, index):
+        assert x.shape == wanted[spot].shape
+        found[spot] = x
+        sizes.append(len(x))
+    assert torch.equal(found, wanted)
+    assert sizes == [3] * (len(wanted) // 3) + [len(wanted) % 3] * (len(wanted) % 3 > 0)
 
 
 @pytest.mark.parametrize("gathered", [True, False])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,8 @@ from sortition.learning.linear_gradients import row_gradients
 from sortition.learning.stacked import layers_of
 from sortition.learning.vector import Vector
 
-CHUNK = 1024  # examples of one forward pass: small enough to stay in the cache, large enough for full GEMM speed
+CHUNK = 1024  # examples of one pass at most
+NUMBERS = 1 << 18  # of a forward pass at most, so that its examples and what layers make of them stay in the cache
 Index = npt.NDArray[np.int64]
 
 
@@ -51,6 +53,11 @@ class Passes:
 
         return logits
 
+    @property
+    def _rows(self) -> int:
+        """How many examples pass at once: at least 128, which is enough for full speed."""
+        return min(CHUNK, max(128, NUMBERS // max(prod(self.examples.shape), 1) // 64 * 64))
+
     @torch.inference_mode()
     def losses(
         self, params: Vector, index: Index | None = None
@@ -60,9 +67,7 @@ class Passes:
         at = None if index is None else torch.from_numpy(index).to(device)
         n = len(self.labels) if at is None else len(at)
         losses, hits = torch.empty(n, device=device), torch.empty(n, dtype=torch.bool, device=device)
-        for start in range(0, n, CHUNK):
-            part = slice(start, min(start + CHUNK, n))
-            x = self.examples.slice(part.start, part.stop) if at is None else self.examples.take(at[part])
+        for part, x in self.examples.parts(self._rows, at):
             y = self.labels[part] if at is None else self.labels[at[part]]
             logits = forward(x)
             turned = logits.t().contiguous()[None]  # log-softmax over a short last axis is five times slower

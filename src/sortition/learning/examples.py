@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -27,17 +27,33 @@ class Examples:
         """The examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
         return self._turned(self._scaled(self.rows.index_select(0, index)))
 
-    def slice(self, start: int, stop: int) -> Tensor:
-        """The examples start … stop − 1."""
-        return self._turned(self._scaled(self.rows[start:stop]))
+    def parts(self, most: int, index: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+        """All examples, or those of an index array, in parts: where each stands, and what :meth:`take` gives.
+
+        A part has at most ``most`` examples and is valid until the next is taken: all lie in the same memory, since
+        new memory for each costs as much as the product that reads it.
+        """
+        n = len(self.rows) if index is None else len(index)
+        spots = [slice(start, min(start + most, n)) for start in range(0, n, most)]
+        if index is not None:
+            taken = self.batches([index[spot] for spot in spots])
+        else:
+            taken = map(self._scaler(min(most, n)), (self.rows[spot] for spot in spots))
+        yield from zip(spots, map(self._turned, taken), strict=True)
 
     def batches(self, indices: Sequence[Tensor]) -> Iterator[Tensor]:
         """The rows of one index array after the other, none longer than the first; valid until the next are taken."""
-        held = self.rows.new_empty(len(indices[0]), *self.rows.shape[1:])
-        floats = held if self.scale is None else held.float()
+        most = len(indices[0]) if indices else 0
+        held, scaled = self.rows.new_empty(most, *self.rows.shape[1:]), self._scaler(most)
         for index in indices:
-            rows = torch.index_select(self.rows, 0, index, out=first(held, len(index)))
-            yield rows if self.scale is None else first(floats, len(index)).copy_(rows).mul_(self.scale)
+            yield scaled(torch.index_select(self.rows, 0, index, out=first(held, len(index))))
+
+    def _scaler(self, most: int) -> Callable[[Tensor], Tensor]:
+        """What makes floats of at most so many rows, in the same memory each time."""
+        if self.scale is None:
+            return lambda rows: rows
+        floats, scale = torch.empty(most, *self.rows.shape[1:], device=self.rows.device), self.scale
+        return lambda rows: first(floats, len(rows)).copy_(rows).mul_(scale)
 
     def _scaled(self, rows: Tensor) -> Tensor:
         return rows if self.scale is None else rows.float().mul_(self.scale)

@@ -93,7 +93,7 @@ def _scores(context: Context, federation: dict[str, Any]) -> dict[tuple[str, str
 def similarities(world: World) -> dict[str, Floats]:
     """V of eq. 11 and 12 after one local training of every client from the initial model."""
     ids = np.arange(world.n_clients)
-    inputs = world.evaluator.test.examples.slice(0, SERVER).cpu().numpy()
+    inputs = next(world.evaluator.test.examples.parts(SERVER))[1].cpu().numpy()
     noise = probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
     responses = world.measure(world.initial, Measure(noise, ids), 0).values
     updates = world.train(world.initial, ids, (), 0).deltas

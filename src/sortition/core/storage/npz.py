@@ -18,6 +18,7 @@ from numpy.lib import format as npy
 from sortition.core.arrays import Array
 
 FREE = 1 << 30  # bytes that any file may unpack to
+PIECE = 1 << 18  # bytes that are read at once: an archive holds them twice on the way
 RATIO = 20  # beyond that, so many times its own size: np.savez stores at 1, honest compressed tables at 2 to 10
 
 
@@ -67,7 +68,7 @@ def _array(file: IO[bytes], size: int) -> Array:
     flat: Array = np.empty(math.prod(shape), dtype)
     view, at = flat.view(np.uint8) if needed else flat, 0
     while at < needed:
-        got = file.readinto(view[at:].data)  # type: ignore[attr-defined]
+        got = file.readinto(view[at : at + PIECE].data)  # type: ignore[attr-defined]
         if not got:
             raise ValueError(f"it announces shape {shape}, {needed:,} bytes, and has {at:,}")
         at += got

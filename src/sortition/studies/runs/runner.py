@@ -20,6 +20,7 @@ from sortition.studies.runs.progress import Progress, Quiet
 from sortition.studies.runs.task import OneRun
 from sortition.studies.track import trackers
 from sortition.studies.workers import local, ray_cluster
+from sortition.studies.workers.process_control import uncollected
 from sortition.studies.workers.scheduler import Event
 
 
@@ -110,8 +111,9 @@ def check(runs: Iterable[RunConfig], objects: Mapping[str, Any] | None = None) -
 
     ``objects`` are those that Python code gave to the study, where this is called in another process.
     """
-    from sortition.simulation import start
-    from sortition.studies import federation
+    with uncollected():
+        from sortition.simulation import start
+        from sortition.studies import federation
 
     given.hold(objects or {})
     seen = set()

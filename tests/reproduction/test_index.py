@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sortition.reproduction import index
-from sortition.reproduction.preset import preset_names
+from sortition.reproduction.preset import load_preset, preset_names
 
 DOCS = Path(__file__).parents[2] / "docs" / "reproduction"
 PAGE = """# One
@@ -35,6 +36,17 @@ def test_a_page_is_read(tmp_path):
     seeds = replace(one, values="mine.csv")
     values = [index._values(extent, str) for extent in (seeds, one, two)]
     assert values == ["mine.csv", "missing", ""]
+
+
+def test_commands_on_pages_can_be_typed_in_a_shell():
+    for name, extent in index.extents_of(DOCS).items():
+        words = shlex.split(extent.options)
+        given = list(zip(words[::2], words[1::2], strict=True))
+        assert {key for key, _ in given} <= {"--only", "--seeds", "--rounds"}, name
+        if only := {value for key, value in given if key == "--only"}:
+            runs = load_preset(name).plan().runs
+            known = {part for run in runs for part in (run.setting, run.method.label, f"{run.setting}/{run.method.label}")}
+            assert only <= known, name
 
 
 def test_what_has_no_page_was_never_run():

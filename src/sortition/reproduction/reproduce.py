@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,9 +35,9 @@ class Cuts:
         return tuple(f"{key}={value}" for key, value in given if value is not None)
 
     def options(self) -> str:
-        """As they were typed."""
+        """As they can be typed in a shell."""
         pairs = [("--only", one) for one in self.only] + [("--seeds", self.seeds), ("--rounds", self.rounds)]
-        return "".join(f" {key} {value}" for key, value in pairs if value is not None)
+        return "".join(f" {key} {shlex.quote(str(value))}" for key, value in pairs if value is not None)
 
 
 @dataclass

@@ -45,7 +45,9 @@ def test_commands_on_pages_can_be_typed_in_a_shell():
         assert {key for key, _ in given} <= {"--only", "--seeds", "--rounds"}, name
         if only := {value for key, value in given if key == "--only"}:
             runs = load_preset(name).plan().runs
-            known = {part for run in runs for part in (run.setting, run.method.label, f"{run.setting}/{run.method.label}")}
+            known = {
+                part for run in runs for part in (run.setting, run.method.label, f"{run.setting}/{run.method.label}")
+            }
             assert only <= known, name
 
 

@@ -9,6 +9,7 @@ import torch
 
 from sortition.learning import Learner, LocalRule, build, dropout, stacked
 from sortition.learning.batches import batch_plans
+from sortition.learning.evaluation import Passes
 from sortition.learning.examples import Examples
 from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.vector import Layout
@@ -72,3 +73,10 @@ def test_no_tensor_is_made_on_the_default_device(name, engine):
         now = everything()
     for a, b in zip(before, now, strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(("device", "rows"), [(META, 1024), (torch.device("cpu"), 128)])
+def test_large_examples_pass_in_small_parts_on_a_cpu_alone(device, rows):
+    x, y = torch.empty(3, 3, 64, 64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
+    passes = Passes(build("cnn", (3, 64, 64), 4, preset="small").to(device), Examples(x), y)
+    assert passes._rows == rows

@@ -26,6 +26,16 @@ def test_bytes_become_the_numbers_of_examples_that_were_scaled_at_once(shape):
         assert torch.equal(few, many)
 
 
+def test_bytes_become_single_floats_whatever_the_default():
+    own, before = Examples(torch.from_numpy(BYTES), scale=1 / 255), torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert {x.dtype for _, x in own.parts(16)} == {torch.float32}
+        assert {x.dtype for x in own.batches(INDICES)} == {torch.float32}
+    finally:
+        torch.set_default_dtype(before)
+
+
 def test_batches_are_the_rows_of_their_indices():
     rows = FLOATS.reshape(40, -1)
     found = [x.clone() for x in Examples(torch.from_numpy(rows)).batches(INDICES)]

@@ -17,7 +17,7 @@ from sortition.learning.stacked import layers_of
 from sortition.learning.vector import Vector
 
 CHUNK = 1024  # examples of one pass at most
-NUMBERS = 1 << 18  # of a forward pass at most, so that its examples and what layers make of them stay in the cache
+NUMBERS = 1 << 18  # of a forward pass on a CPU, so that its examples and what layers make of them stay in the cache
 Index = npt.NDArray[np.int64]
 
 
@@ -55,7 +55,9 @@ class Passes:
 
     @property
     def _rows(self) -> int:
-        """How many examples pass at once: at least 128, which is enough for full speed."""
+        """How many examples pass at once: at least 128, which is enough for full speed of a CPU."""
+        if self.labels.device.type != "cpu":
+            return CHUNK
         return min(CHUNK, max(128, NUMBERS // max(prod(self.examples.shape), 1) // 64 * 64))
 
     @torch.inference_mode()

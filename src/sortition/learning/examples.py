@@ -52,7 +52,7 @@ class Examples:
         """What makes floats of at most so many rows, in the same memory each time."""
         if self.scale is None:
             return lambda rows: rows
-        floats, scale = torch.empty(most, *self.rows.shape[1:], device=self.rows.device), self.scale
+        floats, scale = self.rows.new_empty(most, *self.rows.shape[1:], dtype=torch.float32), self.scale
         return lambda rows: first(floats, len(rows)).copy_(rows).mul_(scale)
 
     def _scaled(self, rows: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
 import csv
+import shlex
 
 import pytest
 import tomli_w
@@ -157,3 +158,8 @@ def test_a_page_keeps_the_sections_and_seeds_of_other_presets(tmp_path):
     assert text.count("Made by `sortition reproduce mine") == text.count("Values of single seeds") == 1
     assert [row.split(",")[0] for row in rows] == ["preset", "other", *["mine"] * 4]
     assert {name: one.values for name, one in extents_of(tmp_path).items()} == {"other": "all.csv", "mine": "all.csv"}
+
+
+def test_cuts_can_be_typed_in_a_shell():
+    words = shlex.split(Cuts(only=("λ = 0", "(1)/random"), seeds=2).options())
+    assert words == ["--only", "λ = 0", "--only", "(1)/random", "--seeds", "2"]

@@ -77,3 +77,11 @@ def test_texts_of_no_letters_have_a_length_too(tmp_path, kind):
     path = tmp_path / "lie.npy"
     path.write_bytes(header((10**12,), kind) + b"abc")
     assert peak(lambda: read_npy(path), "announces shape") < 1e7
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_arrays_longer_than_a_piece_come_back(tmp_path, monkeypatch, write):
+    monkeypatch.setattr("sortition.core.storage.npz.PIECE", 7)
+    array = np.arange(100, dtype=np.int32).reshape(4, 25)
+    write(tmp_path / "a.npz", x=array)
+    np.testing.assert_array_equal(read_npz(tmp_path / "a.npz")["x"], array)

@@ -121,9 +121,9 @@ def test_what_came_from_python_is_hashed_so_that_another_object_is_not_resumed(t
     before = written.stat().st_mtime_ns
     so.compare([First], data=(X, Y), **options)  # the same objects: nothing to do
     assert written.stat().st_mtime_ns == before
-    with pytest.raises(StorageError, match=r"data\.name was"):
+    with pytest.raises(StorageError, match=r"what data\.name stands for has changed"):
         so.compare([First], data=(X + 1, Y), **options)
-    with pytest.raises(StorageError, match=r"model\.name was"):
+    with pytest.raises(StorageError, match=r"what model\.name stands for has changed"):
         so.compare([First], data=(X, Y), **{**options, "model": nn.Linear(6, 4)})
 
 

@@ -1,13 +1,16 @@
 """What Python code can give, a file can name by import path, if the user allows it."""
 
+import sys
+
 import pytest
 import tomli_w
 from tests.studies.tables import small
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.core.errors import InputError
+from sortition.core.errors import InputError, StorageError
 from sortition.results import run_folder
+from sortition.studies import own_code
 
 MODULE = """
 import numpy as np
@@ -32,6 +35,7 @@ DATA = {"name": "given_by_path:digits", "clients": 6, "partition": {"name": "giv
 def file(tmp_path, monkeypatch):
     (tmp_path / "given_by_path.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "given_by_path", raising=False)
     table = small(data=DATA, availability="given_by_path:even", rounds=2, seeds=1, method=[{"name": "uniform"}])
     (tmp_path / "study.toml").write_text(tomli_w.dumps(table))
     return tmp_path / "study.toml"
@@ -50,10 +54,37 @@ def test_a_file_names_functions_that_the_user_allows(file, tmp_path):
     held = run.federation()
     assert held["availability"][0].tolist() == [True, False] * 3
     assert held["sizes"].sum() == 1438 - 7  # digits holds a fifth for testing
-    assert "python" not in run.manifest
+    assert sorted(run.manifest["python"]) == ["availability.name", "data.name", "data.partition.name"]
 
 
 def test_options_of_a_function_are_checked(file, tmp_path):
     command = ("run", file, "-o", tmp_path / "runs", "--allow", "given_by_path")
     with pytest.raises(InputError, match=r"Unknown key 'frist'.*Did you mean 'first'"):
         call(*command, "--set", "data.partition.frist=3")
+
+
+def test_edited_code_is_not_mixed_with_runs_of_before(file, tmp_path):
+    command = ("run", file, "-o", tmp_path / "runs", "--allow", "given_by_path", "--jobs", 1, "-q", "--resume")
+    assert call(*command).exit_code == 0
+    more = (*command, "--set", "seeds=2")
+    module = tmp_path / "given_by_path.py"
+    module.write_text(MODULE.replace("== 0", "== 1"))
+    with pytest.raises(StorageError, match=r"seed-0 was played with other code: .*name stands for has changed.*-o"):
+        call(*more)
+    assert len(run_folder.find(tmp_path / "runs")) == 1
+    module.write_text(MODULE)
+    assert call(*more).exit_code == 0
+    assert len(run_folder.find(tmp_path / "runs")) == 2
+
+
+def test_the_file_that_defines_a_name_counts_as_well_as_the_one_that_exports_it(tmp_path, monkeypatch):
+    package = tmp_path / "exporting"
+    package.mkdir()
+    (package / "__init__.py").write_text("from exporting.inner import split\n")
+    (package / "inner.py").write_text("def split(labels, clients, rng): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    table = {"data": {"partition": {"name": "exporting:split"}}, "method": {"name": "uniform", "label": "a:b"}}
+    before = own_code.fingerprints(table)
+    assert list(before) == ["data.partition.name"]
+    (package / "inner.py").write_text("def split(labels, clients, rng): return []\n")
+    assert own_code.fingerprints(table) != before

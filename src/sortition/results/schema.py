@@ -161,11 +161,13 @@ class Manifest(Checked):
         sortition: version that wrote the folder.
         data: name and digest of the data.
         needs: what the method reads, asks and has reported.
+        python: SHA-256 of the user's own code and objects, by the key that names them.
     """
 
     sortition: str = ""
     data: Table = {}
     needs: Table = {}
+    python: dict[str, str] = {}
 
 
 class Summary(Checked):

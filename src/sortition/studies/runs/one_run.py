@@ -19,7 +19,7 @@ from sortition.core.storage.snapshot import difference
 from sortition.results import attrition, formats, metrics, run_folder
 from sortition.simulation import Carry, Setup, checkpoint, start
 from sortition.simulation.engine import steps
-from sortition.studies import federation, given, methods
+from sortition.studies import federation, methods, own_code
 from sortition.studies.config import RunConfig, Target
 from sortition.studies.federation import BuiltFederation
 from sortition.studies.runs import write_folder
@@ -162,7 +162,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "needs": methods.needs_of(selector),
         **_aggregation(setup),
         "cite": selector.cite,
-        **({"python": found} if (found := given.fingerprints(config.table())) else {}),
+        **({"python": found} if (found := own_code.fingerprints(config.table())) else {}),
         "notes": [*parts.train.notes, *shared.availability.notes],
     }
 

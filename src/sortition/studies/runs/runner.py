@@ -11,7 +11,7 @@ from typing import Any
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import run_folder
-from sortition.studies import given, methods
+from sortition.studies import given, methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
 from sortition.studies.runs import write_folder
@@ -22,6 +22,8 @@ from sortition.studies.track import trackers
 from sortition.studies.workers import local, ray_cluster
 from sortition.studies.workers.process_control import uncollected
 from sortition.studies.workers.scheduler import Event
+
+ELSEWHERE = "Choose another folder with -o (out= in Python)"
 
 
 @dataclass
@@ -128,13 +130,24 @@ def state(run: RunConfig, path: Path) -> str:
     if not (path / run_folder.CONFIG).exists():
         return "new"
     held = run_folder.Run(path)
-    _ = held.manifest  # of a newer format: refused
+    _same_code(run, held)
     _same_configuration(run, held)
     if not held.done:
         return "started"
     played = held.summary.get("rounds", 0)
     stopped_at_target = played < held.config["rounds"]
     return "done" if stopped_at_target or played >= run.rounds else "started"
+
+
+def _same_code(run: RunConfig, held: run_folder.Run) -> None:
+    """Refuse a folder that was played with other code of the user's, or with another object given from Python."""
+    before, now = held.manifest.get("python", {}), own_code.fingerprints(run.table())
+    changed = [key for key in now if key in before and before[key] != now[key]]
+    if changed:
+        raise StorageError(
+            f"{held.path} was played with other code: what {changed[0]} stands for has changed since. "
+            f"{ELSEWHERE}, or remove the runs of {run.method.label!r}."
+        )
 
 
 def _same_configuration(run: RunConfig, held: run_folder.Run) -> None:
@@ -148,7 +161,7 @@ def _same_configuration(run: RunConfig, held: run_folder.Run) -> None:
     if changed:
         horizon = f" {run.method.label} plans for its horizon." if "rounds was" in changed and _horizon(run) else ""
         raise StorageError(
-            f"{held.path} is of another configuration: {changed}.{horizon} Choose another folder with -o, or remove it."
+            f"{held.path} is of another configuration: {changed}.{horizon} {ELSEWHERE}, or remove it."
         )
 
 

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 from sortition.core.errors import DataError, InputError, SortitionError, bad
 from sortition.core.import_policy import imported
+from sortition.studies import own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.runs.task import OneRun
 from sortition.studies.workers.process_control import THREADS
@@ -69,13 +70,11 @@ def _address(on: str) -> str:
 
 
 def _code(runs: Iterable[RunConfig]) -> list[Path]:
-    """Our own sources and those of methods and models by import path: all machines run the caller's code."""
-    paths = {("method.name", run.method.name) for run in runs} | {("model.name", run.model.name) for run in runs}
+    """Our own sources and those of what is named by import path: all machines run the caller's code."""
     names = {"sortition"}
-    for what, path in sorted(paths):
-        if ":" in path:
-            imported(path, what)  # refused where a file names what the user did not allow
-            names.add(path.partition(":")[0].partition(".")[0])
+    for what, path in sorted({pair for run in runs for pair in own_code.import_paths(run.table()).items()}):
+        imported(path, what)  # refused where a file names what the user did not allow
+        names.add(path.partition(":")[0].partition(".")[0])
     specs = [importlib.util.find_spec(name) for name in sorted(names)]
     files = [Path(spec.origin) for spec in specs if spec is not None and spec.origin]
     return [file.parent if file.name == "__init__.py" else file for file in files]

@@ -1,0 +1,45 @@
+"""A user's own code that a study names by import path, such as ``mine:Method``: whether it is the code of before.
+
+Objects that Python gave to a study have a digest of their own, see :mod:`sortition.studies.given`. Of a name in a file
+the digest is that of the source file that the name leads to, and of the one that defines it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sortition.core.import_policy import imported
+from sortition.data.load import IMPORT_PATH
+from sortition.studies import given
+
+
+def fingerprints(table: Mapping[str, Any]) -> dict[str, str]:
+    """The SHA-256 of all code that a run's table names and that is not Sortition's, by dotted key."""
+    return given.fingerprints(table) | {key: _digest(key, path) for key, path in import_paths(table).items()}
+
+
+def import_paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    """The import paths of a run's table that lead out of Sortition, by dotted key."""
+    found: dict[str, str] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            found |= import_paths(value, f"{prefix}{key}.")
+        elif key == "name" and isinstance(value, str) and IMPORT_PATH.fullmatch(value):
+            if value.partition(":")[0].partition(".")[0] != "sortition":
+                found[f"{prefix}{key}"] = value
+    return found
+
+
+def _digest(key: str, path: str) -> str:
+    found, total = imported(path, key), hashlib.sha256()
+    files = {inspect.getsourcefile(sys.modules[path.partition(":")[0]])}
+    if inspect.isclass(found) or inspect.isfunction(found):
+        files.add(inspect.getsourcefile(found))
+    for file in sorted(file for file in files if file):
+        total.update(Path(file).read_bytes())
+    return total.hexdigest()

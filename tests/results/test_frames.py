@@ -3,8 +3,9 @@ import pytest
 from tests.studies.folders import make
 
 from sortition.core.errors import InputError
-from sortition.results import frames
+from sortition.results import frames, run_folder
 from sortition.results.run_folder import find
+from sortition.studies.runs import write_folder
 
 
 @pytest.fixture
@@ -35,3 +36,19 @@ def test_bad_formats_and_no_runs(runs, tmp_path):
         frames.write(frames.frames(runs), tmp_path, "xls")
     with pytest.raises(InputError, match="at least one run to export; got none"):
         frames.frames([])
+
+
+def test_swept_lists_are_written_as_text(tmp_path):
+    for hidden in ([8], [16, 8]):
+        run = make(tmp_path / "runs", [0.1, 0.2], setting=f"hidden={len(hidden)}")
+        table = {**run.config, "model": {"name": "mlp", "hidden": hidden}}
+        write_folder.write_config(run.path / run_folder.CONFIG, table)
+    made = frames.write(frames.frames(run_folder.find(tmp_path / "runs")), tmp_path / "tables")
+    assert '"[16, 8]"' in made[1].read_text()
+
+
+def test_a_place_that_is_no_folder_is_refused_in_one_sentence(tmp_path):
+    make(tmp_path / "runs", [0.1, 0.2])
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match=r"-o must be a folder that can be written; got .*file"):
+        frames.write(frames.frames(run_folder.find(tmp_path / "runs")), tmp_path / "file")

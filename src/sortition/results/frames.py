@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -38,12 +39,15 @@ def write(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> l
     """One file a table; empty ones are left out."""
     if kind not in FORMATS:
         raise bad("--format", f"one of {', '.join(FORMATS)}", kind)
-    folder.mkdir(parents=True, exist_ok=True)
     made = []
-    for name, frame in tables.items():
-        if frame.height:
-            made.append(folder / f"{name}.{kind}")
-            frame.write_csv(made[-1]) if kind == "csv" else frame.write_parquet(made[-1])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, frame in tables.items():
+            if frame.height:
+                made.append(folder / f"{name}.{kind}")
+                frame.write_csv(made[-1]) if kind == "csv" else frame.write_parquet(made[-1])
+    except OSError as error:
+        raise bad("-o", "a folder that can be written", str(folder), f"{error.strerror or error}.") from None
     return made
 
 
@@ -61,13 +65,18 @@ def _runs(runs: list[Run]) -> list[dict[str, Any]]:
     return [
         {
             **_name(run),
-            **values[run.setting],
+            **{key: _cell(value) for key, value in values[run.setting].items()},
             "done": run.done,
             "diverged": diverged(run),
             **summary.figures({run.method: {run.seed: run}})[run.method][run.seed],
         }
         for run in runs
     ]
+
+
+def _cell(value: Any) -> Any:
+    """What was swept as a cell: lists and tables as text, since CSV has neither."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
 
 
 def _methods(setting: str, methods: summary.Runs) -> Iterable[dict[str, Any]]:

@@ -141,3 +141,17 @@ def test_killed_in_the_middle_and_resumed_gives_the_same_bytes(tmp_path):
     whole = runner.place(tmp_path / "whole", plan(table).runs[0])
     assert (path / run_folder.ROUNDS).read_bytes() == (whole / run_folder.ROUNDS).read_bytes()
     assert json.loads((path / run_folder.SUMMARY).read_text()) == json.loads((whole / run_folder.SUMMARY).read_text())
+
+
+def test_finished_runs_take_a_new_target(tmp_path):
+    def play(seeds, accuracy):
+        made = plan(small(rounds=3, seeds=seeds, method=[{"name": "uniform"}], target={"accuracy": accuracy}))
+        assert not runner.execute(made, tmp_path, jobs=1, resume=True).failed
+        return run_folder.find(tmp_path)
+
+    assert play(1, 0.01)[0].summary["figures"]["rounds-to-target"] == 1
+    before = (run := play(1, 0.99)[0]).summary
+    assert before["figures"]["rounds-to-target"] is None
+    assert run.config["target"]["accuracy"] == 0.99
+    assert {run.config["target"]["accuracy"] for run in play(2, 0.99)} == {0.99}
+    assert before.keys() == play(2, 0.5)[0].summary.keys()

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sortition.audit.encoding import json_value
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
-from sortition.results import run_folder
+from sortition.results import metrics, run_folder
 from sortition.studies import given, methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
@@ -78,7 +79,20 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
             f"{out} must be an empty folder; got one with {len(known)} of these runs ({known.count('done')} done). "
             "Add --resume to go on with them, or choose another with -o."
         )
+    for run in (run for run, found in states if found == "done"):
+        _aim(run, place(out, run))
     return [run for run, found in states if found != "done"]
+
+
+def _aim(run: RunConfig, path: Path) -> None:
+    """Give a finished run the target that its study has now; its figures follow from its records."""
+    held, target = run_folder.Run(path), run.table().get("target", {})
+    if held.config.get("target", {}) == target:
+        return
+    held.config["target"] = target
+    summary = {**held.summary, "figures": json_value(metrics.summarise(held))}
+    write_folder.write_document(path / run_folder.SUMMARY, summary)
+    write_folder.write_config(path / run_folder.CONFIG, run.table())  # last: until then it is done again
 
 
 def _played(
@@ -160,9 +174,7 @@ def _same_configuration(run: RunConfig, held: run_folder.Run) -> None:
     )
     if changed:
         horizon = f" {run.method.label} plans for its horizon." if "rounds was" in changed and _horizon(run) else ""
-        raise StorageError(
-            f"{held.path} is of another configuration: {changed}.{horizon} {ELSEWHERE}, or remove it."
-        )
+        raise StorageError(f"{held.path} is of another configuration: {changed}.{horizon} {ELSEWHERE}, or remove it.")
 
 
 def _may_change(run: RunConfig, before: Mapping[str, Any], now: Mapping[str, Any]) -> set[str]:

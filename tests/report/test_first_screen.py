@@ -63,8 +63,19 @@ def test_unfinished_runs_and_mixed_targets_are_mentioned(tmp_path):
     assert answer(gathered).startswith("So far, with 1 of 7 runs unfinished: ")
     assert gathered.left_out == [
         "The runs of main have different targets: rounds to target are not comparable.",
-        "1 of 7 runs are unfinished: sortition run with --resume goes on.",
+        "1 of 7 runs are unfinished: they are drawn, and left out of tables and verdicts; "
+        "sortition run with --resume goes on.",
     ]
+
+
+def test_a_run_that_stands_at_an_earlier_round_is_not_compared(tmp_path):
+    for seed in range(4):
+        write_run(tmp_path, "uniform", seed, [0.1, 0.2, 0.6 + seed / 100, 0.7])
+        write_run(tmp_path, "same", seed, [0.1, 0.2], done=False)
+    setting = gather([tmp_path]).settings[0]
+    assert setting.compared() == {}
+    assert setting.methods["same"][0].accuracy.size == 2  # its curve is drawn
+    assert "same" in Page(gather([tmp_path])).render()
 
 
 def test_all_figures_fit_the_page_in_several_tables(tmp_path):

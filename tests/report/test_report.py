@@ -157,3 +157,16 @@ def asked_by_pages(log):
         for params in events
         if params.get("url", "").startswith("http") and params.get("initiator", "not an origin") != "not an origin"
     }
+
+
+def test_losses_that_are_not_finite_are_null_in_the_page(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3])
+    for file in tmp_path.rglob("rounds.jsonl"):
+        file.write_text(re.sub(r'"loss": [0-9.]+', '"loss": null', file.read_text()))
+    page = Page(gather([tmp_path])).render()
+    data = re.search(r'id="specs">(.*?)</script>', page, re.DOTALL)[1]
+
+    def strict(name):
+        raise ValueError(name)
+
+    assert json.loads(data, parse_constant=strict)

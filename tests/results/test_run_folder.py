@@ -106,3 +106,33 @@ def test_a_torn_line_in_the_middle_is_damage(tmp_path):
         path.write_bytes(b'{"round":0}\n{"rou\n' + later)
         with pytest.raises(StorageError, match="damaged in line 2; only the last line may be torn"):
             run_folder.lines(path)
+
+
+def settings_of(*folders):
+    return list(dict.fromkeys(run.setting for run in run_folder.find(*folders)))
+
+
+def test_settings_of_one_name_and_two_federations_are_told_apart(tmp_path):
+    make(tmp_path / "a", [0.1, 0.2])
+    make(tmp_path / "b", [0.1, 0.2, 0.3], method="fedgs")  # other rounds
+    assert settings_of(tmp_path / "a", tmp_path / "b") == ["a: main", "b: main"]
+    assert settings_of(tmp_path / "a") == ["main"]
+
+
+def test_more_seeds_or_methods_of_one_federation_join_it(tmp_path):
+    make(tmp_path / "a", [0.1, 0.2])
+    make(tmp_path / "b", [0.1, 0.2], seed=1)
+    make(tmp_path / "c", [0.1, 0.2], method="fedgs")
+    assert settings_of(tmp_path / "a", tmp_path / "b", tmp_path / "c") == ["main"]
+
+
+def test_a_run_that_two_studies_have_is_not_overwritten(tmp_path):
+    make(tmp_path / "a" / "x", [0.1, 0.2])
+    make(tmp_path / "b" / "x", [0.1, 0.3])
+    places = tmp_path / "a" / "x", tmp_path / "b" / "x"
+    assert settings_of(*places) == [f"{places[0]}: main", f"{places[1]}: main"]
+
+
+def test_a_folder_inside_another_is_read_once(tmp_path):
+    make(tmp_path / "a", [0.1, 0.2])
+    assert len(run_folder.find(tmp_path, tmp_path / "a")) == 1

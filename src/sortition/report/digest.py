@@ -32,6 +32,7 @@ class Digest:
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
         attrition: places by what became of them, and how often each fault occurred.
+        figures: those of a finished run; none of one that stands at another round than the others.
         diverged: whether the loss is not finite, or ends above that of guessing.
     """
 
@@ -79,7 +80,9 @@ def condense(run: Run) -> Digest:
         played=len(records),
         **_evaluations(records),
         skew=_skew(records, federation.get("label_counts")),
-        figures={**metrics.summarise(run), **figures, "sigma": _sigma(counts, federation.get("label_counts"))},
+        figures={**metrics.summarise(run), **figures, "sigma": _sigma(counts, federation.get("label_counts"))}
+        if run.done
+        else {},
         bytes=_totals(records, "bytes"),
         passes=_totals(records, "passes"),
         questions=_questions(records),

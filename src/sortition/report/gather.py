@@ -128,7 +128,7 @@ def gather(folders: Sequence[str | Path], margin: float | None = None) -> Gather
     versions: set[str] = set()
     for run in find(*folders):
         try:
-            digest = condense(Run(run.path))  # a fresh one, so that its records are not kept
+            digest = condense(Run(run.path, run.study))  # a fresh one, so that its records are not kept
         except SortitionError as error:
             left_out.append(str(error))
             continue
@@ -169,7 +169,8 @@ def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
 def _unfinished(settings: Iterable[Setting]) -> list[str]:
     runs = [run for setting in settings for run in setting.runs]
     left = sum(not run.done for run in runs)
-    return [f"{left} of {len(runs)} runs are unfinished: sortition run with --resume goes on."] if left else []
+    words = "are drawn, and left out of tables and verdicts; sortition run with --resume goes on."
+    return [f"{left} of {len(runs)} runs are unfinished: they {words}"] if left else []
 
 
 def evenly_spread(length: int, most: int) -> Array:

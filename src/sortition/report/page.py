@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -51,9 +52,8 @@ class Page:
         shown = {key: body for key, body in bodies.items() if body}
         parts = [f'<section id="{key}">{_heading(key)}{body}</section>' for key, body in shown.items()]
         links = "".join(f'<a href="#{key}">{SECTIONS[key] or "Result"}</a>' for key in shown)
-        data = json.dumps(self.specs, separators=(",", ":"), default=float).replace(
-            "<", "\\u003c"
-        )  # cannot end the script
+        data = json.dumps(_known(self.specs), separators=(",", ":"), default=float, allow_nan=False)
+        data = data.replace("<", "\\u003c")  # cannot end the script
         title = escape(self.gathered.title)
         return (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -191,3 +191,12 @@ def _library() -> str:
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
     return str(bundle).replace("</script", "<\\/script")
+
+
+def _known(value: Any) -> Any:
+    """The same with null for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

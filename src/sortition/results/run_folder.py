@@ -31,9 +31,13 @@ FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, C
 
 @dataclass(frozen=True)
 class Run:
-    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when they are first needed, then kept."""
+    """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when they are first needed, then kept.
+
+    ``study`` is what tells its setting from one of the same name, where several folders are read.
+    """
 
     path: Path
+    study: str = ""
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -57,7 +61,8 @@ class Run:
     @property
     def setting(self) -> str:
         """The setting's name."""
-        return str(self.config.get("setting", ""))
+        name = str(self.config.get("setting", ""))
+        return f"{self.study}: {name}" if self.study else name
 
     @property
     def method(self) -> str:
@@ -102,19 +107,24 @@ class Run:
         return schema.arrays(_arrays(path), path, **counts, accuracy=(1, "f"))
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
-        """Rounds played (1-based) and the test metric, where it was evaluated."""
-        found = [(r["round"] + 1, r["test"][of]) for r in self.records if (r.get("test") or {}).get(of) is not None]
+        """Rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
+        found = [(r["round"] + 1, r["test"][of]) for r in self.records if of in (r.get("test") or {})]
         played, values = zip(*found, strict=True) if found else ((), ())
         return np.array(played, np.int64), np.array(values, np.float64)
 
 
 def find(*folders: str | Path) -> list[Run]:
-    """All run folders at or under some folders: settings and methods in the study's order, then by seed."""
-    runs = []
+    """All run folders at or under some folders: settings and methods in the study's order, then by seed.
+
+    Settings of one name in two folders are one only if they are of one configuration and hold no run twice.
+    """
+    studies, seen = dict[Path, list[Run]](), set[Path]()
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of runs; got nothing there.")
-        found = [Run(path.parent) for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
+        places_of = [path.parent for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
+        found = [Run(path) for path in places_of if path.resolve() not in seen]
+        seen |= {path.resolve() for path in places_of}
         index = document(folder / INDEX, "index")
         places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
 
@@ -126,8 +136,53 @@ def find(*folders: str | Path) -> list[Run]:
             except StorageError:  # a damaged run comes last, and says so when it is read
                 return last, str(run.path.parent.parent), last, "", 0
 
-        runs += sorted(found, key=place)
-    return runs
+        studies[folder] = sorted(found, key=place)
+    return _told_apart(studies) if len(studies) > 1 else [run for runs in studies.values() for run in runs]
+
+
+def _told_apart(studies: dict[Path, list[Run]]) -> list[Run]:
+    """The runs of several studies; settings that share no more than a name get their study's name before it."""
+    titles = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in studies]
+    names = titles if len(set(titles)) == len(titles) else [str(folder) for folder in studies]
+    shared = [_by_setting(runs) for runs in studies.values()]
+    found = []
+    for at, (name, runs) in enumerate(zip(names, studies.values(), strict=True)):
+        others = shared[:at] + shared[at + 1 :]
+        apart = {
+            setting
+            for setting, own in shared[at].items()
+            if any(setting in other and not _one_setting(own, other[setting]) for other in others)
+        }
+        found += [Run(run.path, name) if _setting_of(run) in apart else run for run in runs]
+    return found
+
+
+def _setting_of(run: Run) -> str | None:
+    """The setting's name; None for a damaged run, which says so when it is read."""
+    try:
+        return run.setting
+    except StorageError:
+        return None
+
+
+def _by_setting(runs: Iterable[Run]) -> dict[str, list[Run]]:
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        if (setting := _setting_of(run)) is not None:
+            found.setdefault(setting, []).append(run)
+    return found
+
+
+def _one_setting(ours: Iterable[Run], theirs: Iterable[Run]) -> bool:
+    """Whether the runs of two folders can stand in one table: another seed or method of the same federation."""
+    (our_names, our_kinds), (their_names, their_kinds) = (
+        (
+            {(run.method, run.seed) for run in runs},
+            {json.dumps({**run.config, "seed": 0, "method": {}}, sort_keys=True, default=str) for run in runs},
+        )
+        for runs in (ours, theirs)
+    )
+    return not our_names & their_names and bool(our_kinds & their_kinds)
 
 
 def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:

@@ -48,8 +48,8 @@ def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
 
 def _seed_curve(run: Digest, of: str, width: int) -> pl.DataFrame:
     values = run.accuracy if of == "accuracy" else run.loss
-    values = smoothed(values, width)
-    rounds, clock, sent = (column[column.size - values.size :] for column in (run.rounds, run.clock, run.megabytes))
+    rounds, values = smoothed(run.rounds, values, width)
+    clock, sent = (column[column.size - values.size :] for column in (run.clock, run.megabytes))
     keep = evenly_spread(values.size, POINTS)
     return pl.DataFrame(
         {"round": rounds[keep], "value": values[keep], "clock": clock[keep], "megabytes": sent[keep]}

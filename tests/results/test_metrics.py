@@ -1,14 +1,32 @@
+import math
+
 import numpy as np
 import pytest
 from tests.studies.folders import make
 
 from sortition.core.errors import InputError
-from sortition.results import metrics
+from sortition.results import metrics, run_folder
 
 
 def test_smoothing_is_a_trailing_mean_of_whole_windows():
-    assert metrics.smoothed(np.array([1.0, 2, 3, 6]), 2).tolist() == [1.5, 2.5, 4.5]
-    assert metrics.smoothed(np.array([1.0, 2]), 3).size == 0
+    rounds, means = metrics.smoothed(np.arange(1, 5), np.array([1.0, 2, 3, 6]), 2)
+    assert (rounds.tolist(), means.tolist()) == ([2, 3, 4], [1.5, 2.5, 4.5])
+    assert metrics.smoothed(np.arange(1, 3), np.array([1.0, 2]), 3)[1].size == 0
+
+
+def test_smoothing_counts_rounds_where_not_every_one_is_evaluated():
+    rounds, means = metrics.smoothed(np.array([1, 4, 6, 20]), np.array([1.0, 2, 4, 8]), 5)
+    assert (rounds.tolist(), means.tolist()) == ([6, 20], [3.0, 8.0])  # rounds 2 to 6, 16 to 20
+
+
+def test_what_is_not_finite_is_a_figure_that_is_not_finite(tmp_path):
+    run = make(tmp_path, [0.2, 0.4, 0.3])
+    file = run.path / run_folder.ROUNDS
+    file.write_text(file.read_text().replace('"loss": 0.7', '"loss": null'))
+    assert metrics.diverged(run)
+    assert metrics.best(run, of="loss") == pytest.approx(0.6)
+    assert all(math.isnan(metrics.METRICS[name](run, of="loss")) for name in ("final", "last", "mean"))
+    assert metrics.rounds_to_target(run, loss=0.65) == 2
 
 
 def test_crossings_raw_and_smoothed(tmp_path):

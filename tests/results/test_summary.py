@@ -1,8 +1,12 @@
+import re
+
 import pytest
 from tests.studies.folders import make
 
+from sortition.results import run_folder
 from sortition.results.run_folder import find
 from sortition.results.summary import baseline, conclusions, grouped, heading, tables
+from sortition.studies.runs import write_folder
 
 
 @pytest.fixture
@@ -81,3 +85,17 @@ def test_forms(runs):
     assert table.markdown().count("\n| ") == 3
     assert "<td>fedgs</td>" in table.html()
     assert table.text(200).count("fedgs") == 1
+
+
+def test_a_diverged_run_is_flagged_and_its_method_undecided(tmp_path):
+    for seed in range(3):
+        make(tmp_path, [0.1, 0.5], seed=seed, target={"loss": 0.5})
+        run = make(tmp_path, [0.1, 0.4 + seed / 100], method="fedgs", seed=seed, target={"loss": 0.5})
+    file = run.path / run_folder.ROUNDS
+    file.write_text(re.sub(r'"loss": 0.5[0-9]*', '"loss": null', file.read_text()))
+    write_folder.write_document(run.path / run_folder.SUMMARY, {"status": "done", "figures": {"last-loss": None}})
+    runs = run_folder.find(tmp_path)
+    learning, _, compared = tables(runs)[:3]
+    assert any("fedgs diverged on 1 of 3 seeds" in note for note in learning.notes)
+    assert {row[0]: row[-1] for row in compared.rows} == {"uniform": "baseline", "fedgs": "undecided"}
+    assert conclusions(runs) == ["fedgs against uniform is undecided: a run diverged."]

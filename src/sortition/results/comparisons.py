@@ -56,7 +56,8 @@ def against_baseline(
     }
     theirs = values.pop(baseline)
     middle = centre(list(theirs.values()))
-    scale = 1.0 if of == "accuracy" or middle is None else abs(middle.mean) or 1.0
+    size = 0.0 if of == "accuracy" or middle is None else abs(middle.mean)
+    scale = size if 0 < size < math.inf else 1.0
     return compare(theirs, values, higher=HIGHER[of], margin=margin / 100 * scale)
 
 

@@ -1,4 +1,7 @@
-"""Figures of one run: ``metric(run, **options) -> float | None``, None where unknown or never reached."""
+"""Figures of one run: ``metric(run, **options) -> float | None``, None where unknown or never reached.
+
+Test figures of a run that diverged are not finite; its files hold null in their place.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,22 @@ LAST, SMOOTH = 10, 5
 CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 
 
-def smoothed(values: Array, width: int) -> Floats:
-    """Mean over the last ``width`` evaluations; the first width − 1 have none and are left out."""
-    if width <= 1 or values.size < width:
-        return values.astype(np.float64) if width <= 1 else np.empty(0)
-    means: Floats = np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
-    return means
+def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
+    """Rounds, and the mean over the evaluations in the last ``width`` of them; the first width − 1 rounds have none."""
+    if width <= 1:
+        return rounds, values.astype(np.float64)
+    ends = np.flatnonzero(rounds >= width)
+    if ends.size and ends.size == rounds.size - width + 1:  # evaluated in every round
+        return rounds[ends], np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
+    starts = np.searchsorted(rounds, rounds[ends] - width, side="right")
+    return rounds[ends], np.array([values[a : b + 1].mean() for a, b in zip(starts, ends, strict=True)], np.float64)
 
 
 def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
     """The first round at which the (smoothed) curve reaches the target; None if it never does."""
-    curve = smoothed(values, smooth)
+    rounds, curve = smoothed(rounds, values, smooth)
     reached = np.flatnonzero(curve >= target if higher else curve <= target)
-    return int(rounds[smooth - 1 :][reached[0]]) if reached.size else None
+    return int(rounds[reached[0]]) if reached.size else None
 
 
 def rounds_to_target(
@@ -52,7 +58,10 @@ def rounds_to_target(
 def best(run: Run, *, of: str = "accuracy") -> float | None:
     """The best evaluation."""
     values = run.curve(of)[1]
-    return float(values.max() if HIGHER[of] else values.min()) if values.size else None
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return math.nan if values.size else None
+    return float(known.max() if HIGHER[of] else known.min())
 
 
 def final(run: Run, *, of: str = "accuracy") -> float | None:
@@ -118,7 +127,7 @@ def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:
 
 def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> float | None:
     """Mean absolute difference of the smoothed curves of a run and its reference."""
-    ours, theirs = (smoothed(one.curve(of)[1], smooth) for one in (run, reference))
+    ours, theirs = (smoothed(*one.curve(of), smooth)[1] for one in (run, reference))
     n = min(ours.size, theirs.size)
     return float(np.abs(ours[:n] - theirs[:n]).mean()) if n else None
 

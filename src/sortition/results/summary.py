@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ from sortition.results.attrition_tables import attrition_tables
 from sortition.results.comparisons import COMPARED, MARGIN, Methods, metric_of
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
-from sortition.results.table import Table, mean_and_sd
+from sortition.results.table import NOT_FINITE, Table, mean_and_sd
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
@@ -128,12 +129,16 @@ def _note(of: str, margin: float) -> str:
 def figures(methods: Runs) -> Methods:
     """The standard figures of each run, and its rounds."""
     return {
-        label: {
-            seed: {**(run.summary.get("figures") or metrics.summarise(run)), "rounds": float(len(run.records))}
-            for seed, run in runs.items()
-        }
+        label: {seed: {**_figures(run), "rounds": float(len(run.records))} for seed, run in runs.items()}
         for label, runs in methods.items()
     }
+
+
+def _figures(run: Run) -> Mapping[str, float | None]:
+    """Those of the summary, which holds null where one is not finite: then the records tell."""
+    stored = run.summary.get("figures") or {}
+    whole = all(stored.get(f"{name}-{of}") is not None for of in metrics.HIGHER for name in ("last", "mean"))
+    return stored if whole else metrics.summarise(run)
 
 
 def baseline(methods: Runs) -> str | None:
@@ -175,4 +180,6 @@ def _values(runs: Mapping[int, Mapping[str, float | None]], key: str) -> list[fl
 
 def _mean(values: list[float | None], digits: int = 2) -> str:
     found = centre(values)
-    return "" if found is None else f"{found.mean:.{digits}f}"
+    if found is None:
+        return ""
+    return f"{found.mean:.{digits}f}" if math.isfinite(found.mean) else NOT_FINITE

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 GAP = "  "
 NARROWEST = 20
+NOT_FINITE = "not finite"  # of a run that diverged
 ESCAPES = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%_#$"},
@@ -162,6 +163,8 @@ def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, to
     """``0.712 ± 0.010``; with how many seeds count where not all do: ``84.0 ± 8.1 (7/10)``, ``– (0/10)``."""
     if value is None:
         return f"– (0/{total})" if total else ""
+    if not math.isfinite(value.mean):
+        return NOT_FINITE
     spread = "" if math.isnan(value.sd) else f" ± {value.sd * scale:.{digits}f}"
     counted = "" if value.known == value.total else f" ({value.known}/{value.total})"
     return f"{value.mean * scale:.{digits}f}{spread}{counted}"

@@ -45,11 +45,10 @@ def _panel(alt: Any, setting: str, values: list[dict[str, Any]], of: str, order:
 def _mean_curve(runs: list[Run], of: str, smooth: int) -> list[dict[str, Any]]:
     """Mean over seeds of the smoothed curves, as far as all of them go."""
     curves = [run.curve(of) for run in runs]
-    means = [smoothed(values, smooth) for _, values in curves]
+    rounds, means = zip(*(smoothed(*curve, smooth) for curve in curves), strict=True) if curves else ((), ())
     if not means or not min(mean.size for mean in means):
         return []
     length = min(mean.size for mean in means)
     value = np.mean([mean[:length] for mean in means], axis=0)
-    rounds = curves[0][0][smooth - 1 :][:length]
     keep = np.unique(np.linspace(0, length - 1, min(POINTS, length)).round().astype(int))
-    return [{"round": int(rounds[i]), "value": round(float(value[i]), 4), "method": runs[0].method} for i in keep]
+    return [{"round": int(rounds[0][i]), "value": round(float(value[i]), 4), "method": runs[0].method} for i in keep]

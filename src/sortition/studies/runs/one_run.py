@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from sortition import __version__
+from sortition.audit.encoding import json_value
 from sortition.audit.entries import installed_version
 from sortition.audit.log import salt_of
 from sortition.core.arrays import Array
@@ -105,7 +106,8 @@ class StopRule:
     """The test figure that progress shows, and whether the target at which a run stops was reached."""
 
     def __init__(self, target: Target | None, before: list[dict[str, Any]]) -> None:
-        self.target, self.values, self.reached = target, list[float](), False
+        self.target, self.reached = target, False
+        self.values = dict[int, float]()  # of the last rounds over which the target's mean is taken
         for record in before:
             self.see(record)
 
@@ -114,10 +116,11 @@ class StopRule:
         of = self.target.of if self.target else "accuracy"
         value: float | None = (record.get("test") or {}).get(of)
         if value is not None and self.target:
-            self.values = [*self.values, value][-self.target.smooth :]
-            mean = sum(self.values) / self.target.smooth
+            at, smooth = record["round"], self.target.smooth
+            self.values = {t: v for t, v in [*self.values.items(), (at, value)] if t > at - smooth}
+            mean = sum(self.values.values()) / len(self.values)
             met = mean >= self.target.value if metrics.HIGHER[of] else mean <= self.target.value
-            self.reached |= met and len(self.values) == self.target.smooth
+            self.reached |= met and at + 1 >= smooth
         return value
 
 
@@ -202,6 +205,6 @@ def _write_summary(
     for record in run.records:
         counts["available"] += setup.reachable(record["round"])
     write_folder.write_arrays(path / run_folder.CLIENTS, counts | ({} if accuracy is None else {"accuracy": accuracy}))
-    summary = {"status": "done", "rounds": len(run.records), "figures": metrics.summarise(run), **totals}
+    summary = {"status": "done", "rounds": len(run.records), "figures": json_value(metrics.summarise(run)), **totals}
     write_folder.write_document(path / run_folder.SUMMARY, summary)
     return summary

@@ -69,6 +69,14 @@ def filling(drawing: Any, height: int) -> Any:
     return drawing.properties(width=FILL, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
 
 
+def headed(drawing: Any, first: str | alt.ExprRef, second: str = "") -> Any:
+    """A drawing with one or two small lines above it, on the page and in files: what its lines and bands are."""
+    title = alt.TitleParams(
+        first, subtitle=second or alt.Undefined, anchor="start", fontSize=11, fontWeight="normal", subtitleFontSize=11
+    )
+    return drawing.properties(title=title)
+
+
 def spread_out(values: Sequence[float], gap: float, low: float = -np.inf, high: float = np.inf) -> Floats:
     """Positions near the values, at least ``gap`` from each other: for labels beside the ends of lines.
 

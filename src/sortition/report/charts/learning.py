@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.report.charts import Chart, Rows, filling, on, signed_axis, spread_out, whole_rounds
+from sortition.report.charts import Chart, Rows, filling, headed, on, signed_axis, spread_out, whole_rounds
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
@@ -20,6 +20,7 @@ SMOOTHINGS = (1, 5, 20)
 POINTS = 160  # of a curve on the page
 AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
 HEIGHT, LABEL = 320, 15  # of the chart, and of a label beside the end of a line
+FEWEST = 3  # seeds that have a band: the interval of two says only that they are two
 
 
 def curves(setting: Setting, of: str) -> pl.DataFrame:
@@ -40,7 +41,7 @@ def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
     )
     n = frame["n"].to_numpy()
     half = stats.t.ppf(0.975, np.maximum(n - 1, 1)) * frame["sd"].fill_null(0).to_numpy() / np.sqrt(n)
-    half = np.where(n < 3, 0.0, half)  # the interval of two seeds says only that they are two
+    half = np.where(n < FEWEST, 0.0, half)
     mean = frame["mean"].to_numpy()
     frame = frame.with_columns(pl.Series("low", mean - half), pl.Series("high", mean + half))
     return frame.sort(keys).select(*keys, "mean", "low", "high", *others, "n")
@@ -139,8 +140,8 @@ def end_labels(
 def figures(setting: Setting, palette: Palette) -> list[Chart]:
     """Accuracy and loss against a chosen axis, and the difference from the baseline."""
     caption = (
-        "Mean over seeds with its 95 % interval (from three seeds on). Point at a line to single it out; choose what "
-        "runs along the axis and over how many evaluations to average."
+        "A point of a running mean is the mean of the evaluations up to it, so the curve begins late. Bands need three "
+        "seeds. Point at a line to single it out; choose what runs along the axis and how many evaluations to average."
     )
     start = SMOOTHINGS[1] if min(run.rounds.size for run in setting.runs) >= 2 * SMOOTHINGS[1] else 1
     made = _difference(setting, palette, start) if setting.baseline and len(setting.methods) > 1 else []
@@ -148,14 +149,18 @@ def figures(setting: Setting, palette: Palette) -> list[Chart]:
         rows = rounded(curves(setting, of))
         names = end_labels(rows, "mean", by="smoothing")
         tables = {f"curves_{of}": rows, f"curves_{of}_names": names, "axis_title": [{"at": 0}]}
-        made.append(Chart(of, f"Test {of}", caption, _curve(of, palette, start), tables))
+        made.append(Chart(of, f"Test {of}", caption, _curve(of, palette, start, _band(rows)), tables))
     return made
 
 
-def _curve(of: str, palette: Palette, start: int) -> Any:
-    smoothing = alt.param(
-        name=f"smooth_{of}", value=start, bind=alt.binding_radio(options=list(SMOOTHINGS), name="averaged over ")
-    )
+def _band(rows: list[dict[str, Any]]) -> str:
+    """What the bands are; nothing where there are none."""
+    return "band: 95 % interval of the mean over seeds" if any(row["n"] >= FEWEST for row in rows) else ""
+
+
+def _curve(of: str, palette: Palette, start: int, band: str) -> Any:
+    bind = alt.binding_radio(options=list(SMOOTHINGS), name="evaluations averaged ")
+    smoothing = alt.param(name=f"smooth_{of}", value=start, bind=bind)
     axis = alt.param(
         name=f"axis_{of}", value="rounds", bind=alt.binding_select(options=list(AXES.values()), name="against ")
     )
@@ -174,7 +179,10 @@ def _curve(of: str, palette: Palette, start: int) -> Any:
         prepare=lambda chart: chart.transform_filter(f"datum.smoothing == smooth_{of}").transform_calculate(x=pick),
     )
     title = on("axis_title").mark_text(text=alt.ExprRef(f"axis_{of}"), y=HEIGHT + 36, x=alt.ExprRef("width / 2"))
-    return filling((drawn + title).add_params(smoothing, axis), HEIGHT)
+    means = alt.ExprRef(
+        f"'mean over seeds' + (smooth_{of} > 1 ? ', running mean of ' + smooth_{of} + ' evaluations' : '')"
+    )
+    return headed(filling((drawn + title).add_params(smoothing, axis), HEIGHT), means, band)
 
 
 def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
@@ -196,8 +204,8 @@ def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
     tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")]
     drawn = lines("gap", palette, whole_rounds(), y, tooltip, band=True)
     zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
-    caption = (
-        f"Paired over seeds, mean over {width} evaluations, 95 % band at each round (not corrected for their number)."
-    )
+    means = "mean over paired seeds" + (f", running mean of {width} evaluations" if width > 1 else "")
+    caption = "The bands hold at each round, and are not corrected for the number of rounds."
     tables: dict[str, Rows] = {"gap": rows, "gap_names": end_labels(rows, "mean", 260)}
-    return [Chart("difference", f"Difference from {base}", caption, filling(drawn + zero, 260), tables)]
+    drawing = headed(filling(drawn + zero, 260), means, _band(rows))
+    return [Chart("difference", f"Difference from {base}", caption, drawing, tables)]

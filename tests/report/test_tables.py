@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from tests.report.conftest import write_run
 
@@ -10,6 +12,7 @@ from sortition.report import tables
 from sortition.report.digest import condense
 from sortition.report.export import latex
 from sortition.report.gather import gather
+from sortition.report.page import Page
 from sortition.results.run_folder import Run
 
 
@@ -93,15 +96,54 @@ def test_latex_has_the_columns_that_decide_or_those_chosen(study):
     text = latex(setting)
     assert text.startswith(r"\begin{tabular}{l")
     assert r"33.3 $\pm$ 9.4" in text
-    assert r"\textbf{51.7 $\pm$ 7.1}" in text  # fedgs is the best
     assert text.count(r"\\") == 3
     assert latex(setting, ["MB", "verdict"]).splitlines()[2] == r"method & MB & verdict \\"
     with pytest.raises(InputError, match="Unknown column 'Megabytes'"):
         latex(setting, ["Megabytes"])
 
 
-def test_the_best_of_a_column_is_marked_and_ties_are_not(study):
+def decided(folder, seeds=6):
+    """``good`` and ``fine`` are better than uniform, ``wild`` is undecided though its mean is the highest."""
+    for seed in range(seeds):
+        write_run(folder, "uniform", seed, [0.2, 0.4, 0.5 + seed / 100])
+        write_run(folder, "good", seed, [0.2, 0.4, 0.6 + seed / 90])
+        write_run(folder, "fine", seed, [0.2, 0.4, 0.58 + seed / 90])
+        write_run(folder, "wild", seed, [0.2, 0.4, 1.0 if seed % 2 else 0.4])
+    return gather([folder]).settings[0]
+
+
+def test_what_is_shown_better_is_bold(tmp_path):
+    setting = decided(tmp_path)
+    made = tables.rows(setting)
+    best = max(made, key=lambda row: row.values["last 10, %"])
+    assert (best.label, best.verdict.split()[0]) == ("wild", "undecided")
+    shown = {(label, title) for label in ("good", "fine") for title in ("last 10, %", "all rounds, %")}
+    assert tables.bold_cells(setting, made) == shown, "no other column is tested, and all costs are the same"
+
+
+def test_nothing_undecided_is_bold(study):
     setting = gather([study]).settings[0]
-    best = tables.best_cells(setting, tables.rows(setting))
-    assert ("fedgs", "last 10, %") in best
-    assert not any(column == "MB" for _, column in best)  # both moved the same
+    assert tables.rows(setting)[0].verdict.startswith("undecided")
+    assert tables.bold_cells(setting, tables.rows(setting)) == set()
+    assert r"\textbf" not in latex(setting)
+    assert "Bold" not in latex(setting)
+
+
+def test_costs_that_look_the_same_are_bold_together(tmp_path):
+    for label, megabytes in (("uniform", 0.76), ("fedgs", 0.84), ("hics", 1.2)):
+        home = write_run(tmp_path, label, 0, [0.2, 0.4])
+        lines = [json.loads(line) for line in (home / "rounds.jsonl").read_text().splitlines()]
+        for line in lines:
+            line["bytes"] = {"model_up": megabytes * 1e6 / len(lines)}
+        (home / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    setting = gather([tmp_path]).settings[0]
+    assert tables.bold_cells(setting, tables.rows(setting)) == {("uniform", "MB"), ("fedgs", "MB")}
+    assert latex(setting, ["MB"]).count(r"\textbf{0.8}") == 2
+
+
+def test_tables_say_what_is_bold(tmp_path):
+    setting = decided(tmp_path)
+    page = Page(gather([tmp_path])).overview()
+    assert f"{tables.BOLD} Other columns are not tested." in page
+    assert f"<b>{tables.rows(setting)[1].cells['last 10, %']}</b>" in page
+    assert rf"\multicolumn{{2}}{{l}}{{\footnotesize {tables.BOLD}}} \\" in latex(setting, ["last 10, %"])

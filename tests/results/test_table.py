@@ -51,8 +51,17 @@ def test_no_line_of_a_markdown_table_is_broken_by_a_cell():
     assert "a\\|b" in Table("", ["method"], [["a|b"]]).markdown()
 
 
-def test_latex_is_escaped_and_its_best_cells_are_bold():
+def test_latex_is_escaped_and_some_cells_are_bold():
     text = Table("", ["method", "σ of 5 %"], [["a_b&c", "0.1 ± 0.2"], ["x", "−1"]]).latex(frozenset({(1, 1)}))
     assert text.splitlines()[:3] == [r"\begin{tabular}{lr}", r"\toprule", r"method & $\sigma$ of 5 \% \\"]
     assert r"a\_b\&c & 0.1 $\pm$ 0.2 \\" in text
     assert r"x & \textbf{$-$1} \\" in text
+
+
+def test_notes_stand_below_a_latex_table():
+    text = Table("", ["method", "MB"], [["x", "1"]], ["5 % less."]).latex()
+    assert text.splitlines()[-3:] == [
+        r"\bottomrule",
+        r"\multicolumn{2}{l}{\footnotesize 5 \% less.} \\",
+        r"\end{tabular}",
+    ]

@@ -11,7 +11,7 @@ from sortition.core.errors import unknown
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report.gather import Setting
 from sortition.report.page import Page
-from sortition.report.tables import best_cells, columns, rows
+from sortition.report.tables import BOLD, bold_cells, columns, rows
 from sortition.results.table import Table
 
 FORMATS = ("png", "svg", "pdf")
@@ -48,23 +48,20 @@ def export(page: Page, folder: Path, chosen: Sequence[str] = ()) -> list[Path]:
 
 
 def latex(setting: Setting, chosen: Sequence[str] = ()) -> str:
-    """A booktabs table of the columns that decide, or of those chosen; the best of each is bold."""
+    """A booktabs table of the columns that decide, or of those chosen, with a note that says what is bold."""
     known = [column.title for column in columns(setting)]
     for title in chosen:
         if title not in (*known, "verdict", "seeds"):
             raise unknown("column", title, [*known, "verdict", "seeds"])
     made = rows(setting, whole=bool(chosen))
-    best = best_cells(setting, made)
+    bold = bold_cells(setting, made)
     heads = list(chosen) or [*made[0].cells, "verdict"]
     cells = [{**row.cells, "verdict": row.verdict, "seeds": str(row.seeds)} for row in made]
     body = [[row.label, *[texts.get(title, "") for title in heads]] for row, texts in zip(made, cells, strict=True)]
-    bold = {
-        (at, place + 1)
-        for at, row in enumerate(made)
-        for place, title in enumerate(heads)
-        if (row.label, title) in best
+    places = {
+        (at, place) for at, row in enumerate(made) for place, title in enumerate(heads, 1) if (row.label, title) in bold
     }
-    return Table(setting.name, ["method", *heads], body).latex(frozenset(bold))
+    return Table(setting.name, ["method", *heads], body, [BOLD] if places else []).latex(frozenset(places))
 
 
 def slug(text: str) -> str:

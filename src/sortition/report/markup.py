@@ -11,11 +11,11 @@ from sortition.results.table import Table
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its text, what it sorts by, whether it is the best, and a class for its look."""
+    """A cell of a table: its text, what it sorts by, whether it is bold, and a class for its look."""
 
     text: str
     value: float | None = None
-    best: bool = False
+    bold: bool = False
     kind: str = ""
     before: str = ""  # markup that stands before the text
 
@@ -23,7 +23,7 @@ class Cell:
         """One ``td``."""
         sort = "" if self.value is None else f' data-value="{self.value:.6g}"'
         kind = f' class="{self.kind}"' if self.kind else ""
-        text = f"<b>{escape(self.text)}</b>" if self.best else escape(self.text)
+        text = f"<b>{escape(self.text)}</b>" if self.bold else escape(self.text)
         return f"<td{kind}{sort}>{self.before}{text}</td>"
 
 

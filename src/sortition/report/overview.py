@@ -9,7 +9,7 @@ from sortition.report.charts import Chart, across, forest, sweeps
 from sortition.report.gather import Gathered, Setting
 from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
-from sortition.report.tables import Row, best_cells, rows
+from sortition.report.tables import BOLD, Row, bold_cells, rows
 from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
 from sortition.results.comparisons import difference_text, heading, unit_of
 from sortition.results.ranking import wins
@@ -19,9 +19,10 @@ from sortition.results.table import Table
 
 Show = Callable[[str, Chart], str]  # of the page: takes a setting's name and a chart, gives its place
 NOTE = (
-    "Mean ± sd over seeds; best in bold; a click on a heading sorts. Differences are paired over seeds: their 95 % "
-    "intervals hold for all methods of the setting together, and p and verdicts follow from them. Rounds to the target "
-    "(of the 5-round mean) count only seeds that reached it. Jain's index is relative to availability."
+    f"Mean ± sd over seeds; a click on a heading sorts. {BOLD} Other columns are not tested. Differences are paired "
+    "over seeds: their 95 % intervals hold for all methods of the setting together, and p and verdicts follow from "
+    "them. Rounds to the target (of the 5-round mean) count only seeds that reached it. Jain's index is relative to "
+    "availability."
 )
 FIT = 8  # columns of figures beside each other that fit A4
 BEST_OF = (
@@ -79,12 +80,12 @@ def _table(
     setting: Setting, palette: Palette, made: list[Row], first: Mapping[str, Callable[[Row], Cell]], titles: list[str]
 ) -> str:
     """The methods, what ``first`` makes of each, then the cells under these titles."""
-    best = best_cells(setting, made)
+    bold = bold_cells(setting, made)
     body = [
         [
             Cell(row.label, kind="name", before=_swatch(palette, row.label)),
             *[make(row) for make in first.values()],
-            *[Cell(row.cells[key], row.values[key], (row.label, key) in best) for key in titles],
+            *[Cell(row.cells[key], row.values[key], (row.label, key) in bold) for key in titles],
         ]
         for row in made
     ]

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 from sortition.results.comparisons import difference_text, p_text, role_text, verdict_text
-from sortition.results.statistics import Centre, Comparison, centre
+from sortition.results.statistics import BETTER, Centre, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
 
-HIGH, LOW, NEITHER = "more is better", "less is better", ""
+BOLD = "Bold: shown better than the baseline, or least cost."
 
 
 @dataclass(frozen=True)
 class Column:
-    """A heading, what it says of a method, which values are best, and whether it is among the few that decide."""
+    """A heading, and what it says of a method.
+
+    Attributes:
+        title: the heading.
+        text: of a method's cell.
+        value: what the cell sorts by.
+        main: whether it is among the few columns that decide.
+        better: the methods that this figure shows to be better than the baseline.
+        cost: whether it is counted, and less is better.
+    """
 
     title: str
     text: Callable[[str], str]
     value: Callable[[str], float | None]
-    best: str = NEITHER
     main: bool = False
+    better: Collection[str] = ()
+    cost: bool = False
 
 
 @dataclass
@@ -59,49 +69,54 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
     ]
 
 
-def best_cells(setting: Setting, made: Sequence[Row]) -> set[tuple[str, str]]:
-    """(method, column) of the best value of each column in which more or less is better."""
-    found = set()
+def bold_cells(setting: Setting, made: Sequence[Row]) -> set[tuple[str, str]]:
+    """(method, column) of what is shown better than the baseline, and of the least cost with all that look the same.
+
+    Nothing is bold in other columns: their differences are not tested, and bold type would claim a winner.
+    """
+    found: set[tuple[str, str]] = set()
     for column in columns(setting):
+        found |= {(label, column.title) for label in column.better}
         known = {row.label: v for row in made if (v := row.values.get(column.title)) is not None}
-        if len(known) > 1 and column.best and len(set(known.values())) > 1:
-            choose = max if column.best == HIGH else min
-            found.add((choose(known, key=lambda label: known[label]), column.title))
+        if column.cost and known:
+            texts = {label: column.text(label) for label in known}
+            least = texts[min(known, key=lambda label: known[label])]
+            if set(texts.values()) != {least}:
+                found |= {(label, column.title) for label, text in texts.items() if text == least}
     return found
 
 
 def columns(setting: Setting) -> list[Column]:
     """All that is known of a setting's methods."""
     of, other = setting.metric, "loss" if setting.metric == "accuracy" else "accuracy"
-    good = HIGH if setting.higher else LOW
     unit = ", %" if of == "accuracy" else ""
     return [
-        _spread(setting, f"last 10{unit}", f"last-{of}", of, good, main=True),
+        _compared(setting, "last", f"last 10{unit}", main=True),
         _difference(setting, "last", f"− {setting.baseline}", main=True),
         _p(setting),
-        _spread(setting, f"all rounds{unit}", f"mean-{of}", of, good),
+        _compared(setting, "mean", f"all rounds{unit}"),
         _difference(setting, "mean", f"all rounds − {setting.baseline}"),
-        _spread(setting, f"best{unit}", f"best-{of}", of, good),
-        _spread(setting, f"final{unit}", f"final-{of}", of, good),
-        _spread(setting, f"peak − final{unit}", f"peak-minus-final-{of}", of, LOW),
-        _spread(setting, f"last 10 {other}", f"last-{other}", other, LOW if good == HIGH else HIGH),
-        _spread(setting, f"final {other}", f"final-{other}", other, LOW if good == HIGH else HIGH),
+        _spread(setting, f"best{unit}", f"best-{of}", of),
+        _spread(setting, f"final{unit}", f"final-{of}", of),
+        _spread(setting, f"peak − final{unit}", f"peak-minus-final-{of}", of),
+        _spread(setting, f"last 10 {other}", f"last-{other}", other),
+        _spread(setting, f"final {other}", f"final-{other}", other),
         _rounds(setting, "first crossing", "rounds-to-target"),
         _rounds(setting, "rounds to target", "rounds-to-target-smoothed", main=True),
-        Column("speed-up", lambda label: speed_up(setting, label), lambda label: _speed(setting, label), HIGH, True),
-        _spread(setting, "worst tenth, %", "worst-tenth", "accuracy", HIGH, main=True),
-        _mean(setting, "Jain", "jain", 3, HIGH, main=True),
-        _mean(setting, "Gini", "gini", 3, LOW),
+        Column("speed-up", lambda label: speed_up(setting, label), lambda label: _speed(setting, label), main=True),
+        _spread(setting, "worst tenth, %", "worst-tenth", "accuracy", main=True),
+        _mean(setting, "Jain", "jain", 3, main=True),
+        _mean(setting, "Gini", "gini", 3),
         _mean(setting, "count variance", "count-variance", 2),
         _mean(setting, "spread among similar", "sigma", 2),
-        _mean(setting, "never chosen, %", "never-selected", 1, LOW, scale=100),
-        _mean(setting, "MB", "megabytes", 1, LOW, main=True),
+        _mean(setting, "never chosen, %", "never-selected", 1, scale=100),
+        _mean(setting, "MB", "megabytes", 1, main=True, cost=True),
         Column(
             "client passes",
             lambda label: thousands(passes(setting.methods[label])),
             lambda label: passes(setting.methods[label]),
-            LOW,
-            True,
+            main=True,
+            cost=True,
         ),
         _mean(setting, "trainings", "trainings", 0),
         _mean(setting, "uploads", "uploads", 0),
@@ -109,25 +124,37 @@ def columns(setting: Setting) -> list[Column]:
     ]
 
 
-def _spread(setting: Setting, title: str, key: str, of: str, best: str, main: bool = False) -> Column:
+def _compared(setting: Setting, figure: str, title: str, main: bool = False) -> Column:
+    found, of = setting.compared(figure), setting.metric
+    better = [label for label, one in found.items() if one.verdict == BETTER]
+    return replace(_spread(setting, title, f"{figure}-{of}", of, main), better=better)
+
+
+def _spread(setting: Setting, title: str, key: str, of: str, main: bool = False) -> Column:
     scale, digits = (100.0, 1) if of == "accuracy" else (1.0, 3)
     return Column(
         title,
         lambda label: mean_and_sd(_centre(setting, label, key), digits, scale=scale),
         lambda label: setting.mean(label, key),
-        best,
         main,
     )
 
 
 def _mean(
-    setting: Setting, title: str, key: str, digits: int, best: str = NEITHER, *, scale: float = 1.0, main: bool = False
+    setting: Setting,
+    title: str,
+    key: str,
+    digits: int,
+    *,
+    scale: float = 1.0,
+    main: bool = False,
+    cost: bool = False,
 ) -> Column:
     def text(label: str) -> str:
         value = setting.mean(label, key)
         return "" if value is None else f"{value * scale:.{digits}f}"
 
-    return Column(title, text, lambda label: setting.mean(label, key), best, main)
+    return Column(title, text, lambda label: setting.mean(label, key), main, cost=cost)
 
 
 def _rounds(setting: Setting, title: str, key: str, main: bool = False) -> Column:
@@ -135,7 +162,7 @@ def _rounds(setting: Setting, title: str, key: str, main: bool = False) -> Colum
         total = len(setting.methods[label])
         return "" if setting.target is None else mean_and_sd(_centre(setting, label, key), 1, total=total)
 
-    return Column(title, text, lambda label: setting.mean(label, key), LOW, main)
+    return Column(title, text, lambda label: setting.mean(label, key), main)
 
 
 def _difference(setting: Setting, figure: str, title: str, main: bool = False) -> Column:
@@ -144,14 +171,14 @@ def _difference(setting: Setting, figure: str, title: str, main: bool = False) -
         title,
         lambda label: difference_text(found[label], setting.metric) if label in found else "",
         lambda label: found[label].difference if label in found else None,
-        main=main,
+        main,
     )
 
 
 def _p(setting: Setting) -> Column:
     found = setting.compared()
     return Column(
-        "p", lambda label: p_text(found.get(label)), lambda label: found[label].p if label in found else None, main=True
+        "p", lambda label: p_text(found.get(label)), lambda label: found[label].p if label in found else None, True
     )
 
 

@@ -70,7 +70,7 @@ class Table:
         return f"<table><caption>{html.escape(self.title)}</caption><tr>{head}</tr>{body}</table>{notes}"
 
     def latex(self, bold: frozenset[tuple[int, int]] = frozenset()) -> str:
-        """A booktabs tabular; cells (row, column) in ``bold`` are set so."""
+        """A booktabs tabular with its notes below; cells (row, column) in ``bold`` are set so."""
         lines = [
             " & ".join(
                 rf"\textbf{{{cell.translate(ESCAPES)}}}" if (at, column) in bold else cell.translate(ESCAPES)
@@ -80,7 +80,11 @@ class Table:
             for at, row in enumerate([self.columns, *self.rows], -1)
         ]
         head = [r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}", r"\toprule", lines[0], r"\midrule"]
-        return "\n".join([*head, *lines[1:], r"\bottomrule", r"\end{tabular}", ""])
+        notes = [
+            rf"\multicolumn{{{len(self.columns)}}}{{l}}{{\footnotesize {note.translate(ESCAPES)}}} \\"
+            for note in self.notes
+        ]
+        return "\n".join([*head, *lines[1:], r"\bottomrule", *notes, r"\end{tabular}", ""])
 
     def text(self, width: int = 80) -> str:
         """Plain lines of at most ``width`` characters where the names allow it; no blanks at their ends."""

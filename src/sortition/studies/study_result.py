@@ -80,7 +80,7 @@ class StudyResult:
         return made
 
     def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:
-        """One table a setting as LaTeX (booktabs), the best of each column in bold; also written to ``path``.
+        """One table a setting as LaTeX (booktabs), with a note that says what is bold; also written to ``path``.
 
         ``columns``: such as ``["last 10, %", "MB"]``; by default those that decide.
         """

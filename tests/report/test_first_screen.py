@@ -29,7 +29,7 @@ def test_a_win_is_the_answer(tmp_path):
     begins = "1 of 3 methods beat uniform; good gains 5.00 points of accuracy over the last 10 rounds [4.8"
     assert answer(gathered).startswith(begins)
     shown = {card.title: card for card in cards(gathered.settings[0])}
-    assert (shown["Best method"].value, shown["Best method"].detail) == ("good", "better")
+    assert (shown["Leader"].value, shown["Leader"].detail) == ("good", "shown better than uniform")
     assert shown["Gain"].value == "+5.00"
     assert shown["Traffic"].value == "1.00×"
     assert shown["Worst-served tenth"].value.endswith(" %"), "as in the table"
@@ -38,6 +38,22 @@ def test_a_win_is_the_answer(tmp_path):
 def test_no_win_is_an_answer_too(tmp_path):
     found = answer(gather([study(tmp_path, {"same": 0.0, "bad": -0.2})]))
     assert found == "No method is shown better than uniform: 1 worse, 1 practically equal."
+
+
+@pytest.mark.parametrize(
+    ("gain", "title", "detail", "verdict"),
+    [
+        (0.02, "Leader", "undecided, not shown better than uniform", "undecided"),
+        (-0.2, "Best after uniform", "shown worse than uniform", "worse"),
+        (-0.0001, "Best after uniform", "practically equal to uniform", "practically equal"),
+    ],
+)
+def test_the_cards_claim_no_more_than_the_answer(tmp_path, gain, title, detail, verdict):
+    gathered = gather([study(tmp_path, {"other": gain}, seeds=2 if verdict == "undecided" else 6)])
+    assert answer(gathered).startswith("No method is shown better than uniform: ")
+    first, second, *_ = cards(gathered.settings[0])
+    assert (first.title, first.value, first.detail) == (title, "other", detail)
+    assert second.title == f"Difference, {verdict}"
 
 
 @pytest.mark.parametrize(

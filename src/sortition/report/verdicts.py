@@ -12,10 +12,15 @@ from sortition.results.metrics import HIGHER, near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 
 COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
+CLAIMS = {
+    BETTER: "shown better than {}",
+    WORSE: "shown worse than {}",
+    EQUAL: "practically equal to {}",
+    UNDECIDED: "undecided, not shown better than {}",
+}
 NO_BASELINE = "Uniform is not among the methods, so there is nothing to compare with: add it to the study."
 ONE_METHOD = "Only one method was run: there is nothing to compare. Add others to the study."
 ONE_SEED = "One seed shows no spread, so nothing can be concluded yet: run at least 5 seeds."
-
 
 SHOWN = 3  # methods that the sentence over several settings names
 
@@ -122,17 +127,25 @@ def leader(setting: Setting) -> str:
 def cards(setting: Setting) -> list[Card]:
     """Of the leading method: gain, speed-up, traffic, fairness and the worst-served tenth, against the baseline."""
     label, of = leader(setting), setting.metric
-    one = setting.compared().get(label)
-    kind = COLOURS[one.verdict] if one else ""
     made = [
-        Card("Best method", label, one.verdict if one else "not compared", kind),
-        _gain(setting, one),
+        _leading(setting, label),
+        _gain(setting, setting.compared().get(label)),
         Card("Speed-up to target", speed_up(setting, label) or "–", _target(setting)),
         Card("Traffic", traffic_ratio(setting, label) or "–", _beside(setting, label, "megabytes", "{:.1f} MB")),
         _fairness(setting, label, "Evenness (Jain)", "jain", "{:.2f}"),
         _fairness(setting, label, "Worst-served tenth", "worst-tenth", "{:.1%}"),
     ]
     return made if of in HIGHER else []
+
+
+def _leading(setting: Setting, label: str) -> Card:
+    """The method itself: whether it leads the baseline, and what is shown of that."""
+    one = setting.compared().get(label)
+    if one is None:
+        return Card("Leader", label, "not compared")
+    ahead = one.difference > 0 if setting.higher else one.difference < 0
+    title = "Leader" if ahead else f"Best after {setting.baseline}"
+    return Card(title, label, CLAIMS[one.verdict].format(setting.baseline), COLOURS[one.verdict])
 
 
 def _gain(setting: Setting, one: Comparison | None) -> Card:
@@ -143,7 +156,8 @@ def _gain(setting: Setting, one: Comparison | None) -> Card:
         form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
         return Card("Last 10", "–" if value is None else _written(form, value), setting.metric)
     interval = interval_text(one.low, one.high, setting.metric).strip()
-    return Card("Gain", signed(one.difference * scale, digits), f"{interval} {words}".strip(), COLOURS[one.verdict])
+    title = "Gain" if one.verdict == BETTER else f"Difference, {one.verdict}"
+    return Card(title, signed(one.difference * scale, digits), f"{interval} {words}".strip(), COLOURS[one.verdict])
 
 
 def _target(setting: Setting) -> str:

@@ -38,3 +38,29 @@ def test_what_is_not_drawn_is_not_named(tmp_path, name):
     assert "seeds" in svg
     assert "running mean" not in svg
     assert "band" not in svg
+
+
+def luminance(colour):
+    """As WCAG 2 defines it."""
+    parts = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("name", ["forest-last", "forest-mean"])
+def test_the_seeds_of_a_forest_plot_are_seen(tmp_path, name):
+    layers = drawn(study(tmp_path))[name].bare()["layer"]
+    (seeds,) = (layer["mark"] for layer in layers if layer["data"]["name"] == "forest_seeds")
+    bars = [layer["mark"] for layer in layers if layer["data"]["name"] == "forest"]
+    assert len(bars) == 3
+    for bar in bars:
+        half = bar.get("strokeWidth", 10) / 2  # the point is 10 pixels wide
+        assert seeds["yOffset"] - bar["yOffset"] > half + 2.5, "below the bar, not on it"
+    for page in ("#ffffff", "#15181c"):
+        assert contrast(seeds["color"], page) > 3
+    assert seeds["opacity"] >= 0.9

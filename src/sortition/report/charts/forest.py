@@ -12,11 +12,12 @@ from sortition.results.comparisons import COMPARED, unit_of, verdict_text
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, differences
 
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
-ROW = 26
+ROW, UP, DOWN = 28, -4, 7  # height of a row; bars lie above its middle, the seeds below
+SEEDS = "#737f8b"  # seen on white and on a dark page
 CAPTION = (
     "Thin bar: 95 % interval, simultaneous for all methods; a verdict of better or worse needs it to exclude zero. "
     "Thick bar: 90 % interval; inside the shaded region it shows that a difference is practically none. "
-    "Small dots: seeds."
+    "Grey dots below a bar: seeds."
 )
 
 
@@ -70,14 +71,14 @@ def _drawing(order: list[str], title: str) -> alt.LayerChart:
     )
     region = on("forest_region").mark_rect(opacity=0.13, color="#7d8894").encode(x=alt.X("edge:Q", **x), x2="other:Q")
     dashed = on("forest_region").mark_rule(strokeDash=[3, 3], opacity=0.6)
-    seeds = on("forest_seeds").mark_circle(size=12, opacity=0.35, color="#7d8894").encode(y=y, x="seed:Q")
+    seeds = on("forest_seeds").mark_circle(size=22, opacity=0.9, color=SEEDS, yOffset=DOWN).encode(y=y, x="seed:Q")
     return alt.layer(
         region,
         dashed.encode(x="edge:Q"),
         dashed.encode(x="other:Q"),
         on("forest_region").mark_rule(strokeWidth=1.5).encode(x="zero:Q"),
         seeds,
-        base.mark_rule(strokeWidth=1.5).encode(x="low:Q", x2="high:Q"),
-        base.mark_rule(strokeWidth=5, opacity=0.55).encode(x="inner_low:Q", x2="inner_high:Q"),
-        base.mark_point(filled=True, size=80, opacity=1).encode(x="difference:Q"),
+        base.mark_rule(strokeWidth=1.5, yOffset=UP).encode(x="low:Q", x2="high:Q"),
+        base.mark_rule(strokeWidth=5, opacity=0.55, yOffset=UP).encode(x="inner_low:Q", x2="inner_high:Q"),
+        base.mark_point(filled=True, size=80, opacity=1, yOffset=UP).encode(x="difference:Q"),
     )

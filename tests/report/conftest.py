@@ -25,6 +25,7 @@ def write_run(
     done: bool = True,
     notes: dict | None = None,
     name: str | None = None,
+    sent: dict | None = None,
 ) -> Path:
     home = out / setting / method / f"seed-{seed}"
     home.mkdir(parents=True)
@@ -51,7 +52,7 @@ def write_run(
             "round": t, "available": 3, "cohort": cohorts[t], "weights": [1 / len(cohorts[t])] * len(cohorts[t]),
             "answered": None, "skipped": False, "full": False,
             "questions": [{"signal": "loss", "of": "model", "asked": 3, "answered": 3, "floats": 3, "after": 0}],
-            "bytes": {"model_down": 1e6, "model_up": 1e6, "questions_down": 5e5}, "passes": {"training": 100},
+            "bytes": sent or {"model_down": 1e6, "model_up": 1e6, "questions_down": 5e5}, "passes": {"training": 100},
             "steps": 4, "clock": 2.0 * (t + 1), "test": {"accuracy": value, "loss": 1 - value}, "train_loss": 0.5,
             "notes": (notes or {}) if t == 1 else {},
         }

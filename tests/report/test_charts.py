@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from tests.report.conftest import write_run
 from vl_convert import vegalite_to_svg
 
+from sortition.report.export import STYLE
 from sortition.report.gather import gather
 from sortition.report.page import Page
 
@@ -64,3 +67,24 @@ def test_the_seeds_of_a_forest_plot_are_seen(tmp_path, name):
     for page in ("#ffffff", "#15181c"):
         assert contrast(seeds["color"], page) > 3
     assert seeds["opacity"] >= 0.9
+
+
+NAME = r'text-anchor="(\w+)" transform="translate\(([^,)]+),([^,)]+)\)"[^>]*fill="([^"]+)"[^>]*>{}</text>'
+
+
+@pytest.mark.parametrize("width", [300, 330])  # on a phone, and in a file
+def test_names_in_a_cost_chart_are_whole_and_off_the_dashed_line(tmp_path, width):
+    costs = {"uniform": (0.2, 1.0), "microcosm-estimate": (0.4, 1.5), "power-of-choice": (0.6, 2.0)}
+    for label, (value, megabytes) in costs.items():
+        write_run(tmp_path, label, 0, [value, value, value], sent={"model_up": megabytes * 1e6})
+    chart = drawn(tmp_path)["pareto-megabytes"]
+    assert chart.spec()["width"] == 330
+    svg = vegalite_to_svg({**chart.spec(), "width": width, "config": STYLE})
+    steps = re.search(r'd="M(\S+?)" stroke="\S+" stroke-width="2" stroke-dasharray', svg)[1].split("L")
+    across = [float(step.split(",")[1]) for step in steps[::2]]  # the height at which the line leaves each point
+    for (label, anchor), line in zip(zip(costs, ("start", "start", "end"), strict=True), across, strict=True):
+        gap, name = re.findall(NAME.format(label), svg)  # not found where it is shortened
+        assert gap[:3] == name[:3]
+        assert gap[3] == "white", "the line is cut where it would cross a name"
+        assert name[0] == anchor, "towards the middle, where nothing is clipped"
+        assert line - float(name[2]) > 4, "above the line"

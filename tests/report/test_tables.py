@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from tests.report.conftest import write_run
 
@@ -131,11 +129,7 @@ def test_nothing_undecided_is_bold(study):
 
 def test_costs_that_look_the_same_are_bold_together(tmp_path):
     for label, megabytes in (("uniform", 0.76), ("fedgs", 0.84), ("hics", 1.2)):
-        home = write_run(tmp_path, label, 0, [0.2, 0.4])
-        lines = [json.loads(line) for line in (home / "rounds.jsonl").read_text().splitlines()]
-        for line in lines:
-            line["bytes"] = {"model_up": megabytes * 1e6 / len(lines)}
-        (home / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        write_run(tmp_path, label, 0, [0.2, 0.4], sent={"model_up": megabytes * 1e6 / 2})
     setting = gather([tmp_path]).settings[0]
     assert tables.bold_cells(setting, tables.rows(setting)) == {("uniform", "MB"), ("fedgs", "MB")}
     assert latex(setting, ["MB"]).count(r"\textbf{0.8}") == 2

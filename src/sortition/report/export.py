@@ -9,6 +9,7 @@ from typing import Any
 
 from sortition.core.errors import unknown
 from sortition.core.storage.snapshot import write_atomically
+from sortition.report.charts import GAP
 from sortition.report.gather import Setting
 from sortition.report.page import Page
 from sortition.report.tables import BOLD, bold_cells, columns, rows
@@ -20,6 +21,7 @@ STYLE = {
     "font": "DejaVu Sans",
     "view": {"stroke": "transparent"},
     "axis": {"gridColor": "#e3e7eb", "labelFlush": False},
+    "style": {GAP: {"color": "white", "stroke": "white"}},
 }
 
 

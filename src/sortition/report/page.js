@@ -4,12 +4,12 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)"), narrow = window.
 let printing = false;
 function config() {
   const night = dark.matches && !printing;
-  const ink = night ? "#c9d1d9" : "#3b434b", line = night ? "#3a424b" : "#e3e7eb";
+  const ink = night ? "#c9d1d9" : "#3b434b", line = night ? "#3a424b" : "#e3e7eb", paper = night ? "#15181c" : "#ffffff";
   const axis = { labelColor: ink, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: 500, labelFlush: false };
   const legend = { labelColor: ink, titleColor: ink, ...(narrow.matches ? { orient: "bottom", columns: 2 } : {}) };
   return { background: "transparent", axis, legend, view: { stroke: "transparent" }, title: { color: ink, subtitleColor: ink, anchor: "start" },
            header: { labelColor: ink, titleColor: ink }, rule: { color: ink }, text: { color: ink }, line: { color: ink },
-           font: "system-ui, DejaVu Sans, sans-serif" };
+           style: { gap: { color: paper, stroke: paper } }, font: "system-ui, DejaVu Sans, sans-serif" };
 }
 // Tables come by column, texts as positions in a list of distinct ones.
 function rows(table) {

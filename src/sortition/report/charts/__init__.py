@@ -17,6 +17,7 @@ from sortition.core.arrays import Floats
 
 WIDTH = 660  # in files
 FILL = "container"  # on the page
+GAP = "gap"  # the style of marks in the colour of the paper, which page and files give
 Rows = Sequence[dict[str, Any]]
 
 
@@ -48,7 +49,7 @@ class Chart:
         """The whole specification, of a fixed width."""
         bare = self.bare()
         if bare.get("width") == FILL:
-            bare["width"] = WIDTH * self.span // 6
+            bare["width"] = WIDTH * max(self.span, 3) // 6  # names need half the width
         return {**bare, "datasets": {name: list(rows) for name, rows in self.tables.items()}}
 
     def columns(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import Chart, Rows, filling, on
+from sortition.report.charts import GAP, Chart, Rows, filling, on
 from sortition.report.charts.learning import colour, end_labels
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
@@ -59,26 +59,35 @@ def pareto(setting: Setting, palette: Palette) -> list[Chart]:
 def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting, palette: Palette) -> Chart:
     of, table = setting.metric, f"pareto_{name}"
     least, most = min(row["cost"] for row in rows), max(row["cost"] for row in rows)
-    room = [least - 0.08 * (most - least or least), most + 0.45 * (most - least or least)]  # names stand at the right
+    room = [least - 0.08 * (most - least or least), most + 0.08 * (most - least or least)]
+    middle = sum(room) / 2
     x = alt.X("cost:Q", title=title, scale=alt.Scale(domain=room, nice=False), axis=alt.Axis(format="~s", tickCount=5))
-    y = alt.Y("value:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False, padding=14))
+    y = alt.Y("value:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False, padding=18))
     points = (
         on(table)
         .mark_circle(size=90, opacity=1)
         .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
     )
-    names = (
-        on(f"{table}_names")
-        .mark_text(align="left", dx=9, fontSize=11)
-        .encode(x="cost:Q", y="label:Q", text="method:N", color=colour(palette, None))
-    )
+    names = on(f"{table}_names").encode(x="cost:Q", y="label:Q", text="method:N")
+    style = {
+        "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
+        "dx": alt.ExprRef("datum.left ? -7 : 7"),
+        "dy": -9,  # above the dashed line, which leaves a point sideways
+        "limit": alt.ExprRef("(datum.left ? scale('x', datum.cost) : width - scale('x', datum.cost)) - 10"),
+        "fontSize": 11,
+    }
+    gaps = names.mark_text(**style, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
+    names = names.mark_text(**style).encode(color=colour(palette, None))
     front = (
         on(f"{table}_front")
         .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)
         .encode(x="cost:Q", y="value:Q")
     )
     costs = {row["method"]: row["cost"] for row in rows}
-    labels = [{**label, "cost": costs[label["method"]]} for label in end_labels(rows, "value", HEIGHT - 50)]
+    labels = [
+        {**label, "cost": (paid := costs[label["method"]]), "left": paid > middle}  # towards the middle: there is room
+        for label in end_labels(rows, "value", HEIGHT - 50)
+    ]
     tables: dict[str, Rows] = {
         table: rows,
         f"{table}_names": labels,
@@ -89,7 +98,7 @@ def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting,
         table.replace("_", "-"),
         f"{of.capitalize()} against {title.split(',')[0]}",
         caption,
-        filling(front + points + names, HEIGHT),
+        filling(front + gaps + points + names, HEIGHT),
         tables,
         2,
     )

@@ -30,6 +30,17 @@ def test_open_shows_the_page(study, monkeypatch):  # noqa: F811
     assert shown == [(study / "runs.html").resolve().as_uri()]
 
 
+def test_a_column_needs_figures(study):  # noqa: F811
+    with pytest.raises(InputError, match="--column must be given with --figures; got 'MB' alone"):
+        call("report", study, "--column", "MB")
+    assert not (study / "runs.html").exists()
+
+
+def test_columns_are_listed_so_that_they_can_be_copied(study, tmp_path):  # noqa: F811
+    with pytest.raises(InputError, match="known are 'last 10, %', '− uniform', 'p', 'all rounds, %', "):
+        call("report", study, "--figures", tmp_path / "figures", "--column", "Megabytes")
+
+
 def test_the_margin_decides(tmp_path):
     for seed in range(6):
         write_run(tmp_path / "runs", "uniform", seed, [0.5, 0.5])

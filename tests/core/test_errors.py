@@ -56,6 +56,11 @@ def test_a_name_that_is_no_text_is_unknown_as_well():
     assert str(unknown("report", 3, ["loss"])) == "Unknown report 3; known are loss."
 
 
+def test_names_with_commas_are_quoted():
+    message = str(unknown("column", "last 11", ["last 10, %", "p", "MB"]))
+    assert message == "Unknown column last 11; known are 'last 10, %', 'p', 'MB'. Did you mean 'last 10, %'?"
+
+
 def test_a_message_lists_some_of_many_names():
     message = str(unknown("method", "m" * 5000, [f"m{i}" for i in range(100_000)], "the study"))
     assert len(message) < 700

@@ -27,7 +27,8 @@ def report(
     out: Out = None,
     figures: Annotated[Path | None, typer.Option(help="also write PNG, SVG, PDF and LaTeX files here")] = None,
     column: Annotated[
-        list[str] | None, typer.Option(help="a column of the LaTeX tables", show_default="those that decide")
+        list[str] | None,
+        typer.Option(help="a column of the LaTeX tables; with --figures", show_default="those that decide"),
     ] = None,
     margin: Margin = None,
     open_: Open = False,

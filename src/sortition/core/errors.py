@@ -50,10 +50,11 @@ def closest(name: str, known: Iterable[str]) -> str:
 
 
 def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> InputError:
-    """``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
+    """``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?`` Names are quoted if one has a comma."""
     names = list(known)
     more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    listed = ", ".join(names[:LISTED]) + more if names else "none"
+    quoted = any("," in name for name in names[:LISTED])
+    listed = ", ".join(repr(name) if quoted else name for name in names[:LISTED]) + more if names else "none"
     return InputError(
         f"Unknown {what} {shown(name)}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}"
     )

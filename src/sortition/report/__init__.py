@@ -27,9 +27,13 @@ def write(
         folders: run folders, or folders that hold some.
         out: the page. Default: inside the first folder, named after the study.
         figures: a folder for the charts and tables of a paper.
-        columns: of the LaTeX tables; default: those that decide.
+        columns: of the LaTeX tables, which need ``figures``; default: those that decide.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
     """
+    if columns and figures is None:
+        raise bad(
+            "--column", "given with --figures", f"{columns[0]!r} alone", "It chooses columns of the LaTeX tables."
+        )
     page = Page(gather(folders, margin))
     text = page.render()
     path = place(folders) if out is None else Path(out)

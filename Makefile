@@ -77,7 +77,7 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 	build/wheel/bin/python -I -c "import sortition; assert 'site-packages' in sortition.__file__, sortition.__file__"
 	cd build && rm -rf demo && env -u PYTHONPATH wheel/bin/sortition demo --out demo --seeds 2 --rounds 5
 
-pages: setup  ## write the generated pages that are kept in docs: methods, study keys, command line
+pages: setup  ## write the generated pages and tables that are kept in docs
 	$(BIN)/python docs/_ext/method_pages.py docs
 
 screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)

@@ -1,4 +1,4 @@
-"""Reference pages made from the code at every build: study keys, the command line, the project's own files."""
+"""Reference pages and tables made from the code: study keys, the command line, files of a run, signals."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ RECORDS = {
     "`summary.json`": schema.Summary,
     "`study.json`": schema.Index,
 }
-TABLES = "<!-- tables of the schema -->"
-SIGNALS = "<!-- table of signals -->"
 LISTED = "`sortition data list` prints all with their parameters; [data](../data.md) describes them."
 ABOUT = {  # what stands above the keys of a table
     "The study": 'A table is a section of its own, or stands in one line: `data = { name = "digits", clients = 50 }`.',
@@ -238,10 +236,5 @@ def generate(docs: Path) -> None:
 
 def setup(app: Any) -> dict[str, Any]:
     """Called by Sphinx."""
-
-    def read(app: Any, page: str, source: list[str]) -> None:
-        source[0] = source[0].replace(TABLES, record_tables()).replace(SIGNALS, signal_table())
-
     app.connect("builder-inited", lambda app: generate(Path(app.srcdir)))
-    app.connect("source-read", read)
     return {"version": "1", "parallel_read_safe": True}

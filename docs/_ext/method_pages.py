@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from generated_pages import command_line, meanings, study_keys, value, write
+from generated_pages import command_line, meanings, record_tables, signal_table, study_keys, value, write
 
 from sortition import selectors
 from sortition.core.errors import SortitionError
 from sortition.leaderboard.excerpts import best_methods, method_section
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
+from sortition.results.marks import filled
 
 RUNS = "leaderboard.parquet"  # all runs of the leaderboard, written by `sortition leaderboard`
-BEST = "<!-- best methods of the leaderboard -->"
-NEEDED = "<!-- methods by what they need to know -->"
 CLOCKS = {"duration", "resources"}  # signals that say nothing of a client's data
 PICTURE = """```{{figure}} ../images/methods/{name}.svg
 :alt: {name}: clients that were available and clients that were chosen, over 40 rounds
@@ -190,18 +189,24 @@ def method_page(text: str, name: str, docs: Path) -> str:
     )
 
 
-def kept_pages() -> dict[str, str]:
-    """Generated pages that the repository keeps, so that its readers have them, too: path in docs → text."""
-    return {
+def kept_pages(docs: Path) -> dict[str, str]:
+    """What is generated and kept in the repository, so that its readers have it, too: path in docs → text."""
+    whole = {
         "methods/index.md": method_list(),
         "reference/study-keys.md": study_keys(),
         "reference/command-line.md": command_line(),
     }
+    tables = {
+        "choosing.md": {"knowledge": by_knowledge(), "best": best_methods(load_suite(), runs(docs))},
+        "reference/api.md": {"signals": signal_table()},
+        "reference/run-folder.md": {"schema": record_tables()},
+    }
+    return whole | {name: filled((docs / name).read_text("utf-8"), parts) for name, parts in tables.items()}
 
 
 def write_kept(docs: Path) -> None:
     """Write them."""
-    for name, text in kept_pages().items():
+    for name, text in kept_pages(docs).items():
         write(docs / name, text)
 
 
@@ -215,13 +220,10 @@ def setup(app: Any) -> dict[str, Any]:
         folder, _, name = page.partition("/")
         if folder == "methods" and name in selectors.discover():
             source[0] = method_page(source[0], name, Path(app.srcdir))
-        elif BEST in source[0]:
-            best = best_methods(load_suite(), runs(Path(app.srcdir)))
-            source[0] = source[0].replace(BEST, best).replace(NEEDED, by_knowledge())
 
     def outdated(app: Any, env: Any, added: set[str], changed: set[str], removed: set[str]) -> list[str]:
         """What is generated may have changed with the code or the runs, which Sphinx does not watch."""
-        return [page for page in env.found_docs if page.startswith("methods/") or page == "choosing"]
+        return [page for page in env.found_docs if page.startswith("methods/")]
 
     app.connect("env-get-outdated", outdated)
     app.connect("builder-inited", lambda app: write_kept(Path(app.srcdir)))

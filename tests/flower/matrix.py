@@ -36,6 +36,7 @@ from tests.flower.kinds import KINDS, config, read_digits
 
 from sortition.core.errors import SortitionError
 from sortition.flower import SelectorStrategy, wire
+from sortition.results.marks import filled
 from sortition.selectors import discover, load
 
 COHORT, ROUNDS = 3, 2
@@ -171,7 +172,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--all", action="store_true", help="the whole product, in place of all pairs; takes hours")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--page", type=Path, help="a page with the lines <!-- matrix --> and <!-- end of matrix -->")
+    parser.add_argument("--page", type=Path, help="a page with the marks of a part named matrix")
     options, begun = parser.parse_args(), time.monotonic()
     with ProcessPoolExecutor(options.workers, get_context("spawn")) as pool:
         tasks = [("all" if options.all else "pairs", kind, part) for kind in KINDS for part in range(PARTS)]
@@ -181,9 +182,7 @@ def main() -> None:
     text = f"{len(found):,} combinations, of which {good:,} run.\n\n{tables(found)}"
     print(f"{text}\n\n{time.monotonic() - begun:.0f} s")
     if options.page:
-        before, rest = options.page.read_text().split("<!-- matrix -->")
-        after = rest.split("<!-- end of matrix -->")[1]
-        options.page.write_text(f"{before}<!-- matrix -->\n{text}\n<!-- end of matrix -->{after}")
+        options.page.write_text(filled(options.page.read_text(), {"matrix": text}))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import polars as pl
 import pytest
 from tests.leaderboard.rows import table
 
-from sortition.core.errors import InputError
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.page import knows, page
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
-from sortition.leaderboard.top import FIRST, LAST, SHOWN, top_table, with_top
+from sortition.leaderboard.top import SHOWN, top_table, with_top
 from sortition.leaderboard.variants import plain_rows
 
 ROOT = Path(__file__).parents[2]
@@ -34,17 +33,6 @@ def test_the_best_and_the_baseline_with_their_places():
 def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
     rows = table(SUITE, GAINS).with_columns(asks=pl.lit("loss"), reports=pl.lit("bias-update"))
     assert knows(rows, "m1")[0] == "sizes; asks loss; with updates: bias-update"
-
-
-def test_only_what_is_between_the_marks_changes():
-    text = f"before\n{FIRST}\nold\n{LAST}\nafter\n"
-    made = with_top(text, board(table(SUITE, GAINS)))
-    assert made.startswith(f"before\n{FIRST}\n|")
-    assert made.endswith(f"|\n{LAST}\nafter\n")
-    assert "old" not in made
-    assert with_top(made, board(table(SUITE, GAINS))) == made
-    with pytest.raises(InputError, match="one with the lines"):
-        with_top("nothing", board(table(SUITE, GAINS)))
 
 
 @pytest.mark.skipif(not (ROOT / "docs" / "leaderboard.parquet").exists(), reason="the sources are not here")

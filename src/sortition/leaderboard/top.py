@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sortition.core.errors import bad
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
 from sortition.leaderboard.page import knows
+from sortition.results.marks import filled
 from sortition.results.table import Table
 
-FIRST, LAST = "<!-- leaderboard: begin -->", "<!-- leaderboard: end -->"
 SHOWN = 9  # methods
 
 
@@ -29,11 +28,7 @@ def top_table(board: Board) -> Table:
 
 def with_top(text: str, board: Board) -> str:
     """The text with the table between the two marks."""
-    before, first, rest = text.partition(FIRST)
-    _, last, after = rest.partition(LAST)
-    if not (first and last):
-        raise bad("The page", f"one with the lines {FIRST} and {LAST}", "one without")
-    return f"{before}{FIRST}\n{top_table(board).markdown()}\n{LAST}{after}"
+    return filled(text, {"leaderboard": top_table(board).markdown()})
 
 
 def write_top(board: Board, path: Path) -> None:

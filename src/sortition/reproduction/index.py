@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from sortition.core.storage.snapshot import write_atomically
+from sortition.results.marks import filled
 from sortition.results.table import Table
 
 HERE = Path(__file__).parent
 COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "per seed", "date"]
-MARKS = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 MADE = re.compile(
     r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
 )
@@ -166,9 +166,7 @@ def counted(shown: Mapping[str, Extent]) -> str:
 
 def with_counts(text: str, shown: Mapping[str, Extent]) -> str:
     """The text of the project's README with that sentence between its two marks."""
-    first, last = MARKS
-    between = re.compile(f"(?<={first}\n).*?(?={last})", re.DOTALL)
-    return between.sub(lambda _: f"{counted(shown)}\n", text)
+    return filled(text, {"reproduction": counted(shown)})
 
 
 def write_index(folder: Path) -> None:

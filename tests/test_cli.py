@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 from sortition.cli import app, main
 from sortition.core.errors import InputError
 from sortition.results import run_folder
+from sortition.selectors import discover
 from tests.studies.tables import small
 
 MINE = '''
@@ -96,15 +97,16 @@ def test_check_prints_the_traceback_of_a_line_once(mine):
     assert output.count("minemodule.py:26\n") == output.count("AttributeError: 'Round'") - 1  # each with its place
 
 
-def test_list_names_every_method(monkeypatch):
+@pytest.mark.parametrize("width", [80, 160])
+def test_list_has_every_name_and_every_column_in_one_table(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
     output = call("list")
-    assert "power-of-choice" in output
-    assert output.count("\nmethod ") == 1, "one table in 80 columns"
-    assert "scales" not in output
-    monkeypatch.setenv("COLUMNS", "120")
-    assert "scales: to a million clients" in call("list")
-    assert "[label_counts]" in output  # what microcosm reads only if all clients give it
-    assert_fits(output)
+    head = next(line for line in output.splitlines() if line.startswith("method "))
+    assert head.split() == ["method", "reads", "asks", "reports", "scales", "secure"]
+    assert [name for name in [*discover(), "auto"] if f"\n{name} " not in output] == []
+    assert "auto: another name of microcosm." in output
+    assert "label_counts?" in output  # what microcosm reads only if all clients give it
+    assert_fits(output, width)
 
 
 @pytest.mark.parametrize("name", ["fedgs", "microcosm"])
@@ -118,9 +120,9 @@ def test_show_renders_markdown_within_80_columns(name):
     assert bibtex.strip().endswith("}")
 
 
-def assert_fits(output):
+def assert_fits(output, width=80):
     lines = output.splitlines()
-    assert max(map(len, lines)) <= 80
+    assert max(map(len, lines)) <= width
     assert not [line for line in lines if line != line.rstrip()]
     assert "…" not in output
 

@@ -54,6 +54,12 @@ def test_generated_pages_in_the_repository_are_current():
         assert (DOCS / name).read_text() == text, f"docs/{name} is out of date: run make pages"
 
 
+def test_the_list_of_methods_tells_questions_from_reports():
+    text = (DOCS / "methods" / "index.md").read_text()
+    assert "| sizes | – | bias-update | yes | no |" in text  # hics
+    assert "| sizes, label_counts? | – | – | yes | yes |" in text  # microcosm
+
+
 def test_every_signal_is_described():
     pages = extension("generated_pages")
     assert "| `LOSS` | `loss` | model | mean loss of the current model |" in pages.signal_table()

@@ -14,7 +14,7 @@ import polars as pl
 from generated_pages import command_line, meanings, record_tables, signal_table, study_keys, value, write
 
 from sortition import selectors
-from sortition.core.errors import SortitionError
+from sortition.cli.methods import default_instance, methods_table
 from sortition.leaderboard.excerpts import best_methods, method_section
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
@@ -57,11 +57,7 @@ NAMES = {"questions": "questions", "rehearsals": "rehearsals", "metadata": "repo
 
 def default(name: str) -> Any:
     """A method with its defaults, or its first example where some parameter has none."""
-    cls = selectors.find(name)
-    try:
-        return cls.load()
-    except SortitionError:
-        return cls.load(**cls.examples()[0])
+    return default_instance(selectors.find(name))
 
 
 @cache
@@ -124,6 +120,8 @@ def method_facts(name: str) -> str:
         lines[2:] = ["", "None."]
     lines += ["", "## What it needs to know", "", "| what | |", "|---|---|"]
     lines.append(f"| reads of the population | {', '.join(f'`{fact}`' for fact in needs.reads) or 'nothing'} |")
+    if needs.optional:
+        lines.append(f"| reads if all clients give it | {', '.join(f'`{fact}`' for fact in needs.optional)} |")
     lines.append(f"| asks of clients | {_signals(needs.asks)} |")
     lines.append(f"| wants reported after training | {_signals(needs.reports)} |")
     seen = "no: it looks at single updates" if needs.individual else "yes"
@@ -143,13 +141,14 @@ def _signals(signals: Any) -> str:
 
 def method_list() -> str:
     """A table of all methods and the tree of their pages."""
-    lines = ["# Methods", "", "| name | whom it picks | reads | asks | secure aggregation |", "|---|---|---|---|---|"]
-    for name in selectors.discover():
-        cls, needs = selectors.find(name), default(name).needs
-        idea = (inspect.getdoc(cls) or "").split("\n")[0]
-        asks = ", ".join(dict.fromkeys(signal.name for signal in (*needs.asks, *needs.reports))) or "–"
-        secure = "no" if needs.individual else "yes"
-        lines.append(f"| [`{name}`]({name}.md) | {idea} | {', '.join(needs.reads) or '–'} | {asks} | {secure} |")
+    table = methods_table()
+    head = ["name", "whom it picks", *table.columns[1:]]
+    lines = ["# Methods", "", *table.notes, "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for name, *cells in table.rows:
+        page = selectors.ALIASES.get(name, name)
+        idea = (inspect.getdoc(selectors.find(name)) or "").split("\n")[0]
+        words = idea if page == name else f"Another name of `{page}`."
+        lines.append(f"| [`{name}`]({page}.md) | {' | '.join([words, *cells])} |")
     menu = [f"{name} <{name}>" for name in selectors.discover()]  # names, which are shorter than titles
     lines += ["", "```{toctree}", ":hidden:", "", *menu, "```"]
     return "\n".join(lines) + "\n"

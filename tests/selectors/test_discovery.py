@@ -17,6 +17,8 @@ def test_names_have_hyphens_and_underscores_are_accepted():
 def test_unknown_names_get_a_hint():
     with pytest.raises(InputError, match=r"Unknown method 'unifrom'.*Did you mean 'uniform'"):
         load("unifrom")
+    with pytest.raises(InputError, match=r"Unknown method 'autto'; known are .*, auto. Did you mean 'auto'"):
+        load("autto")
     with pytest.raises(InputError, match=r"Unknown parameter 'wieghts'; Uniform has weights. Did you mean 'weights'"):
         load("uniform", wieghts="size")
 

@@ -21,45 +21,51 @@ if TYPE_CHECKING:
 
 
 def _complete(incomplete: str) -> list[str]:
-    from sortition.selectors import discover
+    from sortition.selectors import ALIASES, discover
 
-    return [name for name in discover() if name.startswith(incomplete)]
+    return [name for name in [*discover(), *ALIASES] if name.startswith(incomplete)]
 
 
 Name = Annotated[str, typer.Argument(help="a method's name, or package.module:Class", autocompletion=_complete)]
 
-SCALES = "scales: to a million clients. "
 COLUMNS = (
-    "reads: known of each client once, [if all give it]. asks: of clients while choosing. reports: what the cohort "
-    f"returns beside its update. {SCALES}secure: works under secure aggregation."
+    "reads: known of each client once (with ? only if all give it). asks: of clients while choosing. reports: what the "
+    "cohort returns beside its update. scales: to a million clients. secure: works under secure aggregation."
 )
 
 
 def list_() -> None:
     """List all methods: what they read of clients, ask them and have reported; whether they scale to a million."""
+    from sortition.selectors import ALIASES
+
+    screen = console()
+    screen.print(methods_table())
+    for alias, name in ALIASES.items():
+        screen.print(f"{alias}: another name of {name}.")
+    screen.print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
+
+
+def methods_table() -> Table:
+    """All methods by name, with what each needs to know under its default parameters."""
     from sortition import selectors
     from sortition.results.table import Table
 
-    columns, screen = ["method", "reads", "asks", "reports", "scales", "secure"], console()
-    table = Table("", columns, prose=tuple(columns))
-    for name in selectors.discover():
+    columns = ["method", "reads", "asks", "reports", "scales", "secure"]
+    table = Table("", columns, notes=[COLUMNS], prose=tuple(columns))
+    for name in [*selectors.ALIASES, *selectors.discover()]:
         method = default_instance(selectors.find(name))
         needs = method.needs
         table.rows.append(
             [
                 name,
-                ", ".join([*needs.reads, *(f"[{name}]" for name in needs.optional)]) or "–",
+                ", ".join([*needs.reads, *(f"{fact}?" for fact in needs.optional)]) or "–",
                 ", ".join(signal.name for signal in needs.asks) or "–",
                 ", ".join(signal.name for signal in needs.reports) or "–",
                 "yes" if method.scales else "no",
                 "no" if needs.individual else "yes",
             ]
         )
-    if not table.fits(screen.width):
-        table = table.without("scales")  # which sortition show NAME says, too
-    table.notes = [COLUMNS if "scales" in table.columns else COLUMNS.replace(SCALES, "")]
-    screen.print(table)
-    screen.print('Weights of any cohort instead: reweight = "size", "uniform" or "fedau".')
+    return table
 
 
 def default_instance(cls: type[Selector[Any]]) -> Selector[Any]:

@@ -41,14 +41,6 @@ class Table:
     notes: list[str] = field(default_factory=list)
     prose: tuple[str, ...] = ()
 
-    def fits(self, width: int) -> bool:
-        """Whether all columns stand side by side in so many characters."""
-        return len(list(self._wrapped(width)._blocks(width))) == 1
-
-    def without(self, column: str) -> Table:
-        """The same table without a column."""
-        return self._part([at for at, name in enumerate(self.columns) if name != column])
-
     def markdown(self) -> str:
         """A GitHub table."""
         widths = self._widths()

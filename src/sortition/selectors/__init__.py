@@ -52,7 +52,7 @@ def find(name: str) -> type[Selector[Any]]:
         return found[0]
     theirs = _theirs()
     if wanted not in theirs:
-        raise unknown("method", name, discover())
+        raise unknown("method", name, [*discover(), *ALIASES])
     made = theirs[wanted].load()
     if not (inspect.isclass(made) and issubclass(made, Selector)):
         raise InputError(f"Entry point {wanted!r} must be a Selector class; got {made!r}.")

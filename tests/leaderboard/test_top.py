@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import polars as pl
@@ -7,11 +8,13 @@ import pytest
 from tests.leaderboard.rows import table
 
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.page import knows, page
+from sortition.leaderboard.entries import default_entries
+from sortition.leaderboard.page import knows, page, variants_table
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.top import SHOWN, top_table, with_top
 from sortition.leaderboard.variants import plain_rows
+from sortition.selectors import VARIANTS
 
 ROOT = Path(__file__).parents[2]
 SUITE = load_suite()
@@ -33,6 +36,18 @@ def test_the_best_and_the_baseline_with_their_places():
 def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
     rows = table(SUITE, GAINS).with_columns(asks=pl.lit("loss"), reports=pl.lit("bias-update"))
     assert knows(rows, "m1")[0] == "sizes; asks loss; with updates: bias-update"
+
+
+def test_a_study_takes_every_variant_as_the_table_writes_it():
+    variants = variants_table(table(SUITE, dict.fromkeys(["uniform", *VARIANTS], 0.0)))
+    assert [row[0] for row in variants.rows] == [f"`{label}`" for label in VARIANTS]
+    for (label, entry), row in zip(VARIANTS.items(), variants.rows, strict=True):
+        method = tomllib.loads(f"method = [{row[1].strip('`')}]")["method"]
+        assert method == [entry]
+        made = SUITE.study(SUITE.cells(quick=True)[:1], method, [0]).runs[0].method
+        assert {**entry, "label": label} in default_entries()
+        assert made.name == entry["name"]
+    assert variants_table(table(SUITE, GAINS)).rows == []
 
 
 @pytest.mark.skipif(not (ROOT / "docs" / "leaderboard.parquet").exists(), reason="the sources are not here")

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
 from sortition.core import Cohort, InputError, Selector, State, method
-from sortition.selectors import discover, find, load
+from sortition.selectors import VARIANTS, discover, find, load
 
 
 def test_names_have_hyphens_and_underscores_are_accepted():
@@ -21,6 +23,16 @@ def test_unknown_names_get_a_hint():
         load("autto")
     with pytest.raises(InputError, match=r"Unknown parameter 'wieghts'; Uniform has weights. Did you mean 'weights'"):
         load("uniform", wieghts="size")
+
+
+@pytest.mark.parametrize("label", VARIANTS)
+def test_what_the_leaderboard_calls_a_variant_is_explained(label):
+    with pytest.raises(InputError) as caught:
+        load(label)
+    said = re.escape(f"Unknown method '{label}'; on the leaderboard it stands for ")
+    found = re.fullmatch(said + r"(\{.*\})\.", str(caught.value))
+    assert found is not None
+    assert tomllib.loads(f"method = {found[1]}")["method"] == VARIANTS[label]
 
 
 def test_listing_imports_no_method():

@@ -10,13 +10,7 @@ from sortition.studies.overlay import assign, label_of
 
 BASELINE = "uniform"
 REFERENCES = ("full",)  # beyond the budget: shown, never ranked
-VARIANTS: tuple[dict[str, Any], ...] = (
-    {"name": "microcosm", "by": "labels", "estimate": True, "label": "microcosm-estimate"},
-    {"name": "microcosm", "by": "updates", "label": "microcosm-updates"},
-    {"name": "microcosm", "by": "bias", "label": "microcosm-bias"},
-    {"name": "microcosm", "by": "sizes", "label": "microcosm-sizes"},
-    {"name": BASELINE, "reweight": "fedau", "label": "uniform-fedau"},
-)
+VARIANTS: tuple[dict[str, Any], ...] = tuple({**one, "label": label} for label, one in selectors.VARIANTS.items())
 ALTERNATIVES = (
     "power-of-choice,d=30",
     "power-of-choice,d=60",

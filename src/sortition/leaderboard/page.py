@@ -14,6 +14,7 @@ from sortition.leaderboard.ranking import Standing, critical_difference, friedma
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
 from sortition.results.table import Table
+from sortition.selectors import VARIANTS, variant_entry
 
 FIGURES = {"auc": "AUC", "last": "last 10"}
 KINDS = ("data", "partition", "availability", "cohort", "dropout")
@@ -35,7 +36,10 @@ Microcosm's defaults were chosen on the half *tuning* and frozen before any run 
 later, for safety and without a look at results: a client that is silent twice running has had its turn; the cells with
 dropouts were run with it. The other methods have the defaults of their papers or of their files. `microcosm` is what
 `auto` resolves to where label counts are given; `-estimate` also reads sketches of updates, `-updates` and `-bias` read
-sketches or the output layer's bias in place of label counts, `-sizes` reads sizes alone.
+sketches or the output layer's bias in place of label counts, `-sizes` reads sizes alone. These variants are
+parameters of one method; in a study's list `method` they are (in Python: `so.load("microcosm", by="updates")`):
+
+{variants}
 
 What the suite does not show: all devices are equally fast, so methods that choose by speed (FedCS, TiFL, Oort's system
 factor, CS-UCB-Q) cannot gain by it, and FedCS is uniform sampling here. Batch partitioning pays for privacy over
@@ -69,8 +73,9 @@ A method chooses whom, and how much each update weighs. Here every cohort is wei
 
 def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     """The whole page as Markdown; ``picture`` is the diagram's address, where there is one."""
-    parts = [INTRODUCTION.format(version=suite.version, cells=len(suite.cell), clients=suite.clients)]
     plain = plain_rows(rows)
+    counts = {"version": suite.version, "cells": len(suite.cell), "clients": suite.clients}
+    parts = [INTRODUCTION.format(**counts, variants=variants_table(plain).markdown())]
     for half in reversed(HALVES):
         board = Board(suite, suite.cells(half), plain)
         parts += [f"## The half *{half}*", *_half(board, picture if half == "held-out" else None)]
@@ -78,6 +83,14 @@ def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
             parts += ["### By family of scenario", *(table.markdown() for table in _families(board))]
             parts += _further(suite, rows)
     return "\n\n".join([*parts, "## The cells", _cells(suite).markdown(), JOIN]).rstrip() + "\n"
+
+
+def variants_table(rows: pl.DataFrame) -> Table:
+    """The variants that have runs, each as an entry of a study."""
+    ran = set(rows["method"])
+    return Table(
+        "", ["variant", "in a study"], [[f"`{one}`", f"`{variant_entry(one)}`"] for one in VARIANTS if one in ran]
+    )
 
 
 def _further(suite: Suite, rows: pl.DataFrame) -> Iterator[str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.page import knows
+from sortition.leaderboard.page import knows, variants_table
 from sortition.results.marks import filled
 from sortition.results.table import Table
 
@@ -27,10 +27,11 @@ def top_table(board: Board) -> Table:
 
 
 def with_top(text: str, board: Board) -> str:
-    """The text with the table between the two marks."""
-    return filled(text, {"leaderboard": top_table(board).markdown()})
+    """The text with the table between its marks, and below it what its variants are."""
+    parts = {"leaderboard": top_table(board), "variants": variants_table(board.runs)}
+    return filled(text, {name: table.markdown() for name, table in parts.items()})
 
 
 def write_top(board: Board, path: Path) -> None:
-    """Put the table into a file."""
+    """Put them into a file."""
     path.write_text(with_top(path.read_text(encoding="utf-8"), board), encoding="utf-8")

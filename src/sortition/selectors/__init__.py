@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,14 @@ __all__ = ["GROUP", "discover", "find", "load"]
 
 GROUP = "sortition.selectors"
 ALIASES = {"auto": "microcosm"}  # the method that fits most federations, in the variant that facts and limits allow
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "microcosm-estimate": {"name": "microcosm", "by": "labels", "estimate": True},
+    "microcosm-updates": {"name": "microcosm", "by": "updates"},
+    "microcosm-bias": {"name": "microcosm", "by": "bias"},
+    "microcosm-sizes": {"name": "microcosm", "by": "sizes"},
+    "uniform-fedau": {"name": "uniform", "reweight": "fedau"},
+}  # what the leaderboard calls an entry of its study that is more than a name
 
 
 def _ours() -> list[str]:
@@ -36,6 +45,11 @@ def discover() -> list[str]:
     return ours + sorted(set(_theirs()) - set(ours))
 
 
+def variant_entry(label: str) -> str:
+    """A variant as a study's file writes it: ``{ name = "microcosm", by = "sizes" }``."""
+    return f"{{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in VARIANTS[label].items())} }}"
+
+
 def find(name: str) -> type[Selector[Any]]:
     """The class of a method."""
     wanted = name.replace("_", "-")
@@ -51,6 +65,8 @@ def find(name: str) -> type[Selector[Any]]:
             raise InputError(f"{module.__name__} must be a file with one Selector class; got {len(found)}.")
         return found[0]
     theirs = _theirs()
+    if wanted not in theirs and wanted in VARIANTS:
+        raise InputError(f"Unknown method {name!r}; on the leaderboard it stands for {variant_entry(wanted)}.")
     if wanted not in theirs:
         raise unknown("method", name, [*discover(), *ALIASES])
     made = theirs[wanted].load()

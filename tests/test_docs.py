@@ -157,6 +157,16 @@ def test_the_readme_lists_every_method():
     assert [name for name in discover() if f"`{name}`" not in text] == []
 
 
+def test_the_readme_names_every_method_that_the_leaderboard_lacks():
+    from sortition.selectors import discover
+
+    page = (ROOT / "docs" / "leaderboard.md").read_text()
+    lacks = {name for name in discover() if f"\n| {name} " not in page}
+    sentence = re.search(r"has every method but (.*?);", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert sentence is not None
+    assert set(re.findall(r"`([\w-]+)`", sentence[1])) == lacks
+
+
 def test_the_questions_quote_the_leaderboard():
     row = next(line for line in (ROOT / "docs" / "leaderboard.md").read_text().splitlines() if "| microcosm  " in line)
     auc, last = row.split("|")[4].strip(), row.split("|")[5].strip()

@@ -6,9 +6,10 @@ from tests.leaderboard.rows import table
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.diagram import cliques, diagram
-from sortition.leaderboard.page import page, standing_of, write_page
+from sortition.leaderboard.page import ABSENT, page, standing_of, write_page
 from sortition.leaderboard.results import SCHEMA, stored, write_runs
 from sortition.leaderboard.suite import load_suite
+from sortition.selectors import discover
 
 SUITE = load_suite()
 GAINS = {"uniform": 0.0, "good": 0.05, "spy": 0.02}
@@ -33,6 +34,15 @@ def test_nothing_that_was_not_run_looks_run():
     assert "Not run: 0 runs are finished, too few to rank methods on 16 cells." in text
     late = rows.filter((rows["method"] != "spy") | (rows["seed"] < 1))
     assert "Not finished, hence not ranked: spy (16 of 128 runs)." in page(SUITE, late)
+
+
+def test_methods_without_runs_are_named_with_the_reason():
+    rows = table(SUITE, {"uniform": 0.0, **{name: 0.01 for name in discover() if name not in ("greedyfed", "full")}})
+    tuned = rows.filter((rows["half"] == "held-out") | (rows["method"] != "fedgs"))
+    held, tuning = page(SUITE, tuned).split("## The half *tuning*")
+    assert f"Without runs here: `full` ({ABSENT['full']}), `greedyfed` ({ABSENT['greedyfed']})." in held
+    assert "Without runs here: `fedgs`, `full` (" in tuning
+    assert "Without runs" not in page(SUITE, table(SUITE, dict.fromkeys(discover(), 0.0)))
 
 
 def test_the_page_and_its_diagram_are_written(tmp_path):

@@ -9,7 +9,7 @@ from sortition import selectors
 from sortition.studies.overlay import assign, label_of
 
 BASELINE = "uniform"
-REFERENCES = ("full",)  # beyond the budget: shown, never ranked
+REFERENCES = ("full",)  # beyond the budget: never ranked
 VARIANTS: tuple[dict[str, Any], ...] = tuple({**one, "label": label} for label, one in selectors.VARIANTS.items())
 ALTERNATIVES = (
     "power-of-choice,d=30",

@@ -49,7 +49,7 @@ def _half(board: Board, labels: Sequence[str]) -> str:
     if not board.ranked:
         return NOT_RUN[0].lower() + NOT_RUN[1:]
     if labels[0] in REFERENCES:
-        return "shown in figures, never ranked, since it goes beyond the budget."
+        return "never ranked, since it goes beyond the budget."
     absent = [label for label in labels if label not in board.ranked]
     table = _standings(board, [label for label in labels if label in board.ranked])
     planned = len(board.cells) * board.suite.seeds

@@ -14,14 +14,14 @@ from sortition.leaderboard.ranking import Standing, critical_difference, friedma
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
 from sortition.results.table import Table
-from sortition.selectors import VARIANTS, variant_entry
+from sortition.selectors import VARIANTS, discover, variant_entry
 
 FIGURES = {"auc": "AUC", "last": "last 10"}
 KINDS = ("data", "partition", "availability", "cohort", "dropout")
 SHOWN = 8  # methods in the tables by family
 INTRODUCTION = """# Leaderboard
 
-*Written by `sortition leaderboard`; do not edit.* Which selection method should one use? All methods with their default
+*Written by `sortition leaderboard`; do not edit.* Which selection method should one use? Methods with their default
 parameters on the frozen suite `{version}`: {cells} federations of {clients} clients, each data × partition ×
 availability × cohort × dropout. A seed is one partition, initial model, availability and order of batches, shared by
 all methods.
@@ -45,6 +45,11 @@ What the suite does not show: all devices are equally fast, so methods that choo
 factor, CS-UCB-Q) cannot gain by it, and FedCS is uniform sampling here. Batch partitioning pays for privacy over
 rounds, which accuracy does not show.
 """
+ABSENT = {  # why a method has no runs
+    "full": "trains everybody, beyond the budget, and is never ranked",
+    "greedyfed": "the server evaluates subsets of every cohort, and in the three cells where it was tried a round took "
+    "about 50 to 700 times as long as one of uniform sampling",
+}
 JOIN = """## Join
 
 ```
@@ -79,6 +84,7 @@ def page(suite: Suite, rows: pl.DataFrame, picture: str | None = None) -> str:
     for half in reversed(HALVES):
         board = Board(suite, suite.cells(half), plain)
         parts += [f"## The half *{half}*", *_half(board, picture if half == "held-out" else None)]
+        parts += _absent(board)
         if half == "held-out" and board.ranked:
             parts += ["### By family of scenario", *(table.markdown() for table in _families(board))]
             parts += _further(suite, rows)
@@ -124,6 +130,14 @@ def _half(board: Board, picture: str | None) -> Iterator[str]:
     )
     if picture:
         yield f"![Critical-difference diagram]({picture})"
+
+
+def _absent(board: Board) -> Iterator[str]:
+    """Which methods have no runs in these cells, and why where there is a reason."""
+    ran = set(board.runs["method"])
+    names = [f"`{name}`" + (f" ({ABSENT[name]})" if name in ABSENT else "") for name in discover() if name not in ran]
+    if ran and names:
+        yield f"Without runs here: {', '.join(names)}."
 
 
 def standings_table(board: Board) -> Table:

@@ -143,7 +143,9 @@ def test_cite(file):
 
 
 def test_schema_is_json_and_knows_the_keys():
-    assert {"rounds", "method", "sweep"} <= json.loads(call("schema"))["properties"].keys()
+    known = json.loads(call("schema"))["properties"]
+    assert {"rounds", "method", "sweep"} <= known.keys()
+    assert [one["type"] for one in known["seeds"]["anyOf"]] == ["integer", "array"]  # seeds = 6, seeds = [0, 5]
 
 
 def test_reproduce_lists_and_runs(tmp_path):

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from sortition.selectors import discover
+from sortition.studies.study_table import Study
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -84,6 +85,12 @@ def test_the_page_of_study_keys_says_where_options_of_names_are():
         "| `milestones` | rounds from which the learning rate is multiplied by `drop`. | list of whole numbers | none |"
         in (pages.study_keys())
     )
+
+
+def test_the_page_of_study_keys_gives_every_type_that_a_file_may_have():
+    kinds = {key: kind for key, kind, _, _ in extension("generated_pages").rows(Study)}
+    assert kinds["seeds"] == "whole number or list of whole numbers"
+    assert kinds["track"] == "table or list of tables"
 
 
 def test_every_page_is_reached_from_the_index():

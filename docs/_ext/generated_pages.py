@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from pydantic_core import PydanticUndefined
 
 from sortition import core
 from sortition.cli import app as command
@@ -98,9 +99,12 @@ def rows(cls: type) -> Iterator[tuple[str, str, str, str]]:
             default = "required" if item.default is MISSING else _default(item.default)
             yield item.name, _kind(hints.get(item.name, item.type)), default, words.get(item.name, "")
         return
+    validators = [one.info for one in cls.__pydantic_decorators__.field_validators.values()]
+    given = {name: one.json_schema_input_type for one in validators if one.mode == "before" for name in one.fields}
     for name, field in cls.model_fields.items():
         default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
-        yield name, _kind(field.annotation), default, words.get(name, "")
+        kind = given.get(name, PydanticUndefined)
+        yield name, _kind(field.annotation if kind is PydanticUndefined else kind), default, words.get(name, "")
 
 
 def _default(given: Any) -> str:

@@ -13,6 +13,7 @@ from sortition.studies.config import Federation, Method, Named
 
 Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
 MOST_SEEDS = 100_000
+SeedCount = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
 
 
 class Study(Federation):
@@ -41,12 +42,12 @@ class Study(Federation):
     track: list[Named] = []
     lockstep: StrictBool = True
 
-    @field_validator("track", mode="before")
+    @field_validator("track", mode="before", json_schema_input_type=Named | list[Named])
     @classmethod
     def _several(cls, value: Any) -> Any:
         return [value] if isinstance(value, str | dict) else value
 
-    @field_validator("seeds", mode="before")
+    @field_validator("seeds", mode="before", json_schema_input_type=SeedCount | Seeds)
     @classmethod
     def _counted(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -155,6 +156,24 @@ def test_the_readme_lists_every_method():
 
     text = (ROOT / "README.md").read_text()
     assert [name for name in discover() if f"`{name}`" not in text] == []
+
+
+def test_the_defaults_of_compare_are_those_that_the_documents_give():
+    import inspect
+
+    from sortition import compare
+    from sortition.studies.from_python import LOCAL
+
+    default = {name: one.default for name, one in inspect.signature(compare).parameters.items()}
+    studies, readme = ((ROOT / name).read_text() for name in ("docs/studies.md", "README.md"))
+    local = json.dumps(LOCAL)
+    assert f"Default: `{default['model']}` |" in studies
+    assert f"Default: `{local}` |" in studies
+    assert f"``{local}``" in (compare.__doc__ or "")
+    assert f"`seeds` are {default['rounds']}, {default['cohort']} and {default['seeds']}." in studies
+    assert LOCAL["epochs"] == 1
+    said = f"train an `{default['model']}` for one epoch, `batch` {LOCAL['batch']}, `lr` {LOCAL['lr']}."
+    assert said in readme
 
 
 def test_the_readme_names_every_method_that_the_leaderboard_lacks():

@@ -47,7 +47,8 @@ def compare(
     - ``data``: a name, a file, arrays, tensors, a torch Dataset or ``{client: (x, y)}``; ``clients``: how many, or
       beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
       by default ``iid`` or the data's own clients.
-    - ``model``, ``availability``, ``local``: a name or table, or the object itself.
+    - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
+      ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.

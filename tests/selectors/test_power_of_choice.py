@@ -51,6 +51,13 @@ def test_d_equal_to_m_is_sampling_by_size():
     assert hits / 200 == pytest.approx(0.97, abs=0.04)
 
 
+def test_a_d_below_the_budget_counts_as_the_budget():
+    asked, cohort = choose(load("power-of-choice", d=2), np.ones(50), range(50), 5, LOSS)
+    assert sorted(asked) == sorted(cohort.ids)
+    assert cohort.ids.size == 5
+    assert "below the budget" in (type(load("power-of-choice")).__doc__ or "")
+
+
 def test_shifting_all_losses_changes_nothing():
     for seed in range(5):
         one = choose(load("power-of-choice", d=9), np.ones(50), range(50), 4, LOSS, seed)[1]

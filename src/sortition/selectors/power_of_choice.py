@@ -53,7 +53,7 @@ class PowerOfChoice(Selector[Memory]):
     """Of d candidates drawn by size, the m with the largest local loss.
 
     Attributes:
-        d: number of candidates; None for twice the budget.
+        d: number of candidates; None for twice the budget. A d below the budget m counts as m: all candidates train.
         variant: "pow-d" (asks for the loss), "cpow-d" (of one mini-batch), "rpow-d" (asks nothing, last reported).
     """
 

@@ -30,8 +30,7 @@ def import_paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= import_paths(value, f"{prefix}{key}.")
         elif key == "name" and isinstance(value, str) and IMPORT_PATH.fullmatch(value):
-            if value.partition(":")[0].partition(".")[0] != "sortition":
-                found[f"{prefix}{key}"] = value
+            found |= {} if value.startswith("sortition.") else {f"{prefix}{key}": value}
     return found
 
 

@@ -18,7 +18,7 @@ from sortition.report import write
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, MOST = 1280, 400_000  # pixels, bytes
-SHOTS = {"report-overview": ("", 892), "report-selected": ("selected", 1000)}  # name → section, height
+SHOTS = {"report-overview": ("", 906), "report-selected": ("selected", 1000)}  # name → section, height
 
 
 def photograph(page: Path, section: str, height: int, out: Path, browser: str) -> None:

@@ -88,3 +88,17 @@ def test_the_file_that_defines_a_name_counts_as_well_as_the_one_that_exports_it(
     assert list(before) == ["data.partition.name"]
     (package / "inner.py").write_text("def split(labels, clients, rng): return []\n")
     assert own_code.fingerprints(table) != before
+
+
+def test_the_audit_says_what_it_could_not_check_and_why(file, tmp_path):
+    runs = tmp_path / "runs"
+    assert call("run", file, "-o", runs, "--allow", "given_by_path", "--jobs", 1, "-q").exit_code == 0
+    told = call("audit", runs)
+    assert told.exit_code == 3
+    assert "partly" in told.output
+    assert "add --allow given_by_path" in " ".join(told.output.split())
+    assert call("audit", runs, "--allow", "given_by_path").exit_code == 0
+    (tmp_path / "given_by_path.py").write_text(f"{MODULE}\n# edited\n")
+    told = call("audit", runs, "--allow", "given_by_path")
+    assert told.exit_code == 3
+    assert "stands for has changed since" in " ".join(told.output.split())

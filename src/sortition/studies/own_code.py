@@ -23,6 +23,12 @@ def fingerprints(table: Mapping[str, Any]) -> dict[str, str]:
     return given.fingerprints(table) | {key: _digest(key, path) for key, path in import_paths(table).items()}
 
 
+def changed(manifest: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
+    """The keys whose code is not the one that a run's manifest recorded."""
+    before, now = manifest.get("python", {}), fingerprints(table)
+    return [key for key in now if key in before and before[key] != now[key]]
+
+
 def import_paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     """The import paths of a run's table that lead out of Sortition, by dotted key."""
     found: dict[str, str] = {}

@@ -7,11 +7,12 @@ from typing import cast
 from sortition.audit import hash_chain
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import Header, RoundEntry
-from sortition.core.errors import SortitionError
+from sortition.core.errors import DataError, SortitionError
+from sortition.core.import_policy import NotAllowedError
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
 from sortition.simulation import start
-from sortition.studies import federation
+from sortition.studies import federation, own_code
 from sortition.studies.audit.consistency import against_end, against_header, against_records
 from sortition.studies.audit.federation import examine_log
 from sortition.studies.audit.finding import Finding, absent, final_hash, read, readable
@@ -68,9 +69,15 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
         config = validated(RunConfig, run.config, "config")
         setup = federation.setup(config)[1]
         registrar = start(setup).registrar
+    except (NotAllowedError, DataError) as error:  # what is missing is here, not in the run
+        finding.left = f"the run cannot be replayed here: {str(error).removesuffix('.')}"
+        return
     except SortitionError as error:
         finding.left = "the run cannot be replayed"
         finding.faults.append(f"The run cannot be replayed: {error}")
+        return
+    if changed := own_code.changed(run.manifest, config.table()):
+        finding.left = f"what {changed[0]} stands for has changed since"
         return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(len(entries), len(rounds))

@@ -155,9 +155,7 @@ def state(run: RunConfig, path: Path) -> str:
 
 def _same_code(run: RunConfig, held: run_folder.Run) -> None:
     """Refuse a folder that was played with other code of the user's, or with another object given from Python."""
-    before, now = held.manifest.get("python", {}), own_code.fingerprints(run.table())
-    changed = [key for key in now if key in before and before[key] != now[key]]
-    if changed:
+    if changed := own_code.changed(held.manifest, run.table()):
         raise StorageError(
             f"{held.path} was played with other code: what {changed[0]} stands for has changed since. "
             f"{ELSEWHERE}, or remove the runs of {run.method.label!r}."
@@ -210,4 +208,6 @@ def _index(out: Path, plan: StudyPlan) -> None:
         for key, own in (("settings", plan.settings), ("methods", plan.labels))
     }
     title = plan.title or before.get("title", "")
-    write_folder.write_document(out / run_folder.INDEX, {"title": title, "margin": plan.margin, **merged})
+    write_folder.write_document(
+        out / run_folder.INDEX, {"title": title, "margin": plan.margin, "runs": len(plan.runs), **merged}
+    )

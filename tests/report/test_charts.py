@@ -31,7 +31,7 @@ def study(folder, rounds=12, seeds=3):
 @pytest.mark.parametrize("name", ["accuracy", "loss", "difference"])
 def test_a_running_mean_and_its_band_are_named_in_the_figure(tmp_path, name):
     svg = vegalite_to_svg(drawn(study(tmp_path))[name].spec())
-    assert "running mean of 5 evaluations" in svg
+    assert "running mean of 5 rounds" in svg
     assert "band: 95 % interval of the mean over seeds" in svg
 
 

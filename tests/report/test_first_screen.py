@@ -11,7 +11,7 @@ from sortition.report.checklist import checklist
 from sortition.report.description import description
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.report.verdicts import answer, cards, verdict_lines
+from sortition.report.verdicts import answer, cards, leader, verdict_lines
 
 
 def study(folder, gains, seeds=6, **options):
@@ -203,3 +203,10 @@ def test_one_epoch_is_one(tmp_path):
     setting.first.config["local"] = {"epochs": 1, "batch": 4, "lr": 0.1}
     assert "1 epoch of 4 at rate 0.1" in description(setting)
     assert "1 seed." in description(setting)
+
+
+def test_reference_lines_are_no_best_method(tmp_path):
+    study(tmp_path, {"good": 0.0}, 2)
+    for seed in range(2):
+        write_run(tmp_path, "centralised", seed, [0.5, 0.8, 0.95])
+    assert leader(gather([tmp_path]).settings[0]) == "good"

@@ -145,3 +145,9 @@ def test_before_the_first_evaluation_there_is_a_page_too(tmp_path):
 @pytest.mark.parametrize(("seconds", "words"), [(20, "20 s"), (600, "10 min"), (7200, "2.0 h")])
 def test_the_time_left_in_words(seconds, words):
     assert Progress(1, 2, 5, 10, seconds).text.endswith(f"about {words} left")
+
+
+def test_runs_that_have_not_begun_count(growing, tmp_path):
+    (tmp_path / "runs" / "study.json").write_text('{"runs": 5}')
+    now = Watcher([tmp_path / "runs"], tmp_path / "page.html").look()
+    assert (now.done, now.total, now.planned) == (1, 5, 15)

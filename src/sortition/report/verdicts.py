@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.tables import speed_up, traffic_ratio
 from sortition.results.comparisons import conclusions, interval_text, signed, unit_of
 from sortition.results.metrics import HIGHER, near_chance
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 
 COLOURS = {BETTER: "good", WORSE: "bad", EQUAL: "even", UNDECIDED: "open"}
@@ -120,8 +122,14 @@ def leader(setting: Setting) -> str:
     better = [label for label, one in found.items() if one.verdict == BETTER]
     if better:
         return max(better, key=lambda label: sign * found[label].difference)
-    others = [label for label in setting.methods if label != setting.baseline] or list(setting.methods)
-    return max(others, key=lambda label: sign * (setting.mean(label, f"last-{setting.metric}") or -1e9 * sign))
+    apart = {*REFERENCES, setting.baseline}
+    others = [label for label in setting.methods if label not in apart] or list(setting.methods)
+
+    def height(label: str) -> float:
+        value = setting.mean(label, f"last-{setting.metric}")
+        return -math.inf if value is None or math.isnan(value) else sign * value
+
+    return max(others, key=height)
 
 
 def cards(setting: Setting) -> list[Card]:

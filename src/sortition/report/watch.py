@@ -17,7 +17,7 @@ from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.results.run_folder import Run, find
+from sortition.results.run_folder import INDEX, Run, document, find
 
 LOOPBACK = "127.0.0.1"
 SCRIPT = """<script>setInterval(async () => {
@@ -77,11 +77,13 @@ class Watcher:
     def _look(self) -> Progress:
         runs = find(*self.folders)
         rounds = {run.path: _played(run) for run in runs}
+        lengths = [rounds[run.path] if run.done else int(run.config.get("rounds", 0)) for run in runs]
+        planned = sum(int(document(Path(folder) / INDEX).get("runs") or 0) for folder in self.folders)
         now = Progress(
             sum(run.done for run in runs),
-            len(runs),
+            max(len(runs), planned),
             sum(rounds.values()),
-            sum(rounds[run.path] if run.done else int(run.config.get("rounds", 0)) for run in runs),
+            sum(lengths) + (planned - len(runs)) * max(lengths, default=0) if planned > len(runs) else sum(lengths),
             None,
         )
         now = Progress(now.done, now.total, now.rounds, now.planned, self._left(now))

@@ -191,11 +191,13 @@ class Index(Checked):
         title: of the study.
         settings: their names, in the study's order.
         methods: their labels, in the study's order.
+        runs: how many the study has, begun or not.
     """
 
     title: str = ""
     settings: list[str] = []
     methods: list[str] = []
+    runs: Whole = 0
 
 
 Kind = Literal["record", "timing", "config", "manifest", "summary", "index"]

@@ -57,8 +57,8 @@ def conclusions(runs: Iterable[Run], margin: float = MARGIN) -> list[str]:
 
 def heading(runs: Iterable[Run]) -> str:
     """What stands above the conclusions: which figure they compare, with what."""
-    methods = next(iter(grouped(runs).values()))
-    return comparisons.heading(metric(methods), str(baseline(methods)))
+    found = {comparisons.heading(metric(one), str(baseline(one))) for one in grouped(runs).values()}
+    return found.pop() if len(found) == 1 else "Over the last 10 rounds, each setting by its own figure and baseline:"
 
 
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:

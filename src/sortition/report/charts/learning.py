@@ -140,8 +140,8 @@ def end_labels(
 def figures(setting: Setting, palette: Palette) -> list[Chart]:
     """Accuracy and loss against a chosen axis, and the difference from the baseline."""
     caption = (
-        "A point of a running mean is the mean of the evaluations up to it, so the curve begins late. Bands need three "
-        "seeds. Point at a line to single it out; choose what runs along the axis and how many evaluations to average."
+        "A point of a running mean is the mean of the rounds up to it, so the curve begins late. Bands need three "
+        "seeds. Point at a line to single it out; choose what runs along the axis and how many rounds to average."
     )
     start = SMOOTHINGS[1] if min(run.rounds.size for run in setting.runs) >= 2 * SMOOTHINGS[1] else 1
     made = _difference(setting, palette, start) if setting.baseline and len(setting.methods) > 1 else []
@@ -159,7 +159,7 @@ def _band(rows: list[dict[str, Any]]) -> str:
 
 
 def _curve(of: str, palette: Palette, start: int, band: str) -> Any:
-    bind = alt.binding_radio(options=list(SMOOTHINGS), name="evaluations averaged ")
+    bind = alt.binding_radio(options=list(SMOOTHINGS), name="rounds averaged ")
     smoothing = alt.param(name=f"smooth_{of}", value=start, bind=bind)
     axis = alt.param(
         name=f"axis_{of}", value="rounds", bind=alt.binding_select(options=list(AXES.values()), name="against ")
@@ -179,9 +179,7 @@ def _curve(of: str, palette: Palette, start: int, band: str) -> Any:
         prepare=lambda chart: chart.transform_filter(f"datum.smoothing == smooth_{of}").transform_calculate(x=pick),
     )
     title = on("axis_title").mark_text(text=alt.ExprRef(f"axis_{of}"), y=HEIGHT + 36, x=alt.ExprRef("width / 2"))
-    means = alt.ExprRef(
-        f"'mean over seeds' + (smooth_{of} > 1 ? ', running mean of ' + smooth_{of} + ' evaluations' : '')"
-    )
+    means = alt.ExprRef(f"'mean over seeds' + (smooth_{of} > 1 ? ', running mean of ' + smooth_{of} + ' rounds' : '')")
     return headed(filling((drawn + title).add_params(smoothing, axis), HEIGHT), means, band)
 
 
@@ -204,7 +202,7 @@ def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
     tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")]
     drawn = lines("gap", palette, whole_rounds(), y, tooltip, band=True)
     zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
-    means = "mean over paired seeds" + (f", running mean of {width} evaluations" if width > 1 else "")
+    means = "mean over paired seeds" + (f", running mean of {width} rounds" if width > 1 else "")
     caption = "The bands hold at each round, and are not corrected for the number of rounds."
     tables: dict[str, Rows] = {"gap": rows, "gap_names": end_labels(rows, "mean", 260)}
     drawing = headed(filling(drawn + zero, 260), means, _band(rows))

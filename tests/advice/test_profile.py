@@ -36,6 +36,16 @@ def test_without_label_counts_the_partition_spreads_labels_over_the_sizes(tmp_pa
     assert "give label_counts" in found.notes[0]
 
 
+def test_a_first_line_of_numbers_is_a_client(tmp_path):
+    counts = np.array([[30, 1], [0, 4], [2, 2]])
+    np.savetxt(tmp_path / "floats.csv", counts, delimiter=",")  # 3.0e+01 has a letter
+    assert known(tmp_path / "floats.csv", cohort=2).counts.tolist() == counts.tolist()
+    (tmp_path / "marked.csv").write_text("30,1\n0,4\n2,2\n", encoding="utf-8-sig")
+    assert known(tmp_path / "marked.csv", cohort=2).counts.tolist() == counts.tolist()
+    with pytest.raises(InputError, match="finite"):
+        known(write(tmp_path, "30,\n0,4\n2,2\n", "gap.csv"), cohort=2)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

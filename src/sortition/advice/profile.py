@@ -200,7 +200,17 @@ def _numbers(path: Path) -> Array:
         return read_npy(path)
     if path.suffix == ".npz":
         return next(iter(read_npz(path).values()), np.empty(0))
-    text = read_regular(path).decode(errors="replace")
+    text = read_regular(path).decode("utf-8-sig", errors="replace").strip()  # spreadsheets write a byte order mark
     first, _, rest = text.partition("\n")
-    body = rest if any(letter.isalpha() for letter in first) else text
+    body = rest if _is_header(first) else text
     return np.atleast_2d(np.genfromtxt(io.StringIO(body), delimiter=",")) if body.strip() else np.empty(0)
+
+
+def _is_header(line: str) -> bool:
+    """Whether a cell is not a number; an empty one is a number that is missing."""
+    try:
+        for cell in line.split(","):
+            float(cell.strip() or "nan")
+    except ValueError:
+        return True
+    return False

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sortition.advice.replay import replay
+from sortition.advice.replay import replay, replay_table
 from sortition.advice.sources import known
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
@@ -44,7 +44,7 @@ def test_a_history_alone_says_nothing_of_mixtures(tmp_path):
     source = known(written(tmp_path, RECORD, name="own.jsonl"))
     assert (source.cohort, source.played_by) == (2, "Flower")
     assert source.counts.shape == (3, 1)
-    assert "nothing is said of mixtures" in source.notes[0]
+    assert "nothing is said of mixtures" in replay_table(replay(source)[0], source).notes[0]
     assert known(tmp_path / "own.jsonl", cohort=3).cohort == 3
     checkpoint(tmp_path, {"sizes": np.array([5, 6, 7])})
     assert known(written(tmp_path, RECORD)).counts.tolist() == [[5], [6], [7]]

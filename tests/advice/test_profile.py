@@ -46,6 +46,21 @@ def test_a_first_line_of_numbers_is_a_client(tmp_path):
         known(write(tmp_path, "30,\n0,4\n2,2\n", "gap.csv"), cohort=2)
 
 
+@pytest.mark.parametrize("key", ["sizes", "label_counts"])
+def test_one_column_is_the_size_of_one_client_a_line(tmp_path, key):
+    write(tmp_path, "size\n5\n50\n20\n", "sizes.csv")
+    found = known(write(tmp_path, f'cohort = 2\n{key} = "sizes.csv"\nlabels = 4\n'))
+    assert found.counts.shape == (3, 4)
+    assert found.counts.sum(axis=1).tolist() == [5, 50, 20]
+    assert known(tmp_path / "sizes.csv", cohort=2).counts.sum(axis=1).tolist() == [5, 50, 20]
+
+
+def test_sizes_are_one_number_a_line(tmp_path):
+    write(tmp_path, "5,50,20\n", "sizes.csv")
+    with pytest.raises(InputError, match=r"profile.sizes must be .* one number a line; got shape \(1, 3\)"):
+        known(write(tmp_path, 'cohort = 1\nsizes = "sizes.csv"\n'))
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [

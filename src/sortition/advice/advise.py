@@ -11,7 +11,7 @@ import numpy as np
 
 from sortition.advice.candidates import allowed
 from sortition.advice.matched import setups
-from sortition.advice.profile import Known, shrunk
+from sortition.advice.profile import Known, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
@@ -98,7 +98,7 @@ class Advice:
 
 def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
     """Rank the methods that the limits allow; at least three seeds, then as many as the time allows."""
-    small = shrunk(source, MOST_CLIENTS)
+    small = with_labels(shrunk(source, MOST_CLIENTS))
     candidates, ruled_out = allowed(source.limits)
     rounds = min(source.rounds, MOST_ROUNDS)
     found, begun = Advice(small, rounds, ruled_out=ruled_out), time.monotonic()

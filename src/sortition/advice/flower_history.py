@@ -59,7 +59,6 @@ def from_history(path: Path, cohort: int | None = None) -> Known:
     if clients * len(rounds) > MOST_CELLS:
         raise StorageError(f"{path} cannot be read: {clients:,} clients in {len(rounds):,} rounds.")
     facts, method, places = _beside(path)
-    counts, notes = _counts(facts, clients)
     masks = np.zeros((len(rounds), clients), bool)
     for t, one in enumerate(rounds):
         masks[t, list(one.available)] = True
@@ -67,12 +66,11 @@ def from_history(path: Path, cohort: int | None = None) -> Known:
     return Known(
         cohort or places or max(1, *(len(one.cohort) for one in rounds)),
         len(rounds),
-        counts,
+        _counts(facts, clients),
         masks=masks,
         dropout=max(0.0, 1 - max(answered, 1) / chosen) if chosen else 0.0,
         chosen=tuple((np.array(one.cohort, np.int64), np.array(one.weights)) for one in rounds),
         played_by=method,
-        notes=notes,
     )
 
 
@@ -105,12 +103,9 @@ def _beside(path: Path) -> tuple[dict[str, Array], str, int | None]:
         raise StorageError(f"{checkpoint} is not a Flower checkpoint, and {path.name} lies beside it.") from None
 
 
-def _counts(facts: dict[str, Array], clients: int) -> tuple[Array, tuple[str, ...]]:
+def _counts(facts: dict[str, Array], clients: int) -> Array:
     """(N, C) examples by label; one column where only sizes, or nothing, is known of all clients."""
     found = facts.get("label_counts", facts.get("sizes"))
     if found is None or len(found) < clients:
         found = np.full(clients, MEAN_SIZE)
-    if found.ndim == 1:
-        note = "The federation did not give label counts, so nothing is said of mixtures."
-        return found[:clients].reshape(-1, 1), (note,)
-    return found[:clients], ()
+    return found[:clients] if found.ndim > 1 else found[:clients].reshape(-1, 1)

@@ -44,8 +44,8 @@ class Profile(BaseModel):
         cohort: clients a round.
         clients: how many there are, where no file says so.
         rounds: planned.
-        label_counts: a file of examples per client and label (.csv, .npy, .npz), one row a client.
-        sizes: a file of examples per client.
+        label_counts: a file of examples per client and label (.csv, .npy, .npz), one row a client; one column is sizes.
+        sizes: a file of examples per client, one number a line.
         labels: number of labels, where there are no label counts.
         partition: how labels are spread over clients then, as in a study.
         availability: a mode as in a study, such as a trace: { name = "trace", path = "trace.csv" }.
@@ -70,6 +70,7 @@ class Profile(BaseModel):
 class Known:
     """A federation as the advisor sees it; ``masks`` (rounds, N) say who was there, where that was recorded.
 
+    ``counts`` have one column where sizes alone are known, or nothing.
     ``chosen`` are the cohorts and weights of each round that was played, where there was one.
     """
 
@@ -106,6 +107,11 @@ class Known:
         return len(self.counts)
 
     @property
+    def has_labels(self) -> bool:
+        """Whether label counts are known; one column is sizes alone."""
+        return bool(self.counts.shape[1] > 1)
+
+    @property
     def population(self) -> Population:
         """Sizes and label counts."""
         return Population(self.counts.sum(axis=1), self.counts)
@@ -123,12 +129,13 @@ class Known:
 
 def from_profile(profile: Profile, folder: Path) -> Known:
     """What a profile says; files are relative to it."""
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     counts = _table(folder / profile.label_counts) if profile.label_counts else None
-    sizes = _table(folder / profile.sizes)[:, 0] if profile.sizes else None
+    sizes = _table(folder / profile.sizes) if profile.sizes else None
+    if counts is not None and counts.shape[1] == 1:
+        counts, sizes = None, counts
     if counts is None:
-        counts = made_counts(profile, sizes)
-        notes.append(f"Labels are spread by {profile.partition.name}: give label_counts for a closer match.")
+        counts, notes = made_counts(profile, sizes), (_assumed(profile),)
     elif profile.clients not in (None, len(counts)):
         raise bad("profile.clients", f"{len(counts)}, as label_counts has rows", profile.clients)
     if profile.cohort > len(counts):
@@ -144,12 +151,28 @@ def from_profile(profile: Profile, folder: Path) -> Known:
         mode,
         dropout=profile.dropout,
         limits=profile.limits,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
+def with_labels(source: Known) -> Known:
+    """The same federation; where sizes alone are known, labels are spread as in a profile without label counts."""
+    if source.has_labels:
+        return source
+    profile = Profile(cohort=source.cohort)
+    counts = made_counts(profile, source.counts)
+    return replace(source, counts=counts, notes=(*source.notes, _assumed(profile)))
+
+
+def _assumed(profile: Profile) -> str:
+    rule = profile.partition
+    options = ", ".join(f"{key} = {value}" for key, value in rule.options.items())
+    by = f"{rule.name} ({options})" if options else rule.name
+    return f"Label counts are unknown: {by} spreads {profile.labels} labels; give label_counts for a closer match."
+
+
 def made_counts(profile: Profile, sizes: Array | None) -> Array:
-    """Label counts by the profile's partition, of these sizes where they are known."""
+    """Label counts by the profile's partition, of these sizes (N, 1) where they are known."""
     clients = profile.clients or (None if sizes is None else len(sizes))
     if clients is None:
         raise InputError("profile.clients must be given without label_counts and sizes; got nothing.")
@@ -160,10 +183,10 @@ def made_counts(profile: Profile, sizes: Array | None) -> Array:
     counts = np.stack([np.bincount(labels[part], minlength=profile.labels) for part in parts])
     if sizes is None:
         return counts
-    if len(sizes) != clients:
-        raise bad("profile.sizes", f"of {clients} clients", len(sizes))
+    if sizes.shape != (clients, 1):
+        raise bad("profile.sizes", f"a table of {clients} clients, one number a line", f"shape {sizes.shape}")
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(sizes, shares, strict=True)])
+    return np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(sizes[:, 0], shares, strict=True)])
 
 
 def shrunk(whole: Known, most: int) -> Known:
@@ -203,7 +226,7 @@ def _numbers(path: Path) -> Array:
     text = read_regular(path).decode("utf-8-sig", errors="replace").strip()  # spreadsheets write a byte order mark
     first, _, rest = text.partition("\n")
     body = rest if _is_header(first) else text
-    return np.atleast_2d(np.genfromtxt(io.StringIO(body), delimiter=",")) if body.strip() else np.empty(0)
+    return np.genfromtxt(io.StringIO(body), delimiter=",", ndmin=2) if body.strip() else np.empty(0)
 
 
 def _is_header(line: str) -> bool:

@@ -43,7 +43,7 @@ class Selection:
 def replay(source: Known, rounds: int | None = None, seed: int = 0) -> tuple[dict[str, Selection], dict[str, str]]:
     """Label → what its cohorts do, the recorded ones first; and label → why it was not replayed."""
     candidates, ruled_out = allowed(source.limits)
-    if source.counts.shape[1] == 1:  # sizes alone are known
+    if not source.has_labels:
         ruled_out |= {
             label: "reads label counts" for label, one in candidates.items() if "label_counts" in one.needs.reads
         }
@@ -83,12 +83,11 @@ def measured(source: Known, cohorts: Rounds, present: list[Ids]) -> Selection:
     met = there > 0
     p = sizes / max(sizes.sum(), 1)
     mean = weights / max(len(distances), 1)
-    labels = source.counts.shape[1] > 1
     return Selection(
         coverage=float((counts[met] > 0).mean()) if met.any() else 0.0,
         jain=_jain(counts[met] / there[met]),
         bias=float(np.abs(mean - p).sum() / 2),
-        mixture=float(np.mean(distances)) if labels and distances else None,
+        mixture=float(np.mean(distances)) if source.has_labels and distances else None,
         trainings=members / max(rounds, 1),
     )
 
@@ -104,6 +103,7 @@ def replay_table(found: dict[str, Selection], source: Known) -> Table:
         ["method", "coverage", "Jain", "bias of weights", "label distance", "trainings"],
         notes=[
             *source.notes,
+            *([] if source.has_labels else ["Label counts are unknown, so nothing is said of mixtures."]),
             "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture. "
             "trainings: clients that train in a round.",
         ],

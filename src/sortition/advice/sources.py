@@ -91,12 +91,10 @@ def _logged(log: Log, path: Path) -> Known:
     for t, one in enumerate(rounds):
         masks[t, one.available] = True
     disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
-    notes: tuple[str, ...] = ()
     if "label_counts" in disclosed:
         counts = np.asarray(disclosed["label_counts"])
     else:
         counts = np.asarray(disclosed.get("sizes") or np.full(clients, MEAN_SIZE)).reshape(-1, 1)
-        notes = ("The log does not hold the clients' label counts, so nothing is said of mixtures.",)
     return Known(
         int(rounds[0].entry["budget"]),
         len(rounds),
@@ -104,7 +102,6 @@ def _logged(log: Log, path: Path) -> Known:
         masks=masks,
         chosen=tuple((one.cohort, one.weights) for one in rounds),
         played_by=log.method,
-        notes=notes,
     )
 
 

@@ -81,6 +81,14 @@ def test_traffic_counts_the_places_that_a_method_leaves_empty(tmp_path, monkeypa
     assert max(map(len, found.table().text(80).splitlines())) <= 80
 
 
+def test_a_method_that_a_cohort_of_one_rules_out_is_left_out(tmp_path, monkeypatch):
+    few = {"uniform": load("uniform"), "pairs": load("batch-partitioning", batch=2)}
+    monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {}))
+    found = advise(federation(tmp_path, cohort=1), seconds=0.01)
+    assert set(found.auc) == {"uniform"}
+    assert "BatchPartitioning.batch must be at most the budget, 1; got 2" in found.ruled_out["pairs"]
+
+
 def test_labels_are_spread_where_sizes_alone_are_known(monkeypatch):
     few = {"uniform": load("uniform"), "microcosm": load("microcosm")}
     monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {}))

@@ -93,3 +93,7 @@ def test_large_federations_shrink_with_their_cohort(tmp_path):
     assert (small.clients, small.cohort) == (200, 10)
     assert "200 of 1000 clients" in small.notes[-1]
     assert shrunk(small, 200) is small
+
+
+def test_a_cohort_of_one_stays_one(tmp_path):
+    assert shrunk(from_profile(Profile(cohort=1, clients=1000), tmp_path), 200).cohort == 1

@@ -33,6 +33,12 @@ def test_methods_that_hear_from_clients_are_left_out(tmp_path):
     assert len(replay_table(found, source).rows) == len(found)
 
 
+def test_a_method_that_a_cohort_of_one_rules_out_is_left_out(tmp_path):
+    found, left = replay(from_profile(Profile(cohort=1, clients=6, rounds=3), tmp_path))
+    assert "uniform" in found
+    assert "BatchPartitioning.batch must be at most the budget, 1; got 2" in left["batch-partitioning"]
+
+
 @pytest.fixture
 def played(tmp_path):
     made = plan(

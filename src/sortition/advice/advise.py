@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sortition.advice.candidates import allowed
+from sortition.advice.candidates import allowed, usable
 from sortition.advice.matched import setups
 from sortition.advice.profile import Known, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
@@ -99,9 +99,10 @@ class Advice:
 def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
     """Rank the methods that the limits allow; at least three seeds, then as many as the time allows."""
     small = with_labels(shrunk(source, MOST_CLIENTS))
-    candidates, ruled_out = allowed(source.limits)
+    permitted, ruled_out = allowed(source.limits)
+    candidates, unusable = usable(permitted, small)
     rounds = min(source.rounds, MOST_ROUNDS)
-    found, begun = Advice(small, rounds, ruled_out=ruled_out), time.monotonic()
+    found, begun = Advice(small, rounds, ruled_out=ruled_out | unusable), time.monotonic()
     for seed in range(MOST_SEEDS):
         spent = time.monotonic() - begun
         if seed >= LEAST_SEEDS and spent * (seed + 1) / seed > seconds:

@@ -1,11 +1,15 @@
-"""Which methods the stated limits allow, and why the others are ruled out."""
+"""Which methods the stated limits and the federation allow, and why the others are ruled out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from sortition.advice.profile import Limits
+import numpy as np
+
+from sortition.advice.profile import Known, Limits
+from sortition.core.errors import InputError
+from sortition.core.registrar import Registrar
 from sortition.core.selector import Needs, Selector
 from sortition.leaderboard.entries import REFERENCES, default_entries
 from sortition.studies import methods
@@ -46,6 +50,20 @@ def reason(needs: Needs, limits: Limits) -> str:
 
 def _names(needs: Needs) -> str:
     return ", ".join(signal.name for signal in needs.asks)
+
+
+def usable(candidates: Candidates, source: Known) -> tuple[Candidates, dict[str, str]]:
+    """Methods that can begin a round of this federation; others say why they cannot, such as a cohort too small."""
+    kept, left = Candidates(), dict[str, str]()
+    for label, selector in candidates.items():
+        registrar = Registrar(selector, source.population, horizon=source.rounds)
+        try:
+            registrar.begin(np.arange(source.clients), source.cohort)
+        except InputError as error:
+            left[label] = f"cannot be used here ({str(error).rstrip('.')})"
+        else:
+            kept[label] = selector
+    return kept, left
 
 
 def replayable(candidates: Iterable[tuple[str, Selector[Any]]]) -> tuple[Candidates, dict[str, str]]:

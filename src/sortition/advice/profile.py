@@ -194,7 +194,7 @@ def shrunk(whole: Known, most: int) -> Known:
     if whole.clients <= most:
         return whole
     kept = np.sort(stream(0, "advisor's sample").choice(whole.clients, most, replace=False))
-    cohort = max(2, round(whole.cohort * most / whole.clients))
+    cohort = min(whole.cohort, max(2, round(whole.cohort * most / whole.clients)))
     note = f"{most} of {whole.clients} clients were drawn, and {cohort} of them train a round."
     masks = None if whole.masks is None else whole.masks[:, kept]
     return replace(whole, counts=whole.counts[kept], masks=masks, cohort=cohort, chosen=(), notes=(*whole.notes, note))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sortition.advice.candidates import allowed, replayable
+from sortition.advice.candidates import allowed, replayable, usable
 from sortition.advice.profile import Known
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.registrar import Registrar
@@ -47,7 +47,8 @@ def replay(source: Known, rounds: int | None = None, seed: int = 0) -> tuple[dic
         ruled_out |= {
             label: "reads label counts" for label, one in candidates.items() if "label_counts" in one.needs.reads
         }
-    kept, left = replayable((label, one) for label, one in candidates.items() if label not in ruled_out)
+    silent, left = replayable((label, one) for label, one in candidates.items() if label not in ruled_out)
+    kept, unusable = usable(silent, source)
     played = len(source.chosen) or rounds or source.rounds
     there = source.present(seed)
     present = [np.flatnonzero(there.at(t)) for t in range(played)]
@@ -55,7 +56,7 @@ def replay(source: Known, rounds: int | None = None, seed: int = 0) -> tuple[dic
     for label, selector in kept.items():
         registrar = Registrar(selector, source.population, horizon=played, seed=seed)
         found[label] = measured(source, _cohorts(registrar, present, source.cohort), present)
-    return found, ruled_out | left
+    return found, ruled_out | left | unusable
 
 
 def _cohorts(registrar: Registrar, present: list[Ids], budget: int) -> Rounds:

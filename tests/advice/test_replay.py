@@ -50,7 +50,8 @@ def played(tmp_path):
             "model": "softmax",
             "local": {"steps": 1, "batch": 5, "lr": 0.1},
             "availability": "lognormal",
-            "faults": {"before": 0.2},
+            "faults": {"before": 0.1, "after": 0.1},
+            "devices": {"dropout": 0.5},
             "method": [{"name": "fedgs"}],
         }
     )
@@ -61,7 +62,7 @@ def played(tmp_path):
 def test_a_run_is_replayed_beside_what_was_chosen(played):
     source = known(played)
     assert source.masks.shape == (4, 12)
-    assert source.dropout == pytest.approx(0.2)
+    assert source.dropout == pytest.approx(0.6)  # 1 − (1 − 0.2) (1 − 0.5)
     found, _ = replay(source)
     chosen, again = found["as played: fedgs"], found["fedgs"]
     assert chosen.trainings == again.trainings

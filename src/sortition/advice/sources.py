@@ -48,7 +48,8 @@ def from_run(run: run_folder.Run) -> Known:
 
 
 def _played(records: list[dict[str, Any]], config: dict[str, Any], arrays: dict[str, Array], method: str) -> Known:
-    faults = config.get("faults") or {}
+    faults, devices = config.get("faults") or {}, config.get("devices") or {}
+    unharmed = 1 - sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))
     chosen = tuple((np.array(r["cohort"], np.int64), np.array(r.get("weights") or [])) for r in records)
     return Known(
         int(config["cohort"]),
@@ -56,7 +57,7 @@ def _played(records: list[dict[str, Any]], config: dict[str, Any], arrays: dict[
         arrays["label_counts"],
         validated(Named, config.get("availability") or {"name": "always"}, "availability"),
         arrays.get("availability"),
-        dropout=float(sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))),
+        dropout=float(1 - unharmed * (1 - devices.get("dropout", 0.0))),
         chosen=tuple((ids, weights if weights.size == ids.size else _equal(ids)) for ids, weights in chosen),
         played_by=method,
     )

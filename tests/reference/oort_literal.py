@@ -83,7 +83,11 @@ class Oort:
             cut = self.s["c"] * ranked[exploit - 1]
             self.pool = [i for i in explored if util[i] >= cut * (1 - 1e-9)]
             chosen = draw(self.pool, [util[i] for i in self.pool], exploit)
-        return list(chosen) + list(draw(new, [1.0] * len(new), min(K - exploit, len(new))))
+        participants = list(chosen) + list(draw(new, [1.0] * len(new), min(K - exploit, len(new))))
+        removed = sorted((i for i in A if i in self.E and i in blocked), key=lambda i: (self.picks[i], i))
+        while len(participants) < K and removed:
+            participants.append(removed.pop(0))
+        return participants
 
     def feedback(self, cohort, done, rms, durations):
         for i in cohort:

@@ -20,7 +20,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
-def differs(seed, rounds=60, **parameters):
+def differs(seed, rounds=60, present=0.6, **parameters):
     """Whether a run is not the literal twin's; some members fall silent, in every round some clients are away."""
     rng = np.random.default_rng(seed)
     sizes, speed = rng.integers(5, 50, N), rng.lognormal(0, 0.6, N)
@@ -29,12 +29,12 @@ def differs(seed, rounds=60, **parameters):
     twin.K = K
     registrar = Registrar(selector, Population(sizes), seed=seed)
     for t in range(rounds):
-        ids = np.flatnonzero(rng.random(N) < 0.6)
+        ids = np.flatnonzero(rng.random(N) < present)
         draws = stream(seed, "selection", t)
         draw = lambda own, w, k: weighted(np.array(own, np.int64), np.array(w), k, draws).tolist()  # noqa: E731, B023
         expected = twin.select(ids.tolist(), K, draw)
         turn = registrar.begin(ids, K)
-        if turn.cohort.ids.tolist() != expected or turn.cohort.notes["pool"] != len(twin.pool):
+        if turn.cohort.ids.tolist() != expected or turn.cohort.notes.get("pool", 0) != len(twin.pool):
             return True
         done = turn.cohort.ids[rng.random(turn.cohort.ids.size) < 0.85]
         rms, took = rng.random(N) * 2 + 0.1, speed * rng.lognormal(0, 0.3, N)
@@ -49,6 +49,7 @@ VARIANTS = [
     {"window": 2, "decay": 0.8},
     {"most_picks": 3, "fairness": 0.4, "decay": 0.9},
     {"normalise": False, "cutoff": 0.3, "clip": 0.5, "alpha": 0.5, "exploration": 0.3},
+    {"most_picks": 1, "present": 0.2},
 ]
 
 
@@ -66,6 +67,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
         (oort.Oort, "_scores", "state.utility[ids], self.clip", "state.utility[ids], 1.0"),
         (oort.Oort, "_pace", "before)) > rounded", "before)) < rounded"),
         (oort.Oort, "_preferred_duration", "(1 + state.steps)\n", "1\n"),
+        (oort.Oort, "select", "-state.picks[spare]", "state.picks[spare]"),
         (oort.Oort, "_epsilon", "self.decay ** (t - 1)", "self.decay ** t"),
         (oort, "exploited", "rounded(cutoff *", "rounded(1.0 *"),
     ],
@@ -158,7 +160,23 @@ def test_a_whole_population_is_tried_before_epsilon_matters():
 def test_who_was_picked_often_is_left_out_but_never_more_than_30_per_cent():
     registrar = tried(load("oort", exploration=0.0, most_picks=2), np.linspace(1, 2, 10))
     registrar.state.picks[:] = [9, 8, 7, 6, 5, 5, 5, 5, 5, 5]
-    assert sorted(registrar.begin(np.arange(10), 10).cohort.ids.tolist()) == [3, 4, 5, 6, 7, 8, 9]
+    assert sorted(registrar.begin(np.arange(10), 7).cohort.ids.tolist()) == [3, 4, 5, 6, 7, 8, 9]
+
+
+def test_places_that_would_stay_empty_go_to_those_who_were_picked_often():
+    registrar = tried(load("oort", exploration=0.0, most_picks=2), np.linspace(1, 2, 10))
+    registrar.state.picks[:] = [9, 7, 8, 6, 5, 5, 5, 5, 5, 5]
+    cohort = registrar.begin(np.arange(4), 3).cohort
+    assert cohort.ids.tolist() == [3, 1, 2]  # one who was not left out, then by picks
+    assert cohort.notes["readmitted"] == 2
+
+
+def test_clients_who_are_always_alone_are_chosen_in_every_round():
+    registrar = Registrar(load("oort"), Population(np.ones(10, int)))
+    for _ in range(15):
+        turn = registrar.begin(np.arange(3), 3)
+        assert sorted(turn.cohort.ids.tolist()) == [0, 1, 2]
+        registrar.finish(turn, None, {RMS: np.ones(3), DURATION.name: np.ones(3)})
 
 
 def test_complete_fairness_is_a_round_robin():

@@ -21,9 +21,11 @@ Over-commitment (1.3 K are invited, the first K count) belongs to the driver: ``
 Deviations: as in the released code, clipped utilities are scaled to [0, 1] over the tried clients at hand before the
 bonus is added (``normalise``; as printed, a bonus of less than 1 has no effect on utilities in the hundreds); here the
 largest is the clipped one, and clients that were never tried do not enter. Of all clients at most 30 % are left out for
-having been picked often, those with most picks, as the released code means to. Without ``pacer_step`` T is the
-duration that covers the fastest W · K clients of those whose duration is known, and a step of the pacer adds as many.
-A client whose duration is not known counts as fast enough. Where too few were tried, more are explored, and vice versa.
+having been picked often, those with most picks, as the released code means to; the removal is against outliers, so
+places that would stay empty go to the removed clients who are available, the least often picked first. Without
+``pacer_step`` T is the duration that covers the fastest W · K clients of those whose duration is known, and a step of
+the pacer adds as many. A client whose duration is not known counts as fast enough. Where too few were tried, more are
+explored, and vice versa.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ from sortition.core import (
     shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.sampling import leading, weighted
+from sortition.core.sampling import leading, top, weighted
 from sortition.core.ties import rounded
 
 LEFT_OUT = 0.3  # of all clients, at most, for having been picked often
@@ -84,7 +86,7 @@ class Oort(Selector[Memory]):
         staleness: factor in the bonus of clients that took part long ago.
         pacer_step: Δ in seconds; None for the duration of the next W · K clients.
         window: W, rounds that the pacer compares.
-        most_picks: a client that was picked more often is left out; None for no such limit.
+        most_picks: a client that was picked more often is left out while others fill the places; None for no limit.
         fairness: f, weight of having been picked seldom against utility.
         normalise: whether utilities are scaled to [0, 1] before the bonus (released code) or not (as printed).
         speed: whether untried clients are drawn by the fact ``speed``; None where all known clients give it.
@@ -123,21 +125,25 @@ class Oort(Selector[Memory]):
         return self if self.speed is not None else replace(self, speed="speed" in facts)
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Exploit, then explore."""
+        """Exploit, then explore; places that are left go to those who were picked often."""
         ids, t = round.available, round.index + 1
         tried = ~np.isnan(state.utility[ids])
         known, new = ids[tried], ids[~tried]
-        known = known[~self._left_out(state)[known]]
+        often = self._left_out(state)[known]
+        known, spare = known[~often], known[often]
         explore = min(math.floor(self._epsilon(t) * round.places + 0.5), new.size)
         exploit = min(round.places - explore, known.size)
         limit = self._preferred_duration(state, round.budget)
         chosen, pool = exploited(known, self._scores(state, known, limit, t), exploit, self.cutoff, round.rng)
         weight = np.asarray(round.population.speed[new], np.float64) if self.speed else np.ones(new.size)
         drawn = weighted(new, np.maximum(weight, 0.0), min(round.places - exploit, new.size), round.rng)
+        back = top(spare, -state.picks[spare], round.places - chosen.size - drawn.size)
         notes: dict[str, Any] = {"exploited": int(chosen.size), "explored": int(drawn.size), "pool": pool}
+        if back.size:
+            notes["readmitted"] = int(back.size)
         if math.isfinite(limit):
             notes["preferred_duration"] = limit
-        return Cohort.uniform(np.concatenate([chosen, drawn]), notes=notes)
+        return Cohort.uniform(np.concatenate([chosen, drawn, back]), notes=notes)
 
     def _epsilon(self, t: int) -> float:
         """ε of round t, from 1."""

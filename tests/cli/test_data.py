@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,16 @@ def test_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert capsys.readouterr().out.strip() == str(tmp_path)
     assert run("where", "mnist", monkeypatch=monkeypatch) == 0
     assert "mnist is not in" in capsys.readouterr().out
+
+
+def test_what_is_fetched_is_shown_as_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def get(name: str, report: Callable[[str], None], refresh: bool) -> Path:
+        report(f"{tmp_path}/[/mnist] is damaged")  # as markup this is an error
+        return tmp_path
+
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal
+    monkeypatch.setattr("sortition.data.get", get)
+    assert run("get", "mnist", monkeypatch=monkeypatch) == 0
 
 
 def test_describe_saves_and_draws(

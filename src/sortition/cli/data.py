@@ -57,18 +57,20 @@ def get(
     again: Annotated[bool, typer.Option("--again", help="fetch even what is already there")] = False,
 ) -> None:
     """Fetch real data sets, verify them and keep them in the data directory."""
+    from rich.text import Text
+
     from sortition import data
 
-    console = Console(stderr=True)
+    screen = console(stderr=True)
     for name in names:
         if name in ("digits", "synthetic"):
             typer.echo(f"{name}: nothing to fetch")
             continue
-        if console.is_terminal:
-            with console.status(name) as status:
-                path = data.get(name, report=status.update, refresh=again)
+        if screen.is_terminal:
+            with screen.status(name) as status:
+                path = data.get(name, report=lambda line: status.update(Text(line)), refresh=again)
         else:
-            path = data.get(name, report=_lines(console), refresh=again)
+            path = data.get(name, report=_lines(screen), refresh=again)
         typer.echo(f"{name}: {path}")
 
 
@@ -180,6 +182,6 @@ def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
     return table
 
 
-def _lines(console: Console) -> Callable[[str], None]:
+def _lines(screen: Console) -> Callable[[str], None]:
     """Plain lines where there is no terminal; the ticking of a download is left out."""
-    return lambda line: console.print(line, highlight=False) if "trying" in line else None
+    return lambda line: screen.print(line, highlight=False) if "trying" in line else None

@@ -32,9 +32,12 @@ OWN = (
 )  # any file may name what these define
 
 
-def console() -> Console:
-    """Standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none."""
-    return Console()
+def console(*, stderr: bool = False) -> Console:
+    """Standard output, as wide as its terminal; 80 columns, or COLUMNS, where it is none.
+
+    Texts are printed as they are, since folders and labels may have brackets and colons, which rich would interpret.
+    """
+    return Console(stderr=stderr, markup=False, emoji=False)
 
 
 @contextmanager

@@ -68,6 +68,13 @@ def test_one_run_one_seed_and_no_target(tmp_path):
     assert "Uniform is not among the methods" in page
 
 
+def test_large_and_small_seeds_stand_in_one_page(tmp_path):
+    for method in ("uniform", "fedgs"):
+        for seed in (0, 2**63 - 1):
+            write_run(tmp_path, method, seed, [0.1, 0.2, 0.3])
+    assert "accuracy \\u2212 uniform" in text_of(write([tmp_path], tmp_path / "page.html"))
+
+
 def test_settings_are_never_averaged_together(tmp_path):
     write_run(tmp_path, "uniform", 0, [0.1, 0.2, 0.3], setting="easy")
     write_run(tmp_path, "uniform", 0, [0.5, 0.6, 0.7], setting="hard")

@@ -187,7 +187,7 @@ def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
     """Each method's curve minus the baseline's, seed by seed."""
     of, base = setting.metric, setting.baseline
     frames = {
-        label: [_seed_curve(run, of, width).with_columns(seed=run.seed) for run in runs]
+        label: [_seed_curve(run, of, width).with_columns(seed=pl.lit(run.seed, pl.Int64)) for run in runs]
         for label, runs in setting.methods.items()
     }
     theirs = pl.concat(frames.pop(base or "")).select("seed", "round", other="value")

@@ -15,6 +15,7 @@ from sortition.core.errors import StorageError
 
 Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]  # what TOML can hold
 Table = dict[str, Any]
 Tally = Mapping[str, float]
 
@@ -144,7 +145,7 @@ class Config(Checked):
     """
 
     setting: str = ""
-    seed: Whole = 0
+    seed: Seed = 0
     rounds: Whole = 0
     method: Chosen = Chosen()
     target: Goal = {}

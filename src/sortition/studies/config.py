@@ -17,6 +17,7 @@ from sortition.data import partitions
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
+from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
@@ -230,7 +231,7 @@ class RunConfig(Federation):
     """One run: one method on one seed of one setting."""
 
     setting: str
-    seed: Annotated[int, Field(ge=0)]
+    seed: Seed
     method: Method
 
     def table(self) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from pydantic import Field, StrictBool, field_validator
 
 from sortition.core.errors import bad
 from sortition.results.comparisons import MARGIN
+from sortition.results.schema import Seed
 from sortition.studies.config import Federation, Method, Named
 
-Seeds = Annotated[list[Annotated[int, Field(ge=0, lt=2**63, strict=True)]], Field(min_length=1)]
+Seeds = Annotated[list[Annotated[Seed, Field(strict=True)]], Field(min_length=1)]
 MOST_SEEDS = 100_000
 SeedCount = Annotated[int, Field(ge=1, le=MOST_SEEDS)]
 

@@ -43,6 +43,13 @@ def test_a_finished_run_has_all_its_files(tmp_path):
     assert "time" not in json.dumps(run.records)
 
 
+def test_the_largest_seed_of_a_study_is_read_back(tmp_path):
+    _, path, _ = played(config(seeds=[2**63 - 1], rounds=1), tmp_path)
+    assert run_folder.Run(path).config["seed"] == 2**63 - 1
+    with pytest.raises(InputError, match=r"seeds\.0 must be <"):
+        config(seeds=[2**63])
+
+
 def test_a_server_that_remembers_is_declared_and_resumed_to_the_same_bytes(tmp_path):
     run = config(server={"combine": "fedvarp", "step": "momentum"})
     _, whole, _ = played(run, tmp_path / "whole")

@@ -154,6 +154,12 @@ def test_simulate_shows_every_round_and_equals_a_run():
     assert [r["cohort"] for r in result.runs[0].records] == [step.record["cohort"] for step in steps]
 
 
+@pytest.mark.parametrize("seeds", [np.int64(2), np.arange(2), [np.int64(0), 1], range(2)], ids=repr)
+def test_seeds_in_every_form(seeds):
+    result = so.compare(["uniform"], data=(X, Y), clients=6, **{**SMALL, "rounds": 1, "seeds": seeds})
+    assert [run.config["seed"] for run in result.runs] == [0, 1]
+
+
 def test_sweeps_and_other_keys_of_a_study():
     result = so.compare(
         ["uniform"], data=(X, Y), clients=6, sweep={"local.lr": [0.1, 0.2]}, devices={"dropout": 0.5}, **SMALL
@@ -171,6 +177,9 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": (X, Y), "availability": [1, 0]}, "availability must be a name, a matrix"),
         ({"data": (X, Y), "model": 7}, "model must be a name"),
         ({"data": "digits", "clients": np.zeros(5)}, "clients must be a number"),
+        ({"data": (X, Y), "seeds": 2.0}, "seeds must be a number of seeds or a list of whole numbers; got 2.0"),
+        ({"data": (X, Y), "seeds": np.float64(2)}, "seeds must be a number of seeds"),
+        ({"data": (X, Y), "seeds": [0.5]}, "seeds.0 must be"),
         ({"data": (X, Y), "epochz": 3}, "Unknown key 'epochz'"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
     ],

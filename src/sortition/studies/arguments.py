@@ -76,6 +76,14 @@ def _plain(value: Any) -> bool:
     return isinstance(value, str | bool | int | float)
 
 
+def seeds_value(seeds: Any) -> Any:
+    """A number or a list of numbers, NumPy's as Python's; anything else stays, and the study refuses it."""
+    plain = seeds.tolist() if isinstance(seeds, np.ndarray | np.generic) else seeds
+    if isinstance(plain, str | Mapping) or not isinstance(plain, Iterable):
+        return plain
+    return [one.item() if isinstance(one, np.generic) else one for one in plain]
+
+
 def data_table(source: Any, clients: Any) -> Table:
     """``[data]`` of a name, a table, arrays, tensors, a torch Dataset, a frame or per-client arrays."""
     if isinstance(source, str | Path):

@@ -81,7 +81,7 @@ def _table(
     return {
         "rounds": rounds,
         "cohort": cohort,
-        "seeds": seeds if isinstance(seeds, int) else list(seeds),
+        "seeds": arguments.seeds_value(seeds),
         "data": _data(data, clients, partition),
         "model": arguments.model_table(model),
         "availability": arguments.availability_table(availability),

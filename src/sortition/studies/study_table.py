@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, field_validator
@@ -53,10 +54,12 @@ class Study(Federation):
     def _counted(cls, value: Any) -> Any:
         if isinstance(value, int) and not isinstance(value, bool):
             if value < 1:
-                raise bad("seeds", "a number ≥ 1 or a list of seeds", value)
+                raise bad("seeds", "a number of seeds ≥ 1 or a list of whole numbers", value)
             if value > MOST_SEEDS:
                 raise bad("seeds", f"at most {MOST_SEEDS:,}", value)
             return list(range(value))
+        if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+            raise bad("seeds", "a number of seeds or a list of whole numbers", value)
         return value
 
     @field_validator("seeds")

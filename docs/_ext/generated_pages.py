@@ -31,7 +31,8 @@ LISTED = "`sortition data list` prints all with their parameters; [data](../data
 ABOUT = {  # what stands above the keys of a table
     "The study": 'A table is a section of its own, or stands in one line: `data = { name = "digits", clients = 50 }`. '
     "`so.compare` has defaults for keys that a file must give: [studies](../studies.md#from-python).",
-    "`[data]`": f"Other keys are options of the data set. Data sets and partitions: {LISTED}",
+    "`[data]`": "Other keys are options of the data set, such as `client` and `label` of a table. "
+    f"Data sets and partitions: {LISTED}",
     "`[model]`": "Other keys are options of the model: `sortition models` lists the models with their options.",
     "`[local]`": "Give either `steps` or `epochs`. The learning rate of round t, counted from 0, is "
     "lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).",

@@ -55,6 +55,21 @@ def test_describe_saves_and_draws(
     assert (tmp_path / "p.svg").read_text().startswith("<svg")
 
 
+def test_options_of_the_data_are_given_as_in_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [f"{'ab'[at % 2]},{at % 3},{at}" for at in range(30)]
+    (tmp_path / "visits.csv").write_text("\n".join(["ward,outcome,pulse", *rows]))
+    monkeypatch.chdir(tmp_path)
+    options = ["--set", "data.client=ward", "--set", "data.label=outcome"]
+    assert run("describe", "visits.csv", *options, monkeypatch=monkeypatch) == 0
+    assert "clients                         2\n" in capsys.readouterr().out
+    assert run("availability", "always", "--data", "visits.csv", *options, monkeypatch=monkeypatch) == 0
+    assert "mean 2.0 of 2" in capsys.readouterr().out
+    assert run("describe", "visits.csv", monkeypatch=monkeypatch) == 2
+    assert "visits.csv must be given the options client, label; got none." in capsys.readouterr().err
+
+
 def test_availability_draws(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -68,6 +83,7 @@ def test_availability_draws(
     [
         (["get", "cifra10"], "Did you mean 'cifar10'?"),
         (["describe", "digits", "--set", "per_cleint=2"], "Did you mean 'per_client'?"),
+        (["describe", "digits", "--set", "data=1"], "--set data must be given as data.key=value"),
         (["describe", "digits", "--clients", "9999"], "partition.clients must be at most 1438"),
         (["availability", "lognormal", "--set", "beta=2"], "availability lognormal.beta must be < 1"),
         (["availability", "LN", "--rounds", "0"], "--rounds must be ≥ 1"),

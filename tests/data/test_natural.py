@@ -87,6 +87,33 @@ def test_paths_of_leaf_folders_and_of_tables_are_loaded_by_name(tmp_path):
         load(tmp_path / "broken.parquet", client="who", label="y")
 
 
+def test_options_of_a_table_stand_beside_its_name_in_a_study(tmp_path):
+    path = str(tmp_path / "visits.csv")
+    pl.DataFrame({"ward": ["u", "v"] * 15, "a": X[:, 0], "outcome": Y}).write_csv(path)
+    options = {"client": "ward", "label": "outcome"}
+    made = split(validated(Data, {"name": path, **options}, "data"), 0)
+    assert made.clients == 2
+    assert split(validated(Data, {"name": path, **options, "seed": 1}, "data"), 0).dataset.digest != made.dataset.digest
+    for given, missing in (({}, "got none"), ({"client": "ward"}, "got client")):
+        with pytest.raises(InputError, match=rf"visits.csv must be given the options client, label; {missing}\."):
+            validated(Data, {"name": path, **given}, "data")
+        with pytest.raises(InputError, match="must be given the options client, label"):
+            load(path, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "meant"),
+    [("digits", "client", "clients"), ("digits", "holdot", "holdout"), ("flights", "tset", "test")],
+)
+def test_a_wrong_key_of_data_is_refused_before_anything_is_read(name, option, meant):
+    with pytest.raises(InputError, match=f"Unknown key '{option}'; data has .*Did you mean '{meant}'"):
+        validated(Data, {"name": name, option: 1}, "data")
+
+
+def test_data_that_are_not_here_are_checked_where_they_are_read():
+    assert validated(Data, {"name": "elsewhere/visits.csv", "client": "ward"}, "data").options == {"client": "ward"}
+
+
 def test_a_file_that_is_not_leaf_is_refused(tmp_path):
     (tmp_path / "train").mkdir()
     with pytest.raises(DataError, match="got none"):

@@ -20,7 +20,12 @@ app = Commands(help="Data sets, partitions and availability.", no_args_is_help=T
 
 Clients = Annotated[int, typer.Option(help="number of clients")]
 Seed = Annotated[int, typer.Option(help="seed of the split and of all draws")]
-Set = Annotated[list[str] | None, typer.Option("--set", help="a parameter, such as per_client=1; may be repeated")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", help="a parameter, such as per_client=1, or a data option, such as data.label=y; may be repeated"
+    ),
+]
 Plot = Annotated[Path | None, typer.Option(help="draw it: a .png, .svg, .pdf or .html file")]
 Split = Annotated[str, typer.Option(help="how the data are split over clients")]
 
@@ -93,7 +98,7 @@ def where(
 
 @app.command()
 def describe(
-    name: Annotated[str, typer.Argument(help="a data set, an npz file or a folder of npy files")] = "digits",
+    name: Annotated[str, typer.Argument(help="a data set, or a file or folder of your own")] = "digits",
     partition: Split = "shards",
     clients: Clients = 100,
     seed: Seed = 0,
@@ -107,8 +112,9 @@ def describe(
     from sortition.data import charts
     from sortition.data.describe import describe as skew
 
-    dataset = data.load(name)
-    parts = previews.split(dataset, partition, clients, seed, _parameters(set_))
+    options, parameters = _parameters(set_)
+    dataset = data.load(name, **options)
+    parts = previews.split(dataset, partition, clients, seed, parameters)
     title = f"{name}, {partition if dataset.clients is None else 'as it comes'}"
     description = skew(parts, dataset.y_train, dataset.classes)
     typer.echo(str(description))
@@ -139,9 +145,10 @@ def availability_(
 
     if rounds < 1:
         raise bad("--rounds", "≥ 1", rounds)
-    dataset = data.load(name)
+    options, parameters = _parameters(set_)
+    dataset = data.load(name, **options)
     parts = previews.split(dataset, partition, clients, seed, {})
-    bound = previews.mode_over(mode, dataset, parts, seed, _parameters(set_))
+    bound = previews.mode_over(mode, dataset, parts, seed, parameters)
     reachable = previews.masks(bound, rounds)
     for line in previews.statistics(bound, reachable):
         typer.echo(line)
@@ -162,13 +169,18 @@ def gallery(
         typer.echo(str(file))
 
 
-def _parameters(assignments: list[str] | None) -> dict[str, Any]:
+def _parameters(assignments: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What ``--set`` gives: options of the data set, named as in a study, and the other parameters."""
+    from sortition.core.errors import bad
     from sortition.studies.overlay import assign
 
-    table: dict[str, Any] = {}
+    table: dict[str, Any] = {"data": {}}
     for text in assignments or ():
         table = assign(table, text)
-    return table
+    options = table.pop("data")
+    if not isinstance(options, dict):
+        raise bad("--set data", "given as data.key=value", options)
+    return options, table
 
 
 def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:

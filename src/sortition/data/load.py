@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from re import compile as pattern
-from typing import Any
+from typing import Any, NamedTuple
 
-from sortition.core.errors import bad, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.data import fetch, natural_sets
 from sortition.data.catalogue import ENTRIES
@@ -17,7 +19,7 @@ from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
 from sortition.data.fetch import read
 from sortition.data.natural import from_leaf, from_table
-from sortition.data.natural_sets import SETS, NaturalEntry
+from sortition.data.natural_sets import SETS
 from sortition.data.natural_sets import read as read_natural
 from sortition.data.sources import Report
 from sortition.data.synthetic import synthetic
@@ -47,21 +49,43 @@ def load(source: Any, **options: Any) -> Dataset:
         return from_pairs(source, **options)
     if not isinstance(source, str | Path):
         raise bad("data", "a name, a path or a tuple of arrays", source)
-    name = str(source).replace("_", "-")
-    if name in MADE:
-        return _called(MADE[name], name, options)
-    if name in ENTRIES:
-        return _called(partial(read, name), name, options)
-    if name in SETS:
-        return _natural(SETS[name], options)
-    path = Path(source).expanduser()
-    if IMPORT_PATH.fullmatch(str(source)) and not path.exists():
+    if found := _known(source):
+        _check(found.declared, str(source), options)
+        return found.make(**options)
+    if IMPORT_PATH.fullmatch(str(source)):
         return _imported(str(source), options)
-    if path.exists():
-        return _called(partial(_reader(path), path), str(source), options)
+    path = Path(source)
     if path.suffix or len(path.parts) > 1:
         raise bad("data", "a name or an existing path", str(source))
     raise unknown("data set", str(source), names())
+
+
+def check(name: str, options: Mapping[str, Any], beside: Collection[str] = ()) -> None:
+    """Refuse wrong and missing options of a data set before it is read; ``beside`` are keys that others take.
+
+    What is not on this machine, or only an import can tell, is left to :func:`load`.
+    """
+    if found := _known(name):
+        _check(found.declared, name, options, beside)
+
+
+class _Known(NamedTuple):
+    declared: Callable[..., Dataset]  # its parameters are the options
+    make: Callable[..., Dataset]
+
+
+def _known(source: str | Path) -> _Known | None:
+    """What makes the data set of a name or an existing path."""
+    name = str(source).replace("_", "-")
+    if name in SETS:
+        return _Known(partial(SETS[name].make, {}), partial(read_natural, SETS[name]))
+    if name in MADE or name in ENTRIES:
+        make = MADE.get(name) or partial(read, name)
+    elif os.path.exists(path := os.path.expanduser(source)):  # noqa: PTH110, PTH111  (Path's raise for odd texts)
+        make = partial(_reader(Path(path)), Path(path))
+    else:
+        return None
+    return _Known(make, make)
 
 
 def _reader(path: Path) -> Callable[..., Dataset]:
@@ -71,26 +95,32 @@ def _reader(path: Path) -> Callable[..., Dataset]:
     return from_table if path.suffix in (".csv", ".parquet") else from_file
 
 
-def _natural(entry: NaturalEntry, options: dict[str, Any]) -> Dataset:
-    known = list(inspect.signature(entry.make).parameters)[1:]
-    for option in options:
-        if option not in known:
-            raise unknown("key", option, known, entry.name)
-    return read_natural(entry, **options)
-
-
 def _imported(path: str, options: dict[str, Any]) -> Dataset:
     """A data set, or what a function makes of the options, by import path."""
     found = imported(path, "data.name")
-    made = found if isinstance(found, Dataset) or not callable(found) else _called(found, path, options)
+    make = found if callable(found) else lambda: found
+    _check(make, path, options)
+    made = make(**options)
     if not isinstance(made, Dataset):
         raise bad("data.name", "a Dataset, or a function that returns one", type(made).__name__)
     return made
 
 
-def _called(make: Callable[..., Dataset], name: str, options: dict[str, Any]) -> Dataset:
-    known = list(inspect.signature(make).parameters)
+def _check(declared: Callable[..., Any], name: str, options: Mapping[str, Any], beside: Collection[str] = ()) -> None:
+    """Refuse options that a function does not declare, and the lack of those that it needs."""
+    parameters = inspect.signature(declared).parameters.values()
+    takes = [one for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)]
+    known, any_other = [one.name for one in takes], any(one.kind is one.VAR_KEYWORD for one in parameters)
     for option in options:
-        if option not in known:
-            raise unknown("key", option, known, name)
-    return make(**options)
+        if option not in known and not any_other:
+            raise unknown("key", option, [*beside, *known], "data" if beside else name)
+    _check_given([one.name for one in takes if one.default is one.empty], name, options)
+
+
+def _check_given(needed: list[str], name: str, options: Mapping[str, Any]) -> None:
+    if missing := [option for option in needed if option not in options]:
+        raise InputError(
+            f"{name} must be given the options {', '.join(needed)}; got {', '.join(options) or 'none'}. "
+            f"In a study: data = {{ name = {json.dumps(name)}, {', '.join(f'{one} = …' for one in needed)} }}; "
+            f"to a command: --set data.{missing[0]}=…."
+        )

@@ -60,17 +60,19 @@ def pooled(x: Array, y: Ids, owners: Array, held: Array, *, name: str, white: in
     )
 
 
-def from_clients(examples: Mapping[Any, Sequence[Any]], *, name: str = "own", test: float = TEST) -> Dataset:
+def from_clients(
+    examples: Mapping[Any, Sequence[Any]], *, name: str = "own", test: float = TEST, seed: int = 0
+) -> Dataset:
     """``{client: (x, y)}``: the arrays of every client."""
     pairs = {client: (as_numpy(pair[0]), as_numpy(pair[1])) for client, pair in examples.items()}
     if not pairs or any(len(x) != len(y) for x, y in pairs.values()):
         raise bad(f"{name}", "a table client → (x, y), as many labels as examples", f"{len(pairs)} clients")
     owners = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs.values()])
     x, y = (np.concatenate([pair[at] for pair in pairs.values()]) for at in (0, 1))
-    return by_client(x, y, owners, name=name, test=test)
+    return by_client(x, y, owners, name=name, test=test, seed=seed)
 
 
-def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: float = TEST) -> Dataset:
+def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: float = TEST, seed: int = 0) -> Dataset:
     """A polars or pandas frame: a column of clients, a column of labels, numeric features in all other columns.
 
     Labels that are texts are numbered in alphabetical order.
@@ -90,10 +92,11 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: labels", "numbers or texts", f"{error}") from None
     owners = np.asarray(frame[client])
-    return by_client(x, y, owners if owners.dtype.kind in "iu" else owners.astype(str), name=name, test=test)
+    owners = owners if owners.dtype.kind in "iu" else owners.astype(str)
+    return by_client(x, y, owners, name=name, test=test, seed=seed)
 
 
-def from_table(path: Path, *, client: str, label: str, test: float = TEST) -> Dataset:
+def from_table(path: Path, *, client: str, label: str, test: float = TEST, seed: int = 0) -> Dataset:
     """A CSV or Parquet file with a column of clients and a column of labels; see :func:`from_frame`."""
     try:
         import polars as pl
@@ -107,7 +110,7 @@ def from_table(path: Path, *, client: str, label: str, test: float = TEST) -> Da
         frame = pl.read_parquet(path, glob=False) if path.suffix == ".parquet" else pl.read_csv(path, glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}.") from None
-    return from_frame(frame, client=client, label=label, name=path.stem, test=test)
+    return from_frame(frame, client=client, label=label, name=path.stem, test=test, seed=seed)
 
 
 def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
@@ -14,6 +13,7 @@ from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
+from sortition.data.load import check as check_options
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
@@ -79,11 +79,8 @@ class Data(Named):
     standardise: bool = False
 
     @model_validator(mode="after")
-    def _spelled(self) -> Self:
-        own = list(type(self).model_fields)
-        for key in self.options:
-            if get_close_matches(key, own, n=1, cutoff=0.8):
-                raise unknown("key", key, own, "data")
+    def _declared(self) -> Self:
+        check_options(self.name, self.options, type(self).model_fields)
         return self
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -45,6 +47,39 @@ def test_arrays_and_tensors() -> None:
     assert load((np.zeros((4, 2)), np.array([0.0, 1.0, 1.0, 0.0]))).classes == 2  # whole labels kept as floats
 
 
+X, Y = np.arange(20.0).reshape(10, 2), np.arange(10) % 2
+FORMS = {
+    "arrays": (X, Y),
+    "arrays with a test set": (X[:8], Y[:8], X[8:], Y[8:]),
+    "pairs": [(X[:8], Y[:8]), (X[8:], Y[8:])],
+    "clients": {"a": (X[:5], Y[:5]), "b": (X[5:], Y[5:])},
+    "data set": load((X, Y)),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_import_path_names_what_load_takes(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("loads_by_path")
+    vars(module).update(made=FORMS[form], make=lambda: FORMS[form])
+    monkeypatch.setitem(sys.modules, "loads_by_path", module)
+    expected = load(FORMS[form])
+    assert load("loads_by_path:made").digest == load("loads_by_path:make").digest == expected.digest
+    assert len(expected.y_train) == 8
+    for path in ("loads_by_path:made", "loads_by_path:make"):
+        with pytest.raises(InputError, match="Unknown key 'tset'"):
+            load(path, tset=0.1)
+
+
+def test_an_import_path_names_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("loads_by_path")
+    vars(module).update(name="loads_by_path:name", number=7)
+    monkeypatch.setitem(sys.modules, "loads_by_path", module)
+    with pytest.raises(InputError, match=r"data.name must be arrays or a Dataset, or a function that returns them"):
+        load("loads_by_path:name")
+    with pytest.raises(InputError, match="data must be a name, arrays, a Dataset"):
+        load("loads_by_path:number")
+
+
 @pytest.mark.parametrize(
     ("source", "options", "error", "message"),
     [
@@ -55,7 +90,7 @@ def test_arrays_and_tensors() -> None:
         ((np.zeros((3, 2)),), {}, InputError, "1 arrays"),
         ((np.zeros((3, 2)), np.zeros(2, int)), {}, InputError, "3 labels"),
         ((np.zeros((3, 2)), np.array(["a", "b", "c"])), {}, InputError, "whole numbers"),
-        (3, {}, InputError, "a name, a path or a tuple"),
+        (3, {}, InputError, "data must be a name, arrays, a Dataset"),
         ("synthetic", {"alpha": -1}, InputError, "synthetic.alpha must be ≥ 0"),
         ("synthetic", {"clients": 0}, InputError, "synthetic.clients"),
         ("synthetic", {"extra": -1}, InputError, "synthetic.extra"),

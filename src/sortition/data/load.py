@@ -18,12 +18,12 @@ from sortition.data.catalogue import ENTRIES
 from sortition.data.dataset import Dataset
 from sortition.data.digits import digits
 from sortition.data.fetch import read
-from sortition.data.natural import from_leaf, from_table
+from sortition.data.natural import from_clients, from_leaf, from_table
 from sortition.data.natural_sets import SETS
 from sortition.data.natural_sets import read as read_natural
 from sortition.data.sources import Report
 from sortition.data.synthetic import synthetic
-from sortition.data.user_data import from_file, from_pairs
+from sortition.data.user_data import from_file, from_items, from_pairs
 
 IMPORT_PATH = pattern(r"[A-Za-z_][\w.]+:[A-Za-z_]\w*")
 MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthetic}
@@ -44,11 +44,12 @@ def get(name: str, *, report: Report = lambda line: None, refresh: bool = False)
 
 
 def load(source: Any, **options: Any) -> Dataset:
-    """A data set by name (see :func:`names`), from a file or folder, from (x, y) arrays, or by import path."""
-    if isinstance(source, tuple | list):
-        return from_pairs(source, **options)
+    """A data set by name (see :func:`names`), from a file or folder, by import path, or of Python's objects.
+
+    Objects are ``(x, y)`` or ``(x, y, x_test, y_test)``, ``{client: (x, y)}``, a torch Dataset, or a Dataset itself.
+    """
     if not isinstance(source, str | Path):
-        raise bad("data", "a name, a path or a tuple of arrays", source)
+        return _of_object(source, options)
     if found := _known(source):
         _check(found.declared, str(source), options)
         return found.make(**options)
@@ -101,9 +102,18 @@ def _imported(path: str, options: dict[str, Any]) -> Dataset:
     make = found if callable(found) else lambda: found
     _check(make, path, options)
     made = make(**options)
-    if not isinstance(made, Dataset):
-        raise bad("data.name", "a Dataset, or a function that returns one", type(made).__name__)
-    return made
+    if isinstance(made, str | Path):
+        raise bad("data.name", "arrays or a Dataset, or a function that returns them", made)
+    return load(made)
+
+
+def _of_object(source: Any, options: Mapping[str, Any]) -> Dataset:
+    if isinstance(source, Dataset):
+        _check(lambda: source, source.name, options)
+        return source
+    if isinstance(source, Mapping):
+        return from_clients(source, **options)
+    return from_pairs(source if isinstance(source, tuple | list) else from_items(source), **options)
 
 
 def _check(declared: Callable[..., Any], name: str, options: Mapping[str, Any], beside: Collection[str] = ()) -> None:

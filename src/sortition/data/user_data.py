@@ -57,6 +57,18 @@ def from_pairs(arrays: Sequence[Any], **options: Any) -> Dataset:
     return from_arrays(*flat, **options)
 
 
+def from_items(source: Any) -> tuple[Array, Array]:
+    """The examples (x, y) of a torch Dataset, or of anything with a length whose items are (x, y)."""
+    if hasattr(source, "columns"):
+        raise bad("data", "arrays, or sortition.data.from_frame(frame, client=…, label=…)", type(source).__name__)
+    try:
+        pairs = [source[at] for at in range(len(source))]
+        return np.stack([as_numpy(x) for x, _ in pairs]), np.array([int(y) for _, y in pairs])
+    except (TypeError, ValueError, KeyError) as error:
+        rule = "a name, arrays, a Dataset of (x, y) or {client: (x, y)}"
+        raise bad("data", rule, type(source).__name__, f"{error}") from None
+
+
 def as_numpy(given: Any) -> Array:
     """A numpy array from an array or a torch tensor on any device."""
     if hasattr(given, "detach"):

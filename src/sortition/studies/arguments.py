@@ -16,9 +16,8 @@ from sortition import selectors
 from sortition.availability.trace import Trace
 from sortition.core.errors import bad
 from sortition.core.selector import Selector
-from sortition.data import Dataset, partitions
-from sortition.data.natural import by_client, from_clients
-from sortition.data.user_data import as_numpy, from_pairs
+from sortition.data import Dataset, by_client, load, partitions
+from sortition.data.user_data import from_items
 from sortition.studies import given
 
 Table = dict[str, Any]
@@ -101,29 +100,12 @@ def data_table(source: Any, clients: Any) -> Table:
 
 
 def _dataset(source: Any, clients: Any) -> Dataset:
-    if isinstance(source, Dataset):
-        return source
-    if isinstance(source, Mapping):
-        return from_clients(source)
-    if hasattr(source, "columns"):
-        raise bad("data", "arrays, or sortition.data.from_frame(frame, client=…, label=…)", type(source).__name__)
-    pairs = source if isinstance(source, tuple | list) else _items(source)
-    if clients is None or isinstance(clients, int | np.integer):
-        return from_pairs(pairs)
+    if clients is None or isinstance(clients, int | np.integer) or isinstance(source, Dataset | Mapping):
+        return load(source)
+    pairs = source if isinstance(source, tuple | list) else from_items(source)
     if len(pairs) != 2:
         raise bad("data", "(x, y) where clients are given for each example", f"{len(pairs)} arrays")
     return by_client(pairs[0], pairs[1], clients)
-
-
-def _items(source: Any) -> tuple[Any, Any]:
-    """The examples of a torch Dataset, or of anything with a length whose items are (x, y)."""
-    try:
-        pairs = [source[at] for at in range(len(source))]
-        return np.stack([as_numpy(x) for x, _ in pairs]), np.array([int(y) for _, y in pairs])
-    except (TypeError, ValueError, KeyError) as error:
-        raise bad(
-            "data", "a name, arrays, a Dataset of (x, y) or {client: (x, y)}", type(source).__name__, f"{error}"
-        ) from None
 
 
 def partition_table(rule: Any) -> Table | None:

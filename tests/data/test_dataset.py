@@ -100,3 +100,34 @@ def test_arrays_cannot_be_changed_behind_the_owners_back() -> None:
 def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         made(**changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "notes"),
+    [
+        ({}, []),
+        (
+            {"y_train": [1, 2, 2], "y_test": [1]},
+            ["tiny has 3 classes, labels 0 … 2, but examples of only 2 (none of 0)."],
+        ),
+        (
+            {"y_train": [0, 50, 0], "classes": 51},
+            ["tiny has 51 classes, labels 0 … 50, but examples of only 2 (none of 1, 2, 3, …)."],
+        ),
+        (
+            {"y_train": [0, 2, 0], "y_test": [1]},
+            ["1 of 1 test examples of tiny have labels that no training example has (1)."],
+        ),
+    ],
+)
+def test_what_labels_leave_out_is_noted(changes: dict[str, object], notes: list[str]) -> None:
+    found = made(**changes).notes
+    assert [note.partition(" If this")[0] for note in found] == notes
+    assert made(**changes).scaled().notes == found
+
+
+def test_what_own_clients_leave_out_is_noted() -> None:
+    assert made(clients=([0], [1])).client_notes == (
+        "1 of 3 training examples are held by no client, and are not used.",
+    )
+    assert made(clients=([0], [1]), validation=([2], [])).client_notes == ()

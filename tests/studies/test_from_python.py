@@ -1,13 +1,18 @@
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
+from rich.console import Console
 from torch import nn
 
 import sortition as so
+from sortition.cli.run import print_summary
 from sortition.core import Cohort, Selector, State, method
 from sortition.core.errors import InputError, StorageError
 from sortition.data import Dataset, partitions
+from sortition.studies.study_result import notes_of
 
 X = np.random.default_rng(0).normal(size=(240, 6)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0)
@@ -143,6 +148,36 @@ def test_objects_travel_to_other_processes(tmp_path):
     assert not there.notes
     for one, other in zip(here.runs, there.runs, strict=True):
         assert (one.path / "rounds.jsonl").read_bytes() == (other.path / "rounds.jsonl").read_bytes()
+
+
+def first_half(labels, clients, rng):
+    return np.array_split(np.arange(len(labels) // 2), clients)
+
+
+def test_what_is_odd_about_own_data_is_noted_in_manifest_and_result(capsys):
+    result = so.compare(["uniform"], data=(X, Y + 1), clients=6, partition=first_half, **{**SMALL, "seeds": 2})
+    labels, unheld = result.notes
+    assert labels.startswith("own has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
+    assert unheld == "96 of 192 training examples are held by no client, and are not used."
+    assert all(tuple(run.manifest["notes"]) == result.notes for run in result.runs)
+    assert unheld in str(result)
+    print_summary(result.out, Console(width=80))
+    assert f"note: {unheld}" in capsys.readouterr().out
+
+
+def test_own_clients_that_leave_examples_out_are_noted_where_they_are_used():
+    data = Dataset("own", X[:200], Y[:200], X[200:], Y[200:], 4, clients=tuple(np.arange(150).reshape(5, 30)))
+    assert so.run("uniform", data=data, **SMALL).notes == (
+        "50 of 200 training examples are held by no client, and are not used.",
+    )
+    assert so.run("uniform", data=data, clients=5, partition="iid", **SMALL).notes == ()
+
+
+def test_of_many_notes_the_first_are_shown():
+    runs = [SimpleNamespace(manifest={"notes": ["shared", f"of seed {seed}"]}) for seed in range(9)]
+    shown = notes_of([*runs, SimpleNamespace(manifest={}), SimpleNamespace(manifest={"notes": 7})])
+    assert shown[:2] == ["shared", "of seed 0"]
+    assert shown[5:] == ["5 more notes are in the manifests of the runs."]
 
 
 def test_simulate_shows_every_round_and_equals_a_run():

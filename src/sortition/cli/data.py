@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -117,6 +118,7 @@ def describe(
     parts = previews.split(dataset, partition, clients, seed, parameters)
     title = f"{name}, {partition if dataset.clients is None else 'as it comes'}"
     description = skew(parts, dataset.y_train, dataset.classes)
+    description = replace(description, notes=(*dataset.notes, *description.notes))
     typer.echo(str(description))
     if save is not None:
         parts.save(save)

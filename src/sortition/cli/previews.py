@@ -22,7 +22,7 @@ CLIENTS = 50  # of the gallery's federations
 def split(dataset: Dataset, partition: str, clients: int, seed: int, parameters: Parameters) -> partitions.Partition:
     """The data set's own split where it comes with one."""
     if dataset.clients is not None:
-        return partitions.Partition(dataset.clients)
+        return partitions.Partition(dataset.clients, dataset.client_notes)
     return partitions.split(partition, dataset.y_train, clients, stream(seed, "partition"), **parameters)
 
 

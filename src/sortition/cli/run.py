@@ -73,10 +73,13 @@ def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
     """Print the tables of the runs in a folder, where things are, and what follows in plain words."""
     from sortition.results import run_folder, summary
     from sortition.results.comparisons import margin_of
+    from sortition.studies.study_result import notes_of
 
     runs, margin = run_folder.find(out), margin_of([out])
     for one in summary.tables(runs, margin):
         screen.print(one)
+    for note in notes_of(runs):
+        screen.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)

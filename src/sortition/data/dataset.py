@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -78,6 +79,30 @@ class Dataset:
         many = self._bytes and self.x_train.size > BYTES
         return self if many and not standardise else self.scaled(standardise=standardise)
 
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader may not expect of the labels, in words."""
+        train, test = (np.bincount(y, minlength=self.classes) for y in (self.y_train, self.y_test))
+        notes = []
+        if (empty := np.flatnonzero(train + test == 0)).size:
+            notes.append(
+                f"{self.name} has {self.classes:,} classes, labels 0 … {self.classes - 1}, but examples of only "
+                f"{self.classes - empty.size:,} (none of {_first(empty)}). If this is not meant, number the labels "
+                "from 0 without gaps."
+            )
+        if (unseen := np.flatnonzero((train == 0) & (test > 0))).size:
+            notes.append(
+                f"{test[unseen].sum():,} of {len(self.y_test):,} test examples of {self.name} have labels that no "
+                f"training example has ({_first(unseen)})."
+            )
+        return tuple(notes)
+
+    @property
+    def client_notes(self) -> tuple[str, ...]:
+        """What the data's own clients leave out, in words."""
+        held = np.concatenate([*(self.clients or ()), *(self.validation or ()), np.empty(0, np.int64)])
+        return tuple(unheld(np.unique(held).size, len(self.y_train)))
+
     @property
     def inputs(self) -> tuple[Array, Array]:
         """Training and test examples as models take them: bytes as (n, channels, h, w), floats as they are."""
@@ -109,6 +134,16 @@ class Dataset:
         for part in ("clients", "validation"):
             arrays |= {f"{part}/{k}": indices for k, indices in enumerate(getattr(self, part) or ())}
         return arrays | ({} if self.features is None else {"features": self.features})
+
+
+def unheld(held: int, examples: int) -> list[str]:
+    """A note on training examples that no client holds, where there are some."""
+    left = examples - held
+    return [f"{left:,} of {examples:,} training examples are held by no client, and are not used."] if left else []
+
+
+def _first(labels: Ids) -> str:
+    return ", ".join(map(str, labels[:3])) + (", …" if labels.size > 3 else "")
 
 
 def arrays_digest(arrays: dict[str, Array]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -61,6 +61,8 @@ def split(config: Data, seed: int) -> Split:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     else:
         parts, released = _natural(config, dataset, seed)
+    if dataset.notes:
+        parts = replace(parts, notes=(*dataset.notes, *parts.notes))
     validation: Ids | None = None
     if config.validation:
         parts, server = parts.holdout(config.validation, stream(seed, "server validation"))
@@ -89,8 +91,8 @@ def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Part
         raise bad("data.clients", f"at most {known.size}, the clients of {config.name} with {least} examples", wanted)
     if wanted < known.size:
         known = np.sort(stream(seed, "natural clients").choice(known, wanted, replace=False))
-    chosen = [Partition(tuple(part[k] for k in known)) if part else None for part in (own, dataset.validation)]
-    return chosen[0] or Partition(()), chosen[1]
+    train, released = (tuple(part[k] for k in known) if part else () for part in (own, dataset.validation))
+    return Partition(train, dataset.client_notes), Partition(released) if released else None
 
 
 def _key(value: Any) -> str:

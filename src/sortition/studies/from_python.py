@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sortition.core.errors import SortitionError
+from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
 from sortition.results.schema import RoundRecord
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic
-from sortition.studies.study_result import StudyResult
+from sortition.studies.study_result import StudyResult, notes_of
 
 LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
 
@@ -188,4 +189,4 @@ def _executed(
         raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
     if done.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
-    return StudyResult(folder, tuple(notes))
+    return StudyResult(folder, (*notes, *notes_of(run_folder.find(folder))))

@@ -19,6 +19,7 @@ from sortition.results import run_folder
 if TYPE_CHECKING:
     from sortition.results.table import Table
 
+NOTES = 5  # that are shown; partitions of several seeds may have one each
 CURVES = ("accuracy", "loss", "train_loss")
 
 
@@ -28,7 +29,7 @@ class StudyResult:
 
     Attributes:
         out: the folder; the same call with ``out=`` this goes on with what is there.
-        notes: what the caller should know, such as runs that were stopped.
+        notes: what the caller should know, such as runs that were stopped, or what was odd about the data.
     """
 
     out: Path
@@ -160,6 +161,14 @@ class StudyResult:
         tables = "".join(table.html() for table in self.tables)
         notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
         return f"{words}{plots}{tables}{notes}"
+
+
+def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
+    """What the manifests of runs note on data, partitions and availability: each once, the first of many."""
+    lists = [run.manifest.get("notes") for run in runs]
+    noted = list(dict.fromkeys(str(note) for one in lists if isinstance(one, list) for note in one))
+    more = [f"{len(noted) - NOTES:,} more notes are in the manifests of the runs."] if len(noted) > NOTES else []
+    return [*noted[:NOTES], *more]
 
 
 def _picture(spec: dict[str, Any]) -> str:

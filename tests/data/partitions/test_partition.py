@@ -88,3 +88,13 @@ def test_holdout_is_random_and_bounded() -> None:
     assert whole.holdout(0.2, stream(3, "x"))[1].sizes.tolist() == [20]
     with pytest.raises(InputError, match=r"holdout.share must be in \[0, 1\)"):
         whole.holdout(1.0, 0)
+
+
+def test_a_given_partition_notes_once_what_no_client_holds(tmp_path: Path) -> None:
+    file = str(tmp_path / "parts.npz")
+    for size, notes in ((200, ()), (150, ("50 of 200 training examples are held by no client, and are not used.",))):
+        Partition(tuple(np.array_split(np.arange(size), 4))).save(file)
+        for _ in range(2):
+            found = split(file, LABELS, 4, stream(0, "split"))
+            assert found.notes == notes
+            found.save(file)

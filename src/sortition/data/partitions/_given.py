@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.import_policy import imported
+from sortition.data.dataset import unheld
 from sortition.data.partitions._partition import Partition
 
 Split = Callable[..., Sequence[npt.ArrayLike]]  # (labels, clients, rng, **options) → index arrays, one per client
@@ -55,7 +57,8 @@ def split(name: str, labels: Ids, clients: int, rng: np.random.Generator, option
         raise bad("partition.indices", f"below {labels.size}, the number of training examples", last)
     if empty := int((made.sizes == 0).sum()):
         raise bad("partition", "such that every client has an example", f"{empty} empty clients")
-    return made
+    new = [note for note in unheld(int(made.sizes.sum()), labels.size) if note not in made.notes]  # saved ones have it
+    return replace(made, notes=(*made.notes, *new)) if new else made
 
 
 def _called(make: Split, labels: Ids, clients: int, rng: np.random.Generator, options: dict[str, Any]) -> Partition:

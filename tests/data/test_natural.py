@@ -50,6 +50,41 @@ def test_a_frame_with_a_client_column():
         from_frame(frame, client="a", label="label")
 
 
+class NotAvailable:
+    """As pandas' NA: equal to nothing it can tell."""
+
+    def __eq__(self, other):
+        return self
+
+    __hash__ = None
+
+    def __bool__(self):
+        raise TypeError("boolean value of NA is ambiguous")
+
+    def __str__(self):
+        return "<NA>"
+
+
+@pytest.mark.parametrize("column", ["who", "label"])
+@pytest.mark.parametrize(
+    ("value", "missing"),
+    [("u", None), (1, None), (True, None), (1.0, float("nan")), ("u", NotAvailable())],
+    ids=["texts", "numbers", "truths", "floats", "pandas"],
+)
+def test_rows_without_a_client_or_a_label_are_refused(column, value, missing):
+    columns = {"who": ["u", "v"] * 15, "a": X[:, 0], "label": [0, 1] * 15, column: [value] * 28 + [missing] * 2}
+    kinds = {column: pl.Object} if isinstance(missing, NotAvailable) else {}
+    frame = pl.DataFrame(columns, schema_overrides=kinds)
+    with pytest.raises(InputError, match=f"own: {column} must be given for every example; got 2 of 30 missing. Drop"):
+        from_frame(frame, client="who", label="label")
+
+
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_examples_without_a_client_are_refused(missing):
+    with pytest.raises(InputError, match=r"own.clients must be given for every example; got 1 of 30 missing"):
+        by_client(X, Y, ["u"] * 29 + [missing] if missing is None else [1.0] * 29 + [missing])
+
+
 def leaf(folder, part, users):
     (folder / part).mkdir(parents=True)
     document = {"users": list(users), "num_samples": [len(pairs["y"]) for pairs in users.values()], "user_data": users}

@@ -33,8 +33,19 @@ def by_client(
         raise bad(f"{name}.clients", f"{len(x)} ids beside {len(x)} labels", f"{owners.shape} and {y.shape}")
     if not 0 < test < 1:
         raise bad(f"{name}.test", "a share between 0 and 1", test)
+    _check_present(owners, f"{name}.clients")
     held = _held_out(owners, test, seed)
     return pooled(x, y, owners, held, name=name, white=white)
+
+
+def _check_present(values: Array, who: str) -> None:
+    """Refuse None, NaN, NaT and pandas' NA, which would become a client or a class of their own."""
+    if values.dtype.kind in "iubU":
+        return
+    # NaN and NaT differ from themselves, and NA == NA is NA, which is no truth value
+    missing = sum(value is None or str(value == value) in ("False", "<NA>") for value in values.ravel())
+    if missing:
+        raise bad(who, "given for every example", f"{missing:,} of {values.size:,} missing", "Drop these rows first.")
 
 
 def _held_out(owners: Array, share: float, seed: int) -> Array:
@@ -86,12 +97,13 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
         x = np.stack([np.asarray(frame[column], np.float32) for column in features], 1)
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: features", "numbers", f"{error}", "Encode texts first.") from None
+    given, owners = np.asarray(frame[label]), np.asarray(frame[client])
+    _check_present(given, f"{name}: {label}")
+    _check_present(owners, f"{name}: {client}")
     try:
-        y = np.asarray(frame[label])
-        y = y if y.dtype.kind in "iuf" else np.unique(y.astype(str), return_inverse=True)[1]
+        y = given if given.dtype.kind in "iuf" else np.unique(given.astype(str), return_inverse=True)[1]
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: labels", "numbers or texts", f"{error}") from None
-    owners = np.asarray(frame[client])
     owners = owners if owners.dtype.kind in "iu" else owners.astype(str)
     return by_client(x, y, owners, name=name, test=test, seed=seed)
 

@@ -96,11 +96,12 @@ def test_partitions_in_every_form(rule, tmp_path):
     assert result.runs[0].federation()["sizes"].tolist() == [32] * 6
 
 
-@pytest.mark.parametrize("form", ["function", "matrix", "frame"])
+@pytest.mark.parametrize("form", ["function", "matrix", "floats", "truths", "frame"])
 def test_availability_in_every_form(form):
     frame = pl.DataFrame({"client_id": [0, 1, 2, 3, 4, 5], "start": [0, 1] * 3, "end": [1, 2] * 3})
     matrix = np.array([[1, 0, 1, 0, 1, 0], [0, 1, 0, 1, 0, 1]])
-    given = {"function": odd_rounds, "matrix": matrix, "frame": frame}[form]
+    matrices = {"matrix": matrix, "floats": matrix.astype(float), "truths": matrix.astype(bool)}
+    given = {"function": odd_rounds, "frame": frame, **matrices}[form]
     result = so.run("uniform", data=(X, Y), clients=6, availability=given, **SMALL)
     expected = np.array([np.arange(6) % 2 == t % 2 for t in range(3)])
     assert (result.runs[0].federation()["availability"] == expected).all()
@@ -210,6 +211,10 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": pl.DataFrame({"a": [1]})}, "from_frame"),
         ({"data": (X, Y), "partition": 7}, "partition must be a name"),
         ({"data": (X, Y), "availability": [1, 0]}, "availability must be a name, a matrix"),
+        ({"data": (X, Y), "availability": [[1, 0], [1]]}, "availability must be a name, a matrix"),
+        ({"data": (X, Y), "availability": np.full((4, 6), 0.9)}, "made of 0 and 1"),
+        ({"data": (X, Y), "availability": np.full((4, 6), -1)}, "made of 0 and 1"),
+        ({"data": (X, Y), "availability": np.ones((4, 5))}, r"of shape \(rounds, 6\); got \(4, 5\)"),
         ({"data": (X, Y), "model": 7}, "model must be a name"),
         ({"data": "digits", "clients": np.zeros(5)}, "clients must be a number"),
         ({"data": (X, Y), "seeds": 2.0}, "seeds must be a number of seeds or a list of whole numbers; got 2.0"),

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sortition import selectors
+from sortition.availability._tables import as_matrix
 from sortition.availability.trace import Trace
 from sortition.core.errors import bad
 from sortition.core.selector import Selector
@@ -136,10 +137,14 @@ def availability_table(mode: Any) -> Table:
         return {"name": given.keep("availability", Trace(frame=frame), digest)}
     if callable(mode):
         return {"name": given.keep("availability", mode)}
-    matrix = np.asarray(mode)
+    try:
+        matrix = np.asarray(mode)
+    except ValueError:  # rows of different lengths
+        matrix = np.empty(0)
     if matrix.ndim != 2:
         raise bad("availability", "a name, a matrix (rounds, clients), a trace frame or a function", mode)
-    return {"name": given.keep("availability", Trace(matrix=matrix.astype(int).tolist()), given.fingerprint(matrix))}
+    reachable = as_matrix(matrix, matrix.shape[1]).astype(int).tolist()
+    return {"name": given.keep("availability", Trace(matrix=reachable), given.fingerprint(matrix))}
 
 
 def model_table(model: Any) -> Table:

@@ -196,6 +196,12 @@ def test_seeds_in_every_form(seeds):
     assert [run.config["seed"] for run in result.runs] == [0, 1]
 
 
+def test_simulate_refuses_what_it_does_not_take():
+    for key, meant in (("partion", ".*Did you mean 'partition'"), ("jobs", "")):
+        with pytest.raises(InputError, match=f"Unknown key '{key}'; simulate has {meant}"):
+            next(so.simulate("uniform", data=(X, Y), clients=6, **{key: "iid"}))
+
+
 def test_sweeps_and_other_keys_of_a_study():
     result = so.compare(
         ["uniform"], data=(X, Y), clients=6, sweep={"local.lr": [0.1, 0.2]}, devices={"dropout": 0.5}, **SMALL
@@ -221,6 +227,8 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": (X, Y), "seeds": np.float64(2)}, "seeds must be a number of seeds"),
         ({"data": (X, Y), "seeds": [0.5]}, "seeds.0 must be"),
         ({"data": (X, Y), "epochz": 3}, "Unknown key 'epochz'"),
+        ({"data": (X, Y), "partion": "iid"}, "compare has methods, .*Did you mean 'partition'"),
+        ({"data": (X, Y), "prgress": False}, "Did you mean 'progress'"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
     ],
 )

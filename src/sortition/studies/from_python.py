@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from sortition.core.errors import SortitionError
+from sortition.core.errors import SortitionError, unknown
 from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
 from sortition.results.schema import RoundRecord
@@ -17,6 +18,7 @@ from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic
 from sortition.studies.study_result import StudyResult, notes_of
+from sortition.studies.study_table import Study
 
 LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
 
@@ -59,6 +61,7 @@ def compare(
     shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
     shared["margin"] = margin
     shared |= {"sweep": dict(sweep)} if sweep else {}
+    _check_keys(more, "compare", compare)
     with given.lent():
         table = _table(methods, **shared, **more)
         return _executed(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
@@ -90,6 +93,15 @@ def _table(
         "method": arguments.methods_table(methods),
         **{key: arguments.rule_table(value) for key, value in more.items()},
     }
+
+
+def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any]) -> None:
+    """Refuse what is neither an argument of a function nor a key of a study's file."""
+    own = [one.name for one in signature(call).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = dict.fromkeys([*own, *Study.model_fields])
+    for key in keys:
+        if key not in known:
+            raise unknown("key", key, known, owner)
 
 
 def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
@@ -132,6 +144,7 @@ def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) ->
     from sortition.simulation import play_round, start
     from sortition.studies import federation
 
+    _check_keys(options, "simulate", _table)
     with given.lent():
         config = plan(_table(method, seeds=[seed], **options)).runs[0]
         setup = federation.setup(config)[1]

@@ -230,6 +230,12 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": (X, Y), "partion": "iid"}, "compare has methods, .*Did you mean 'partition'"),
         ({"data": (X, Y), "prgress": False}, "Did you mean 'progress'"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
+        ({"data": (X, Y), "partition": lambda labels, clients, rng: 7}, "^partition must be index arrays"),
+        ({"data": (X, Y), "partition": lambda labels, clients, rng: [[[0]], [[1]]]}, "^partition must be index arrays"),
+        (
+            {"data": (X, Y), "partition": lambda labels, clients, rng: [[0, 1]] * clients},
+            r"^partition.indices must be each held by one client; got example 0 twice\.$",
+        ),
     ],
 )
 def test_mistakes_are_refused_before_anything_runs(change, match):

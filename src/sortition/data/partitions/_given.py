@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Ids
-from sortition.core.errors import bad, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.data.dataset import unheld
 from sortition.data.partitions._partition import Partition
@@ -65,5 +65,7 @@ def _called(make: Split, labels: Ids, clients: int, rng: np.random.Generator, op
     made = make(labels, clients, rng, **options)
     try:
         return Partition(tuple(np.sort(np.asarray(one, np.int64)) for one in made))
+    except InputError:
+        raise
     except (TypeError, ValueError) as error:
         raise bad("partition", "index arrays, one per client", type(made).__name__, f"{error}") from None

@@ -31,6 +31,13 @@ COSTS: dict[str, tuple[str, Callable[[list[Digest]], float | None]]] = {
     "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.clock.size])),
 }
 HEIGHT = 260
+NAME: dict[str, Any] = {  # of a method, beside its point
+    "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
+    "dx": alt.ExprRef("datum.left ? -7 : 7"),
+    "dy": -9,  # above the dashed line, which leaves a point sideways
+    "limit": alt.ExprRef("(datum.left ? scale('x', datum.cost) : width - scale('x', datum.cost)) - 10"),
+    "fontSize": 11,
+}
 
 
 def figures(setting: Setting, palette: Palette) -> list[Chart]:
@@ -69,15 +76,8 @@ def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting,
         .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
     )
     names = on(f"{table}_names").encode(x="cost:Q", y="label:Q", text="method:N")
-    style = {
-        "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
-        "dx": alt.ExprRef("datum.left ? -7 : 7"),
-        "dy": -9,  # above the dashed line, which leaves a point sideways
-        "limit": alt.ExprRef("(datum.left ? scale('x', datum.cost) : width - scale('x', datum.cost)) - 10"),
-        "fontSize": 11,
-    }
-    gaps = names.mark_text(**style, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
-    names = names.mark_text(**style).encode(color=colour(palette, None))
+    gaps = names.mark_text(**NAME, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
+    names = names.mark_text(**NAME).encode(color=colour(palette, None))
     front = (
         on(f"{table}_front")
         .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)

@@ -109,3 +109,17 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         load(tmp_path / "torn.npz")
     with pytest.raises(DataError, match="or x and y; got z"):
         load(tmp_path / "other.npz")
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        ("digits", {"test": "x"}, "digits.test must be a number; got 'x'"),
+        ("digits", {"seed": 1.5}, "digits.seed must be a whole number; got 1.5"),
+        ((np.zeros((4, 2)), np.zeros(4)), {"foo": 1}, "Unknown key 'foo'; data has"),
+        ({"a": (np.zeros((4, 2)), np.zeros(4))}, {"test": "x"}, "data.test must be a number; got 'x'"),
+    ],
+)
+def test_options_that_are_unknown_or_of_another_type_are_refused(source, options, told) -> None:
+    with pytest.raises(InputError, match=told):
+        load(source, **options)

@@ -22,6 +22,14 @@ def as_array(who: str, values: npt.ArrayLike) -> Array:
         raise bad(who, "an array, all its rows of one shape", values) from None
 
 
+def as_whole(who: str, values: npt.ArrayLike) -> Ids:
+    """Whole numbers as a one-dimensional int64 array: fractions and masks are refused, not cut."""
+    given = as_array(who, values)
+    if given.size and (given.ndim != 1 or given.dtype.kind not in "iu"):
+        raise bad(who, "whole numbers in one dimension", f"{given.dtype} of shape {given.shape}")
+    return given.reshape(-1).astype(np.int64)
+
+
 def as_ids(who: str, ids: npt.ArrayLike, *, ordered: bool = False) -> Ids:
     """Client ids as a one-dimensional int64 array: whole, non-negative, distinct (and sorted, if ``ordered``)."""
     given = as_array(who, ids)

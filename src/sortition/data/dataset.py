@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats, Ids, frozen
+from sortition.core.arrays import Array, Floats, Ids, as_whole, frozen
 from sortition.core.errors import bad
 
 BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory
@@ -123,7 +123,7 @@ class Dataset:
         given = getattr(self, part)
         if given is None:
             return
-        indices = tuple(frozen(np.asarray(one, dtype=np.int64)) for one in given)
+        indices = tuple(frozen(as_whole(f"{self.name}.{part}", one)) for one in given)
         held = np.concatenate([*indices, np.empty(0, np.int64)])
         if held.size and not 0 <= held.min() <= held.max() < len(self.y_train):
             raise bad(f"{self.name}.{part}", f"indices of the {len(self.y_train)} training examples", held)

@@ -26,6 +26,12 @@ from sortition.data.synthetic import synthetic
 from sortition.data.user_data import from_file, from_items, from_pairs
 
 IMPORT_PATH = pattern(r"[A-Za-z_][\w.]+:[A-Za-z_]\w*")
+KINDS: dict[str, tuple[Any, str]] = {  # of options, by the type that a function declares
+    "int": (int, "a whole number"),
+    "float": (int | float, "a number"),
+    "str": (str, "a text"),
+    "bool": (bool, "true or false"),
+}
 MADE: dict[str, Callable[..., Dataset]] = {"digits": digits, "synthetic": synthetic}
 
 
@@ -112,7 +118,9 @@ def _of_object(source: Any, options: Mapping[str, Any]) -> Dataset:
         _check(lambda: source, source.name, options)
         return source
     if isinstance(source, Mapping):
+        _check(partial(from_clients, {}), "data", options)
         return from_clients(source, **options)
+    _check(partial(from_pairs, ()), "data", options)
     return from_pairs(source if isinstance(source, tuple | list) else from_items(source), **options)
 
 
@@ -124,6 +132,10 @@ def _check(declared: Callable[..., Any], name: str, options: Mapping[str, Any], 
     for option in options:
         if option not in known and not any_other:
             raise unknown("key", option, [*beside, *known], "data" if beside else name)
+    for one in takes:
+        types, words = KINDS.get(str(getattr(one.annotation, "__name__", one.annotation)), (object, ""))
+        if not isinstance(options.get(one.name, one.default), types) and one.name in options:
+            raise bad(f"{name}.{one.name}", words, options[one.name])
     _check_given([one.name for one in takes if one.default is one.empty], name, options)
 
 

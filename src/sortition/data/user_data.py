@@ -49,12 +49,12 @@ def from_arrays(
     return Dataset(name, x, y, x_test, y_test, classes)
 
 
-def from_pairs(arrays: Sequence[Any], **options: Any) -> Dataset:
+def from_pairs(arrays: Sequence[Any], *, name: str = "own", test: float = 0.2, seed: int = 0) -> Dataset:
     """``(x, y)``, ``((x, y), (x_test, y_test))`` or ``(x, y, x_test, y_test)``."""
     flat = [item for pair in arrays for item in (pair if isinstance(pair, tuple | list) else (pair,))]
     if len(flat) not in (2, 4):
         raise bad("data", "(x, y) or (x_train, y_train, x_test, y_test)", f"{len(flat)} arrays")
-    return from_arrays(*flat, **options)
+    return from_arrays(*flat, name=name, test=test, seed=seed)
 
 
 def from_items(source: Any) -> tuple[Array, Array]:

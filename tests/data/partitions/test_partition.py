@@ -98,3 +98,9 @@ def test_a_given_partition_notes_once_what_no_client_holds(tmp_path: Path) -> No
             found = split(file, LABELS, 4, stream(0, "split"))
             assert found.notes == notes
             found.save(file)
+
+
+@pytest.mark.parametrize("given", [[0.5, 1.5], [True, False], [[0, 1]]], ids=str)
+def test_indices_are_never_cut_to_whole_numbers(given):
+    with pytest.raises(InputError, match=r"partition.indices must be whole numbers in one dimension; got"):
+        Partition((given,))

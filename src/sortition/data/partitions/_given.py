@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Ids
+from sortition.core.arrays import Ids, as_whole
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.data.dataset import unheld
@@ -64,7 +64,7 @@ def split(name: str, labels: Ids, clients: int, rng: np.random.Generator, option
 def _called(make: Split, labels: Ids, clients: int, rng: np.random.Generator, options: dict[str, Any]) -> Partition:
     made = make(labels, clients, rng, **options)
     try:
-        return Partition(tuple(np.sort(np.asarray(one, np.int64)) for one in made))
+        return Partition(tuple(np.sort(as_whole("partition.indices", one)) for one in made))
     except InputError:
         raise
     except (TypeError, ValueError) as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sortition.core.arrays import Ids, frozen
+from sortition.core.arrays import Ids, as_whole, frozen
 from sortition.core.errors import StorageError, bad
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.snapshot import FOREIGN
@@ -32,7 +32,7 @@ class Partition:
     notes: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        given = tuple(frozen(np.asarray(one, dtype=np.int64)) for one in self.indices)
+        given = tuple(frozen(as_whole("partition.indices", one)) for one in self.indices)
         object.__setattr__(self, "indices", given)
         held = np.sort(self._flat)
         if held.size and held[0] < 0:

@@ -231,7 +231,10 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": (X, Y), "prgress": False}, "Did you mean 'progress'"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: 7}, "^partition must be index arrays"),
-        ({"data": (X, Y), "partition": lambda labels, clients, rng: [[[0]], [[1]]]}, "^partition must be index arrays"),
+        (
+            {"data": (X, Y), "partition": lambda labels, clients, rng: [[[0]], [[1]]]},
+            "partition.indices must be whole numbers in one dimension",
+        ),
         (
             {"data": (X, Y), "partition": lambda labels, clients, rng: [[0, 1]] * clients},
             r"^partition.indices must be each held by one client; got example 0 twice\.$",

@@ -197,7 +197,7 @@ def test_seeds_in_every_form(seeds):
 
 
 def test_simulate_refuses_what_it_does_not_take():
-    for key, meant in (("partion", ".*Did you mean 'partition'"), ("jobs", "")):
+    for key, meant in (("partion", ".*Did you mean 'partition'"), ("jobs", ""), ("seeds", "")):
         with pytest.raises(InputError, match=f"Unknown key '{key}'; simulate has {meant}"):
             next(so.simulate("uniform", data=(X, Y), clients=6, **{key: "iid"}))
 

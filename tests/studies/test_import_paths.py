@@ -71,6 +71,8 @@ def test_edited_code_is_not_mixed_with_runs_of_before(file, tmp_path):
     module.write_text(MODULE.replace("== 0", "== 1"))
     with pytest.raises(StorageError, match=r"seed-0 was played with other code: .*name stands for has changed.*-o"):
         call(*more)
+    with pytest.raises(StorageError, match="was played with other code"):  # though seed 0 is not asked for
+        call(*command, "--set", "seeds=[1]")
     assert len(run_folder.find(tmp_path / "runs")) == 1
     module.write_text(MODULE)
     assert call(*more).exit_code == 0
@@ -88,6 +90,17 @@ def test_the_file_that_defines_a_name_counts_as_well_as_the_one_that_exports_it(
     assert list(before) == ["data.partition.name"]
     (package / "inner.py").write_text("def split(labels, clients, rng): return []\n")
     assert own_code.fingerprints(table) != before
+
+
+def test_base_classes_and_short_names_count(tmp_path, monkeypatch):
+    (tmp_path / "basis.py").write_text("class Base: ...\n")
+    (tmp_path / "q.py").write_text("from basis import Base\nclass Mine(Base): ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = own_code.fingerprints({"method": {"name": "q:Mine"}})
+    assert list(before) == ["method.name"]
+    (tmp_path / "basis.py").write_text("class Base: x = 1\n")
+    assert own_code.fingerprints({"method": {"name": "q:Mine"}}) != before
+    assert own_code.fingerprints({"method": {"name": "builtins:dict"}})  # no file, no error
 
 
 def test_the_audit_says_what_it_could_not_check_and_why(file, tmp_path):

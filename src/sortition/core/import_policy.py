@@ -17,10 +17,6 @@ from sortition.core.errors import InputError, bad
 from sortition.moved import current
 
 
-class NotAllowedError(InputError):
-    """A file names code that the user did not allow."""
-
-
 @dataclass(frozen=True)
 class _Policy:
     modules: tuple[str, ...]  # everything that they hold may be named
@@ -49,7 +45,7 @@ def imported(path: str, what: str) -> Any:
     module, policy = current(name), _policy.get()
     own = policy is not None and _inside(module, policy.own)
     if policy is not None and not own and not _inside(module, policy.modules):
-        raise NotAllowedError(
+        raise InputError(
             f"{what} {path!r} would import and run code of the module {module!r}. "
             f"If you trust it, add --allow {module}."
         )

@@ -1,7 +1,7 @@
 """A user's own code that a study names by import path, such as ``mine:Method``: whether it is the code of before.
 
 Objects that Python gave to a study have a digest of their own, see :mod:`sortition.studies.given`. Of a name in a file
-the digest is that of the source file that the name leads to, and of the one that defines it.
+the digest is that of the source file that the name leads to, and of those that define it and its base classes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import hashlib
 import inspect
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from sortition.core.import_policy import imported
 from sortition.data.load import IMPORT_PATH
 from sortition.studies import given
+
+OTHERS = {"sortition", "torch", "numpy", *sys.stdlib_module_names} - {"__main__"}  # whose versions manifests have
 
 
 def fingerprints(table: Mapping[str, Any]) -> dict[str, str]:
@@ -36,15 +39,15 @@ def import_paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
         if isinstance(value, Mapping):
             found |= import_paths(value, f"{prefix}{key}.")
         elif key == "name" and isinstance(value, str) and IMPORT_PATH.fullmatch(value):
-            found |= {} if value.startswith("sortition.") else {f"{prefix}{key}": value}
+            found |= {} if value.startswith("sortition.") or Path(value).exists() else {f"{prefix}{key}": value}
     return found
 
 
 def _digest(key: str, path: str) -> str:
     found, total = imported(path, key), hashlib.sha256()
-    files = {inspect.getsourcefile(sys.modules[path.partition(":")[0]])}
-    if inspect.isclass(found) or inspect.isfunction(found):
-        files.add(inspect.getsourcefile(found))
-    for file in sorted(file for file in files if file):
-        total.update(Path(file).read_bytes())
+    bases = inspect.getmro(found) if inspect.isclass(found) else (found,)
+    modules = {path.partition(":")[0], *(str(getattr(one, "__module__", "")) for one in bases)}
+    for name in sorted(name for name in modules if name.partition(".")[0] not in OTHERS):
+        with suppress(OSError, TypeError):  # code without a file, such as that of a prompt
+            total.update(Path(inspect.getsourcefile(sys.modules[name]) or "").read_bytes())
     return total.hexdigest()

@@ -5,7 +5,7 @@ import pytest
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
-from sortition.results import run_folder
+from sortition.results import metrics, run_folder
 from sortition.studies import federation
 from sortition.studies.config import Target
 from sortition.studies.plan import plan
@@ -114,6 +114,19 @@ def test_a_smoothed_target_counts_rounds_and_not_evaluations():
     for t, (accuracy, reached) in {0: (0.9, False), 9: (0.4, False), 19: (0.6, True)}.items():
         goal.see({"round": t, "test": {"accuracy": accuracy}})
         assert goal.reached is reached
+
+
+def test_a_loss_that_is_not_finite_reaches_no_target():
+    goal = StopRule(Target(loss=0.5, smooth=2), [])
+    for t, loss in enumerate((1.0, None, 0.4)):
+        goal.see({"round": t, "test": {"loss": loss}})
+    assert not goal.reached
+
+
+def test_figures_that_are_not_finite_are_null_in_the_summary(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "summarise", lambda run: {"last-loss": float("nan")})
+    _, path, _ = played(config(rounds=1), tmp_path)
+    assert '"last-loss": null' in (path / run_folder.SUMMARY).read_text()
 
 
 def test_a_failure_leaves_its_log_and_nothing_else_broken(tmp_path):

@@ -7,8 +7,7 @@ from typing import cast
 from sortition.audit import hash_chain
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import Header, RoundEntry
-from sortition.core.errors import DataError, SortitionError
-from sortition.core.import_policy import NotAllowedError
+from sortition.core.errors import DataError, InputError, SortitionError
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
 from sortition.simulation import start
@@ -61,23 +60,32 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     finding.faults += wrong
 
 
+def _other_code(run: run_folder.Run) -> str:
+    """Why the user's code of the run is not here; empty where it is."""
+    try:
+        changed = own_code.changed(run.manifest, run.config)
+    except InputError as error:  # it cannot be imported, or must not
+        return f"the run cannot be replayed here: {str(error).removesuffix('.')}"
+    return f"what {changed[0]} stands for has changed since" if changed else ""
+
+
 def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding, replay: bool) -> None:
     """Compare header, records and choices, once the chain is whole."""
     header, rounds = cast(Header, links[0].entry), run.records
     entries = [cast(RoundEntry, one.entry) for one in links[1:]]
+    if reason := _other_code(run):
+        finding.left = reason
+        return
     try:
         config = validated(RunConfig, run.config, "config")
         setup = federation.setup(config)[1]
         registrar = start(setup).registrar
-    except (NotAllowedError, DataError) as error:  # what is missing is here, not in the run
+    except DataError as error:  # what is missing is here, not in the run
         finding.left = f"the run cannot be replayed here: {str(error).removesuffix('.')}"
         return
     except SortitionError as error:
         finding.left = "the run cannot be replayed"
         finding.faults.append(f"The run cannot be replayed: {error}")
-        return
-    if changed := own_code.changed(run.manifest, config.table()):
-        finding.left = f"what {changed[0]} stands for has changed since"
         return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(len(entries), len(rounds))

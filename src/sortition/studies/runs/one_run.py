@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -115,9 +116,10 @@ class StopRule:
         """Take a round's record into account; its accuracy (or the target's metric), where evaluated."""
         of = self.target.of if self.target else "accuracy"
         value: float | None = (record.get("test") or {}).get(of)
-        if value is not None and self.target:
+        if self.target and of in (record.get("test") or {}):
             at, smooth = record["round"], self.target.smooth
-            self.values = {t: v for t, v in [*self.values.items(), (at, value)] if t > at - smooth}
+            self.values[at] = math.nan if value is None else value
+            self.values = {t: v for t, v in self.values.items() if t > at - smooth}
             mean = sum(self.values.values()) / len(self.values)
             met = mean >= self.target.value if metrics.HIGHER[of] else mean <= self.target.value
             self.reached |= met and at + 1 >= smooth

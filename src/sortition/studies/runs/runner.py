@@ -72,6 +72,7 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
     """The runs that are missing or begun; a folder that holds some of them is refused without ``resume``."""
     for run in plan.runs:
         write_folder.inside(place(out, run), out)
+    _same_code_as_others(plan, out)
     states = [(run, state(run, place(out, run))) for run in plan.runs]
     known = [found for _, found in states if found != "new"]
     if known and not resume:
@@ -82,6 +83,15 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
     for run in (run for run, found in states if found == "done"):
         _aim(run, place(out, run))
     return [run for run, found in states if found != "done"]
+
+
+def _same_code_as_others(plan: StudyPlan, out: Path) -> None:
+    """Refuse a folder that holds runs of other code by the same names: they would share a table."""
+    tables = [run.table() for run in plan.runs]
+    now = {(key, path) for table in tables for key, path in own_code.import_paths(table).items()}
+    for held in run_folder.find(out) if now else ():
+        if any(pair in now for pair in own_code.import_paths(held.config).items()):
+            _same_code(held, held.config)
 
 
 def _aim(run: RunConfig, path: Path) -> None:
@@ -144,7 +154,7 @@ def state(run: RunConfig, path: Path) -> str:
     if not (path / run_folder.CONFIG).exists():
         return "new"
     held = run_folder.Run(path)
-    _same_code(run, held)
+    _same_code(held, run.table())
     _same_configuration(run, held)
     if not held.done:
         return "started"
@@ -153,12 +163,13 @@ def state(run: RunConfig, path: Path) -> str:
     return "done" if stopped_at_target or played >= run.rounds else "started"
 
 
-def _same_code(run: RunConfig, held: run_folder.Run) -> None:
+def _same_code(held: run_folder.Run, table: Mapping[str, Any]) -> None:
     """Refuse a folder that was played with other code of the user's, or with another object given from Python."""
-    if changed := own_code.changed(held.manifest, run.table()):
+    if changed := own_code.changed(held.manifest, table):
+        whose = f"the runs of {held.method!r}" if changed[0].startswith("method.") else "its runs"
         raise StorageError(
             f"{held.path} was played with other code: what {changed[0]} stands for has changed since. "
-            f"{ELSEWHERE}, or remove the runs of {run.method.label!r}."
+            f"{ELSEWHERE}, or remove {whose}."
         )
 
 

@@ -116,6 +116,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
     [
         ("digits", {"test": "x"}, "digits.test must be a number; got 'x'"),
         ("digits", {"seed": 1.5}, "digits.seed must be a whole number; got 1.5"),
+        ("digits", {"seed": True}, "digits.seed must be a whole number; got True"),
         ((np.zeros((4, 2)), np.zeros(4)), {"foo": 1}, "Unknown key 'foo'; data has"),
         ({"a": (np.zeros((4, 2)), np.zeros(4))}, {"test": "x"}, "data.test must be a number; got 'x'"),
     ],
@@ -123,3 +124,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 def test_options_that_are_unknown_or_of_another_type_are_refused(source, options, told) -> None:
     with pytest.raises(InputError, match=told):
         load(source, **options)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    assert load("digits", seed=np.int64(1), test=np.float32(0.25)).classes == 10

@@ -11,6 +11,7 @@ from sortition.report.checklist import checklist
 from sortition.report.description import description
 from sortition.report.gather import gather
 from sortition.report.page import Page
+from sortition.report.tables import passes
 from sortition.report.verdicts import answer, cards, leader, verdict_lines
 
 
@@ -90,6 +91,9 @@ def test_a_run_that_stands_at_an_earlier_round_is_not_compared(tmp_path):
         write_run(tmp_path, "same", seed, [0.1, 0.2], done=False)
     setting = gather([tmp_path]).settings[0]
     assert setting.compared() == {}
+    assert leader(setting) == "uniform"
+    assert "No two methods have finished runs of one seed" in answer(gather([tmp_path]))
+    assert passes(setting.methods["same"]) is None
     assert setting.methods["same"][0].accuracy.size == 2  # its curve is drawn
     assert "same" in Page(gather([tmp_path])).render()
 

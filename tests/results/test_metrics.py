@@ -17,6 +17,8 @@ def test_smoothing_is_a_trailing_mean_of_whole_windows():
 def test_smoothing_counts_rounds_where_not_every_one_is_evaluated():
     rounds, means = metrics.smoothed(np.array([1, 4, 6, 20]), np.array([1.0, 2, 4, 8]), 5)
     assert (rounds.tolist(), means.tolist()) == ([6, 20], [3.0, 8.0])  # rounds 2 to 6, 16 to 20
+    rounds, means = metrics.smoothed(np.array([1, 2, 4, 6]), np.array([0.0, 0, 1, 1]), 2)
+    assert (rounds.tolist(), means.tolist()) == ([2, 4, 6], [0.0, 1.0, 1.0])
 
 
 def test_what_is_not_finite_is_a_figure_that_is_not_finite(tmp_path):

@@ -112,7 +112,7 @@ def settings_of(*folders):
     return list(dict.fromkeys(run.setting for run in run_folder.find(*folders)))
 
 
-def test_settings_of_one_name_and_two_federations_are_told_apart(tmp_path):
+def test_settings_of_one_name_and_two_federations_get_their_names(tmp_path):
     make(tmp_path / "a", [0.1, 0.2])
     make(tmp_path / "b", [0.1, 0.2, 0.3], method="fedgs")  # other rounds
     assert settings_of(tmp_path / "a", tmp_path / "b") == ["a: main", "b: main"]
@@ -136,3 +136,25 @@ def test_a_run_that_two_studies_have_is_not_overwritten(tmp_path):
 def test_a_folder_inside_another_is_read_once(tmp_path):
     make(tmp_path / "a", [0.1, 0.2])
     assert len(run_folder.find(tmp_path, tmp_path / "a")) == 1
+    assert len(run_folder.find(tmp_path, tmp_path)) == 1
+
+
+def test_a_third_study_does_not_part_two_that_belong_together(tmp_path):
+    make(tmp_path / "a", [0.1, 0.2])
+    make(tmp_path / "b", [0.1, 0.2], seed=1)
+    make(tmp_path / "c", [0.1, 0.2, 0.3])
+    assert settings_of(*(tmp_path / name for name in "abc")) == ["a: main", "c: main"]
+
+
+def test_studies_below_one_folder_are_studies(tmp_path):
+    for name, curve in (("x", [0.1, 0.2]), ("y", [0.1, 0.2, 0.3])):
+        make(tmp_path / name, curve)
+        write_folder.write_document(tmp_path / name / run_folder.INDEX, {"title": name})
+    assert settings_of(tmp_path) == ["x: main", "y: main"]
+
+
+def test_runs_of_other_code_are_no_seeds_of_one_method(tmp_path):
+    for seed, code in enumerate("ab"):
+        run = make(tmp_path / code, [0.1, 0.2], method="mine", seed=seed)
+        write_folder.write_document(run.path / run_folder.MANIFEST, {"python": {"method.name": code}})
+    assert settings_of(tmp_path / "a", tmp_path / "b") == ["a: main", "b: main"]

@@ -73,7 +73,7 @@ def get(
             typer.echo(f"{name}: nothing to fetch")
             continue
         if screen.is_terminal:
-            with screen.status(name) as status:
+            with screen.status(Text(name)) as status:
                 path = data.get(name, report=lambda line: status.update(Text(line)), refresh=again)
         else:
             path = data.get(name, report=_lines(screen), refresh=again)

@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from numbers import Integral, Real
 from pathlib import Path
 from re import compile as pattern
 from typing import Any, NamedTuple
@@ -25,10 +26,10 @@ from sortition.data.sources import Report
 from sortition.data.synthetic import synthetic
 from sortition.data.user_data import from_file, from_items, from_pairs
 
-IMPORT_PATH = pattern(r"[A-Za-z_][\w.]+:[A-Za-z_]\w*")
+IMPORT_PATH = pattern(r"[^\W\d][\w.]*:[^\W\d]\w*")
 KINDS: dict[str, tuple[Any, str]] = {  # of options, by the type that a function declares
-    "int": (int, "a whole number"),
-    "float": (int | float, "a number"),
+    "int": (Integral, "a whole number"),
+    "float": (Real, "a number"),
     "str": (str, "a text"),
     "bool": (bool, "true or false"),
 }
@@ -70,7 +71,7 @@ def load(source: Any, **options: Any) -> Dataset:
 def check(name: str, options: Mapping[str, Any], beside: Collection[str] = ()) -> None:
     """Refuse wrong and missing options of a data set before it is read; ``beside`` are keys that others take.
 
-    What is not on this machine, or only an import can tell, is left to :func:`load`.
+    What is not on this machine, or is known only after an import, is left to :func:`load`.
     """
     if found := _known(name):
         _check(found.declared, name, options, beside)
@@ -133,10 +134,17 @@ def _check(declared: Callable[..., Any], name: str, options: Mapping[str, Any], 
         if option not in known and not any_other:
             raise unknown("key", option, [*beside, *known], "data" if beside else name)
     for one in takes:
-        types, words = KINDS.get(str(getattr(one.annotation, "__name__", one.annotation)), (object, ""))
-        if not isinstance(options.get(one.name, one.default), types) and one.name in options:
-            raise bad(f"{name}.{one.name}", words, options[one.name])
+        if one.name in options:
+            _check_kind(f"{name}.{one.name}", options[one.name], one.annotation)
     _check_given([one.name for one in takes if one.default is one.empty], name, options)
+
+
+def _check_kind(who: str, value: Any, declared: Any) -> None:
+    """Refuse a value of another type than a function declares, where that is a plain one."""
+    kind = str(getattr(declared, "__name__", declared))
+    types, words = KINDS.get(kind, (object, ""))
+    if not isinstance(value, types) or (isinstance(value, bool) and kind in ("int", "float")):  # True is no number
+        raise bad(who, words, value)
 
 
 def _check_given(needed: list[str], name: str, options: Mapping[str, Any]) -> None:

@@ -218,12 +218,14 @@ def traffic_ratio(setting: Setting, label: str) -> str:
 
 
 def _traffic(runs: list[Digest]) -> float:
-    return sum(sum(run.bytes.values()) / max(run.played, 1) for run in runs) / len(runs)
+    done = [sum(run.bytes.values()) / max(run.played, 1) for run in runs if run.done]
+    return sum(done) / max(len(done), 1)
 
 
 def passes(runs: list[Digest]) -> float | None:
     """Examples that clients passed through the model, mean over seeds."""
-    return sum(sum(run.passes.values()) for run in runs) / len(runs) if runs else None
+    done = [sum(run.passes.values()) for run in runs if run.done]
+    return sum(done) / len(done) if done else None
 
 
 def table(setting: Setting, whole: bool = True) -> Table:

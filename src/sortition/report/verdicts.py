@@ -22,6 +22,7 @@ CLAIMS = {
 }
 NO_BASELINE = "Uniform is not among the methods, so there is nothing to compare with: add it to the study."
 ONE_METHOD = "Only one method was run: there is nothing to compare. Add others to the study."
+NONE_FINISHED = "No two methods have finished runs of one seed: there is nothing to compare yet."
 ONE_SEED = "One seed shows no spread, so nothing can be concluded yet: run at least 5 seeds."
 
 SHOWN = 3  # methods that the sentence over several settings names
@@ -67,7 +68,7 @@ def of_setting(setting: Setting) -> str:
         return NO_BASELINE
     found = setting.compared()
     if not found:
-        return ONE_METHOD
+        return ONE_METHOD if len(setting.methods) == 1 else NONE_FINISHED
     if max(one.seeds for one in found.values()) < 2:
         return ONE_SEED
     counts = Counter(one.verdict for one in found.values())
@@ -109,7 +110,7 @@ def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
         if (n := sum(run.diverged for run in runs))
     ]
     if not found:
-        return [("even", ONE_METHOD)]
+        return [("even", ONE_METHOD if len(setting.methods) == 1 else NONE_FINISHED)]
     known = [value for label in setting.methods if (value := setting.mean(label, "last-accuracy")) is not None]
     remarks = [("bad", text) for text in near_chance(known, setting.labels())]
     return [*found, *remarks]
@@ -123,7 +124,9 @@ def leader(setting: Setting) -> str:
     if better:
         return max(better, key=lambda label: sign * found[label].difference)
     apart = {*REFERENCES, setting.baseline}
-    others = [label for label in setting.methods if label not in apart] or list(setting.methods)
+    finished = [label for label, runs in setting.methods.items() if any(run.done for run in runs)]
+    finished = finished or list(setting.methods)
+    others = [label for label in finished if label not in apart] or finished
 
     def height(label: str) -> float:
         value = setting.mean(label, f"last-{setting.metric}")
@@ -151,8 +154,8 @@ def _leading(setting: Setting, label: str) -> Card:
     one = setting.compared().get(label)
     if one is None:
         return Card("Leader", label, "not compared")
-    ahead = one.difference > 0 if setting.higher else one.difference < 0
-    title = "Leader" if ahead else f"Best after {setting.baseline}"
+    behind = one.difference < 0 if setting.higher else one.difference > 0
+    title = "Leader" if not behind else f"Best after {setting.baseline}"
     return Card(title, label, CLAIMS[one.verdict].format(setting.baseline), COLOURS[one.verdict])
 
 
@@ -165,7 +168,8 @@ def _gain(setting: Setting, one: Comparison | None) -> Card:
         return Card("Last 10", "–" if value is None else _written(form, value), setting.metric)
     interval = interval_text(one.low, one.high, setting.metric).strip()
     title = "Gain" if one.verdict == BETTER else f"Difference, {one.verdict}"
-    return Card(title, signed(one.difference * scale, digits), f"{interval} {words}".strip(), COLOURS[one.verdict])
+    size = "–" if math.isnan(one.difference) else signed(one.difference * scale, digits)
+    return Card(title, size, f"{interval} {words}".strip(), COLOURS[one.verdict])
 
 
 def _target(setting: Setting) -> str:

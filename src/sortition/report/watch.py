@@ -78,7 +78,8 @@ class Watcher:
         runs = find(*self.folders)
         rounds = {run.path: _played(run) for run in runs}
         lengths = [rounds[run.path] if run.done else int(run.config.get("rounds", 0)) for run in runs]
-        planned = sum(int(document(Path(folder) / INDEX).get("runs") or 0) for folder in self.folders)
+        folders = {Path(folder).resolve() for folder in self.folders}
+        planned = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
         now = Progress(
             sum(run.done for run in runs),
             max(len(runs), planned),

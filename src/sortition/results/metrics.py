@@ -28,7 +28,7 @@ def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
     if width <= 1:
         return rounds, values.astype(np.float64)
     ends = np.flatnonzero(rounds >= width)
-    if ends.size and ends.size == rounds.size - width + 1:  # evaluated in every round
+    if ends.size and rounds[-1] == rounds.size:  # evaluated in every round
         return rounds[ends], np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
     starts = np.searchsorted(rounds, rounds[ends] - width, side="right")
     return rounds[ends], np.array([values[a : b + 1].mean() for a, b in zip(starts, ends, strict=True)], np.float64)

@@ -18,6 +18,7 @@ from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import read_lines, read_regular
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.results import formats, schema
+from sortition.results.separate import separated
 
 if TYPE_CHECKING:
     import polars as pl
@@ -33,7 +34,7 @@ FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, C
 class Run:
     """One run folder, ``<setting>/<method label>/seed-<k>``; files are read when they are first needed, then kept.
 
-    ``study`` is what tells its setting from one of the same name, where several folders are read.
+    ``study`` stands before its setting's name where another study has a setting of the same name.
     """
 
     path: Path
@@ -114,75 +115,44 @@ class Run:
 
 
 def find(*folders: str | Path) -> list[Run]:
-    """All run folders at or under some folders: settings and methods in the study's order, then by seed.
+    """All run folders at or under some folders: settings and methods in each study's order, then by seed.
 
-    Settings of one name in two folders are one only if they are of one configuration and hold no run twice.
+    Settings of one name in two studies are one only if they are of one configuration and hold no run twice.
     """
     studies, seen = dict[Path, list[Run]](), set[Path]()
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of runs; got nothing there.")
-        places_of = [path.parent for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]
-        found = [Run(path) for path in places_of if path.resolve() not in seen]
-        seen |= {path.resolve() for path in places_of}
-        index = document(folder / INDEX, "index")
-        places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
-
-        def place(run: Run, places: dict[str, dict[str, int]] = places) -> tuple[Any, ...]:
-            last = 1 << 30
-            try:
-                setting, method = places["settings"].get(run.setting, last), places["methods"].get(run.method, last)
-                return setting, str(run.path.parent.parent), method, run.method, run.seed
-            except StorageError:  # a damaged run comes last, and says so when it is read
-                return last, str(run.path.parent.parent), last, "", 0
-
-        studies[folder] = sorted(found, key=place)
-    return _told_apart(studies) if len(studies) > 1 else [run for runs in studies.values() for run in runs]
+        for path in [path.parent for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]:
+            if path.resolve() not in seen:
+                seen.add(path.resolve())
+                studies.setdefault(_study_of(path, folder), []).append(Run(path))
+    ordered = {folder: _ordered(folder, runs) for folder, runs in studies.items()}
+    titles = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
+    names = titles if len(set(titles)) == len(titles) else [str(folder) for folder in ordered]
+    return separated(dict(zip(names, ordered.values(), strict=True)))
 
 
-def _told_apart(studies: dict[Path, list[Run]]) -> list[Run]:
-    """The runs of several studies; settings that share no more than a name get their study's name before it."""
-    titles = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in studies]
-    names = titles if len(set(titles)) == len(titles) else [str(folder) for folder in studies]
-    shared = [_by_setting(runs) for runs in studies.values()]
-    found = []
-    for at, (name, runs) in enumerate(zip(names, studies.values(), strict=True)):
-        others = shared[:at] + shared[at + 1 :]
-        apart = {
-            setting
-            for setting, own in shared[at].items()
-            if any(setting in other and not _one_setting(own, other[setting]) for other in others)
-        }
-        found += [Run(run.path, name) if _setting_of(run) in apart else run for run in runs]
-    return found
+def _study_of(run: Path, folder: Path) -> Path:
+    """The folder of the study that a run belongs to: the nearest with an index, at most ``folder``."""
+    for place in (run, *run.parents):
+        if place == folder or (place / INDEX).exists():
+            return place
+    return folder
 
 
-def _setting_of(run: Run) -> str | None:
-    """The setting's name; None for a damaged run, which says so when it is read."""
-    try:
-        return run.setting
-    except StorageError:
-        return None
+def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
+    index, last = document(folder / INDEX, "index"), 1 << 30
+    places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
 
+    def place(run: Run) -> tuple[Any, ...]:
+        try:
+            setting, method = places["settings"].get(run.setting, last), places["methods"].get(run.method, last)
+            return setting, str(run.path.parent.parent), method, run.method, run.seed
+        except StorageError:  # a damaged run comes last, and says so when it is read
+            return last, str(run.path.parent.parent), last, "", 0
 
-def _by_setting(runs: Iterable[Run]) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
-    for run in runs:
-        if (setting := _setting_of(run)) is not None:
-            found.setdefault(setting, []).append(run)
-    return found
-
-
-def _one_setting(ours: Iterable[Run], theirs: Iterable[Run]) -> bool:
-    """Whether the runs of two folders can stand in one table: another seed or method of the same federation."""
-    (our_names, our_kinds), (their_names, their_kinds) = (
-        (
-            {(run.method, run.seed) for run in runs},
-            {json.dumps({**run.config, "seed": 0, "method": {}}, sort_keys=True, default=str) for run in runs},
-        )
-        for runs in (ours, theirs)
-    )
-    return not our_names & their_names and bool(our_kinds & their_kinds)
+    return sorted(runs, key=place)
 
 
 def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:

@@ -135,7 +135,7 @@ def figures(methods: Runs) -> Methods:
 
 
 def _figures(run: Run) -> Mapping[str, float | None]:
-    """Those of the summary, which holds null where one is not finite: then the records tell."""
+    """Those of the summary, which holds null where one is not finite: then they follow from the records."""
     stored = run.summary.get("figures") or {}
     whole = all(stored.get(f"{name}-{of}") is not None for of in metrics.HIGHER for name in ("last", "mean"))
     return stored if whole else metrics.summarise(run)

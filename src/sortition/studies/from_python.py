@@ -61,7 +61,7 @@ def compare(
     shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
     shared["margin"] = margin
     shared |= {"sweep": dict(sweep)} if sweep else {}
-    _check_keys(more, "compare", compare)
+    _check_keys(more, "compare", compare, "method")
     with given.lent():
         table = _table(methods, **shared, **more)
         return _executed(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
@@ -95,10 +95,10 @@ def _table(
     }
 
 
-def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any]) -> None:
-    """Refuse what is neither an argument of a function nor a key of a study's file."""
+def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any], *taken: str) -> None:
+    """Refuse what is neither an argument of a function nor a key of a study's file; some are ``taken`` already."""
     own = [one.name for one in signature(call).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    known = dict.fromkeys([*own, *Study.model_fields])
+    known = dict.fromkeys(key for key in (*own, *Study.model_fields) if key not in taken)
     for key in keys:
         if key not in known:
             raise unknown("key", key, known, owner)
@@ -144,7 +144,7 @@ def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) ->
     from sortition.simulation import play_round, start
     from sortition.studies import federation
 
-    _check_keys(options, "simulate", _table)
+    _check_keys(options, "simulate", _table, "method", "methods", "seeds")
     with given.lent():
         config = plan(_table(method, seeds=[seed], **options)).runs[0]
         setup = federation.setup(config)[1]

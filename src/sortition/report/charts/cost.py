@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -47,13 +48,12 @@ def figures(setting: Setting, palette: Palette) -> list[Chart]:
 
 def pareto(setting: Setting, palette: Palette) -> list[Chart]:
     """Which methods nobody beats in value and cost; one chart for each cost that is known."""
-    of = setting.metric
     made = []
     for name, (title, cost) in COSTS.items():
         rows: list[dict[str, Any]] = [
             {"method": label, "cost": paid, "value": value}
             for label, runs in setting.methods.items()
-            if (paid := cost(runs)) and (value := setting.mean(label, f"last-{of}")) is not None
+            if (paid := cost(runs)) and math.isfinite(value := _value(setting, label))
         ]
         if len(rows) > 1:
             shown = [
@@ -61,6 +61,12 @@ def pareto(setting: Setting, palette: Palette) -> list[Chart]:
             ]
             made.append(_pareto(name, title, shown, setting, palette))
     return made
+
+
+def _value(setting: Setting, label: str) -> float:
+    """The figure that methods are judged by; NaN where it is unknown."""
+    found = setting.mean(label, f"last-{setting.metric}")
+    return math.nan if found is None else found
 
 
 def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting, palette: Palette) -> Chart:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -116,6 +117,10 @@ def lines(
     return alt.layer(*layers)
 
 
+def _finite(rows: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
+    return [row for row in rows if math.isfinite(row[value])]
+
+
 def end_labels(
     rows: list[dict[str, Any]], value: str, height: int = HEIGHT, by: str = "", *, zero: bool = False
 ) -> list[dict[str, Any]]:
@@ -124,6 +129,7 @@ def end_labels(
     ``by`` is a column whose values are shown one at a time; ``zero`` says that the axis begins there.
     """
     made = []
+    rows = _finite(rows, value)
     for group in dict.fromkeys(row.get(by) for row in rows):
         inside = [row for row in rows if row.get(by) == group]
         ends = {row["method"]: row for row in inside}  # the last one of each

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sortition.core.sampling import leading, top
-from sortition.core.ties import BITS, first_largest, first_smallest, grid, rounded
+from sortition.core.ties import BITS, TOLERANCE, first_largest, first_smallest, grid, rounded
 
 numbers = st.floats(-1e12, 1e12, allow_nan=False)
 
@@ -38,6 +38,14 @@ def test_last_bits_do_not_count_and_meaningful_differences_do() -> None:
 def test_the_grid_does_not_depend_on_the_last_bits_of_its_scale(scale: float) -> None:
     assert grid(np.nextafter(scale, 0)) == grid(scale) == grid(np.nextafter(scale, np.inf))
     assert grid(scale) <= scale * 2.0 ** (2 - BITS)
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-320, 1e-308, 1e-300])
+def test_next_to_nothing_has_a_grid_too(scale: float) -> None:
+    assert grid(scale) > 0
+    found = rounded(np.array([0.0, scale, -scale]), scale)
+    assert np.isfinite(found).all()
+    np.testing.assert_allclose(found, [0, scale, -scale], rtol=TOLERANCE, atol=3e-308)
 
 
 def test_of_equal_scores_the_first_is_taken() -> None:

@@ -161,6 +161,13 @@ def test_losses_that_are_not_finite_count_as_bad_ones():
     assert found[1] < 0 < found[0] + 1
 
 
+def test_values_that_have_faded_away_still_choose_somebody():
+    registrar = Registrar(load("greedyfed", memory_of="recent", alpha=0.1), Population([10] * 4))
+    registrar.state.rounds[:], registrar.state.chosen[:] = 2, True
+    registrar.state.value[:] = 1e-320
+    assert registrar.begin(range(4), 2).cohort.ids.size == 2
+
+
 def test_bad_parameters_are_named():
     with pytest.raises(InputError, match=r"GreedyFed\.alpha must be < 1; got 1\.0"):
         load("greedyfed", alpha=1.0)

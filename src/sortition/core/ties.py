@@ -15,6 +15,7 @@ from sortition.core.arrays import Array, Floats
 
 BITS = 32  # significant ones of a score: differences beyond 2⁻³² = 2·10⁻¹⁰ of it are none
 TOLERANCE = 2.0**-BITS
+FINEST = float(np.finfo(np.float64).tiny)  # the smallest float of full precision: a grid of 0 divides by 0
 
 
 def rounded(values: Array, scale: float | None = None) -> Floats:
@@ -38,7 +39,7 @@ def grid(scale: float, bits: int = BITS) -> float:
     """A power of two that is about 2^−bits of the scale, and the same one if the scale differs in its last bits."""
     if not (np.isfinite(scale) and scale > 0):
         return 2.0**-bits
-    return float(2.0 ** (np.frexp(scale * (1 + 2.0**-20))[1] - bits))  # no natural number is near the edge
+    return max(float(2.0 ** (np.frexp(scale * (1 + 2.0**-20))[1] - bits)), FINEST)  # no natural number is near the edge
 
 
 def first_largest(score: Array, scale: float = 0.0) -> int:

@@ -197,15 +197,16 @@ class Registrar:
             self.eligibility.record(turn.available, turn.cohort.ids, used)
         overturned = self.lengths.vote(turn.votes, self.shapes)
         self.eligibility.blame(turn.strikes(overturned), self.index)
+        self._forget(overturned)
         if overturned:
-            self._forget(overturned)
             turn.guarded["overturned"] = overturned
         self.index += 1
 
-    def _forget(self, overturned: Mapping[str, int]) -> None:
-        """Most clients send vectors of another length: what was learnt from the others is of no use."""
-        self.shapes = {**self.shapes, **{name: (length,) for name, length in overturned.items()}}
-        self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
+    def _forget(self, changed: Mapping[str, int]) -> None:
+        """Where vectors have another length now, what was learnt from the others is of no use."""
+        self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
+        if changed:
+            self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
 
     def _abandon(self) -> None:
         if self._open is not None:
@@ -241,11 +242,9 @@ class Registrar:
             return
         with self._thread.inside():
             lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
-            changed = {name: n for name, n in lengths.known.items() if self.lengths.known.get(name, n) != n}
             self._abandon()
             self._model, self.lengths = model, lengths
-            if changed:
-                self._forget(changed)
+            self._forget(self.lengths.other_than(self.shapes))
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
@@ -257,7 +256,7 @@ class Registrar:
         return {"optional": [name for name in wanted if name in self.needs.reads]} if wanted else {}
 
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
-        """Take over what :meth:`export` gave; refused, naming the difference, if it is of another selection."""
+        """Take over what :meth:`export` gave, refused if of another selection; another model acts as :meth:`resize`."""
         twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
         found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
         self.selector, self._view = twin.selector, twin._view
@@ -265,6 +264,7 @@ class Registrar:
         self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
         self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
         self._abandon()
+        self._forget(self.lengths.other_than(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:
@@ -289,7 +289,7 @@ class Registrar:
         guards: Guards | None = None,
         model: ModelSize | None = None,
     ) -> Registrar:
-        """Go on from a snapshot with the same selector; ``horizon`` and ``guards`` default to the saved ones."""
+        """Go on from a snapshot; horizon and guards default to its own, another model acts as :meth:`resize`."""
         arrays, header = snapshot.load(path)
         seed, saved_horizon, saved_guards = registrar_snapshot.settings(header, path)
         horizon = saved_horizon if horizon is None else horizon

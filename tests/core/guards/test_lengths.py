@@ -19,6 +19,8 @@ from sortition.core import (
 )
 from sortition.core.guards.lengths import Lengths
 from sortition.selectors import load
+from sortition.testing.play import everybody, turns
+from sortition.testing.worlds import ScriptedWorld
 
 N, LENGTH, ROUNDS = 30, 6, 30
 LONE = 7
@@ -141,6 +143,29 @@ def test_a_model_of_another_size_changes_lengths_and_what_was_learnt_is_forgotte
         turn.answer({int(k): np.full(LENGTH - (k > 0), k + 1.0) for k in turn.question.ids})
     assert turn.rejected.keys() == {0}
     assert registrar.index == ROUNDS
+
+
+WIDE = ModelSize(2 * LENGTH, 2 * LENGTH, 2 * LENGTH, 2 * LENGTH)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("hics", {}), ("clustered", {}), ("microcosm", {"by": "bias"})])
+@pytest.mark.parametrize("way", ["resize", "load", "load, then resize"])
+def test_lengths_that_votes_found_give_way_to_those_of_a_model(name, parameters, way, tmp_path):
+    small, large = ScriptedWorld(N, width=LENGTH), ScriptedWorld(N, width=2 * LENGTH)
+    registrar = Registrar(load(name, **parameters), small.population, horizon=20)
+    for _ in turns(registrar, small, 4, 4, everybody(small)):
+        pass
+    assert (LENGTH,) in registrar.shapes.values()
+    if way != "resize":
+        registrar.save(tmp_path / "r.npz")
+        model = WIDE if way == "load" else None
+        registrar = Registrar.load(tmp_path / "r.npz", load(name, **parameters), small.population, model=model)
+    if way != "load":
+        registrar.resize(WIDE)
+    played = list(turns(registrar, large, 4, 4, everybody(large)))
+    assert all(turn.cohort.ids.size for turn in played)
+    assert registrar.counters["rejected"] == 0
+    assert registrar.index == 8
 
 
 def test_votes_outlast_a_resize():

@@ -43,6 +43,10 @@ class Lengths:
         """The shape of a row of each signal, where one is known; earlier turns found ``shapes``."""
         return {**shapes, **{name: (length,) for name, length in self.known.items()}}
 
+    def other_than(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+        """The model's lengths where earlier turns found others, of another model or by votes."""
+        return {name: length for name, length in self.known.items() if shapes.get(name, (length,)) != (length,)}
+
     def vote(self, votes: Votes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
         """Take the votes of a turn; the lengths that most clients send now, where they are not those in ``shapes``."""
         for name, clients, length in votes:

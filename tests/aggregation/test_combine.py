@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from sortition.aggregation import CombineRule, StepRule, weighted_sum
+from sortition.aggregation.combine import RULES
 from sortition.core.errors import InputError
 
 UPDATES = np.array([[1, 2], [3, 4]], np.float32)
@@ -18,6 +19,21 @@ def test_updates_keep_their_precision():
     for kind in (np.float32, np.float64):
         assert weighted_sum(np.array([0.25, 0.5]), UPDATES.astype(kind)).dtype == kind
     np.testing.assert_array_equal(weighted_sum(np.empty(0), np.empty((0, 2), np.float32)), [0, 0])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_updates_of_whole_numbers_count_as_floats(name):
+    rule, whole, weights = CombineRule(name), np.array([[2, 5], [4, 8]]), np.array([0.5, 0.5])
+    found, _ = rule.apply(np.arange(2), weights, whole, rule.init(2, 2), clients=2)
+    expected, _ = rule.apply(np.arange(2), weights, whole.astype(float), rule.init(2, 2), clients=2)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(weighted_sum(weights, whole), [3, 6.5])
+
+
+@pytest.mark.parametrize("kind", [complex, object, bool])
+def test_updates_that_are_no_real_numbers_are_refused(kind):
+    with pytest.raises(InputError, match="combine must be given updates of real numbers; got"):
+        CombineRule().apply(np.arange(2), np.array([0.5, 0.5]), UPDATES.astype(kind))
 
 
 def test_combine_and_step_make_a_loop_of_ones_own():

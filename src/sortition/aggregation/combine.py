@@ -25,7 +25,8 @@ GIB = 1 << 30
 
 
 def weighted_sum(weights: Floats, updates: npt.NDArray[F]) -> npt.NDArray[F]:
-    """Σ a_k Δ_k (P,), of weights (k,) and updates (k, P), in the updates' own precision."""
+    """Σ a_k Δ_k (P,), of weights (k,) and updates (k, P), in the updates' own precision; whole numbers in float64."""
+    updates = _floats(updates)
     combined: npt.NDArray[F] = weights.astype(updates.dtype) @ updates
     return combined
 
@@ -106,13 +107,14 @@ class CombineRule:
         Args:
             ids: (k,) distinct clients whose updates arrived, at least one.
             weights: (k,) their aggregation weights, of ``cohort.weights_of(ids)``.
-            updates: (k, P) finite floats.
+            updates: (k, P) finite floats; whole numbers count as float64.
             memory: of the round before, or of :meth:`init`.
             clients: N, which rules that remember need.
             rate: the clients' learning rate of this round, where it changes.
             mass: of the cohort; a centre of weights that sum to 1 in expectation only has no meaning.
         """
         _check(ids, weights, updates)
+        updates = _floats(updates)
         if self.remembers:
             if memory is None:
                 raise bad("combine", f"given the memory of {self.name}", None, "Begin with init(size, clients).")
@@ -148,6 +150,15 @@ class CombineRule:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
+def _floats(updates: Vector) -> Vector:
+    """The updates, whose type the weights take: as whole numbers weights below 1 would all be 0."""
+    if updates.dtype.kind == "f":
+        return updates
+    if updates.dtype.kind not in "iu":
+        raise bad("combine", "given updates of real numbers", f"{updates.dtype}")
+    return updates.astype(np.float64)
 
 
 def _check(ids: Ids, weights: Floats, updates: Vector) -> None:

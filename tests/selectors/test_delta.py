@@ -7,7 +7,7 @@ import pytest
 from tests.mutations import slipped
 from tests.reference.delta_literal import Delta as Literal
 
-from sortition.core import DISPERSION, STEP_GRADIENT, UPDATE_NORM, InputError, Population, Registrar, stream
+from sortition.core import DISPERSION, STEP_GRADIENT, UPDATE_NORM, Guards, InputError, Population, Registrar, stream
 from sortition.selectors import delta, load
 
 N, M = 11, 4
@@ -143,6 +143,20 @@ def test_nobody_falls_out_and_clients_join():
     registrar.join(Population(np.ones(5)))
     assert registrar.state.share[4] == 1
     assert registrar.begin([1, 2], 3).cohort.weights.sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("by", ["diversity", "norm"])
+@pytest.mark.parametrize("size", [5e-324, 1e-320, 1e-310, 1e-160, 1e170, 8e307])
+def test_lengths_at_the_ends_of_the_floats_leave_probabilities(by, size):
+    registrar = Registrar(load("delta", by=by, alpha=1.0), Population(np.ones(6)), guards=Guards(bound=0))
+    for t in range(4):
+        turn = registrar.begin(np.arange(6), 4)
+        ids = turn.cohort.ids
+        values = size * (1 - 0.1 * np.arange(ids.size)) if t else np.full(ids.size, size)
+        four = np.stack([values / 2] * 4, axis=1)  # as long as the values
+        registrar.finish(turn, reports={UPDATE_NORM.name: values} if by == "norm" else {STEP_GRADIENT.name: four})
+        assert (registrar.state.share >= 0).all()
+        assert registrar.state.share.sum() == pytest.approx(6, rel=0.01)  # a subnormal has few digits
 
 
 def test_needs_and_bad_parameters():

@@ -102,9 +102,12 @@ class Delta(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """p of the participants by z, with their total as it was."""
-        ids, z = self._scores(feedback)
-        if z.any():
-            state.share[ids] = state.share[ids].sum() * z / z.sum()
+        with np.errstate(over="ignore", invalid="ignore"):  # such lengths of a diverged model teach nothing
+            ids, z = self._scores(feedback)
+            total = z.sum()
+            share = state.share[ids].sum() * z / total if 0 < total < np.inf else np.full(z.size, np.nan)
+        if np.isfinite(share).all():
+            state.share[ids] = share
 
     def _scores(self, feedback: Feedback) -> tuple[Ids, Floats]:
         """The participants that reported, and their z_i."""

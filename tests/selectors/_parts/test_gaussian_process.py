@@ -96,3 +96,9 @@ def test_folding_in_finds_the_true_embedding() -> None:
     np.testing.assert_allclose(
         fold_in(np.ones((1, 1)), np.full((1, 1), 4.0), np.ones((1, 1)), 2.0, np.array([2.0])), 2.5
     )
+
+
+def test_folding_in_survives_losses_beside_which_the_noise_is_lost() -> None:
+    latent = np.array([[1.0, 1.0], [2.0, 2.0]]) * 2.0**40  # their squares leave no digit of σ²
+    found = fold_in(np.zeros((3, 2)), latent @ np.ones((2, 3)), latent, 1e-6, np.ones(3))
+    np.testing.assert_allclose(found, 1.0)  # the shortest row that explains the changes

@@ -94,8 +94,16 @@ def fold_in(X: Array, changes: Floats, latent: Floats, noise: float, variance: F
         A = (inside.T.astype(np.float64) @ squares).reshape(-1, d, d)
         A += (noise / variance[part])[:, None, None] * np.eye(d)
         surprise = np.where(inside, y - latent @ out[part].T, 0.0)
-        out[part] += np.linalg.solve(A, (surprise.T @ latent)[:, :, None])[:, :, 0]
+        out[part] += _solutions(A, surprise.T @ latent)
     return out
+
+
+def _solutions(A: Floats, b: Floats) -> Floats:
+    """(n, d) x of Ax = b for symmetric A (n, d, d); the shortest x where an A is singular, as of a diverged model."""
+    try:
+        return np.asarray(np.linalg.solve(A, b[:, :, None])[:, :, 0])
+    except np.linalg.LinAlgError:  # σ² is lost beside the squares of huge losses
+        return np.asarray((np.linalg.pinv(A, hermitian=True) @ b[:, :, None])[:, :, 0])
 
 
 def doubt(X: Array, seen: Ids, anchor: Array) -> Array | None:

@@ -59,6 +59,17 @@ def test_a_federation_whose_clients_are_all_at_the_ceiling_goes_on(ceiling, clie
     assert counts.max() <= ceiling * len(chosen) / clients + 1
 
 
+@pytest.mark.parametrize("budget", [2, 10, 20])
+def test_cohorts_smaller_than_the_budget_add_one_round_to_the_bound(budget):
+    people = Population([10**9] + [1] * 19)
+    registrar = Registrar(load("by-size"), people, guards=Guards(ceiling=5))  # draws the first client again and again
+    for _ in range(80):
+        registrar.finish(registrar.begin(range(20), budget))
+        ceiling = registrar.eligibility.ceiling
+        assert ceiling.chosen[0] <= max(1, 5 * (ceiling.fair[0] + budget / 20)) + 1e-9
+    assert ceiling.chosen[0] < 80
+
+
 def test_what_it_did_is_noted_and_logged():
     registrar, _ = played("power-of-choice", Guards(ceiling=1.0), rounds=3)
     turn = registrar.begin(np.arange(N), BUDGET)

@@ -5,6 +5,10 @@ cohort by the number of available clients. With a ceiling c, a client has at mos
 whatever it reports. So a share s of the clients holds at most the share c · s of the places, once c · fair share ≥ 1:
 the bound needs no knowledge of how they attack. Where nobody is below, those that are least above may be chosen, so
 that no round is lost.
+
+Whether a client is below is known before the cohort is: the coming round counts as a full one of K places among n
+eligible clients. Where cohorts turn out smaller (draws with replacement, quotas, few who are below), a client can have
+c · K/n places more than the bound, over all rounds together and not in each.
 """
 
 from __future__ import annotations

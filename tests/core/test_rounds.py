@@ -147,6 +147,16 @@ class TestWeightsOfThoseWhoAnswered:
     def test_nobody(self):
         assert Cohort.uniform([1]).weights_of(np.array([], dtype=np.int64))[0].size == 0
 
+    @pytest.mark.parametrize(("members", "answered", "who"), [([1, 2], [0], 0), ([2, 1], [1, 5], 5), ([], [3], 3)])
+    def test_who_is_no_member_has_no_weight(self, members, answered, who):
+        cohort = Cohort.uniform(np.array(members, np.int64))
+        with pytest.raises(InputError, match=rf"weights_of\(answered\) must be members .* got client {who}"):
+            cohort.weights_of(np.array(answered))
+
+    def test_nobody_answers_twice(self):
+        with pytest.raises(InputError, match=r"weights_of\(answered\) must be distinct"):
+            Cohort.uniform([1, 2]).weights_of([1, 1])
+
 
 def test_a_random_size_is_bounded_in_expectation():
     ids = np.arange(5)

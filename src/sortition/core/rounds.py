@@ -223,16 +223,21 @@ class Cohort:
         members, counts = np.unique(np.asarray(draws, dtype=np.int64), return_counts=True)
         return cls(members, counts / max(counts.sum(), 1), **rest)
 
-    def weights_of(self, answered: Ids) -> tuple[Floats, dict[str, Any]]:
+    def weights_of(self, answered: npt.ArrayLike) -> tuple[Floats, dict[str, Any]]:
         """The aggregation weights of those who answered, in their order, and notes.
 
         The total mass is kept: inside a stratum its members' share it; a stratum that fell silent gives its mass to
         the others in proportion. Weights of ``mass="expected"`` stay as they are, whoever falls silent.
         """
+        answered = as_ids("Cohort.weights_of(answered)", answered)
         if answered.size == 0:
             return np.empty(0), {}
         order = np.argsort(self.ids)
-        at = order[np.searchsorted(self.ids, answered, sorter=order)]
+        ranked = self.ids[order]
+        outside = not_among(answered, ranked)
+        if outside.size:
+            raise bad("Cohort.weights_of(answered)", "members of the cohort", f"client {int(outside[0])}")
+        at = order[np.searchsorted(ranked, answered)]
         weights = self.weights[at].copy()
         if self.mass == "expected":
             return weights, {}

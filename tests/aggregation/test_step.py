@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from sortition.aggregation import StepRule
+from sortition.aggregation import ServerRule, StepRule
 from sortition.core.errors import InputError
 
 W = np.array([1.0, 2.0], np.float32)
@@ -34,3 +34,11 @@ def test_bad_step_rules_are_refused():
         StepRule(lr=0.0)
     with pytest.raises(InputError, match=r"StepRule.beta1"):
         StepRule("adam", beta1=1.0)
+
+
+@pytest.mark.parametrize("name", ["lr", "epsilon", "momentum", "beta1", "beta2"])
+@pytest.mark.parametrize("value", ["0.1", None, [0.5], True], ids=str)
+def test_parameters_that_are_no_numbers_are_refused(name, value):
+    for rule in (StepRule, ServerRule):
+        with pytest.raises(InputError, match=rf"StepRule\.{name} must be (finite and > 0|in \[0, 1\)); got"):
+            rule("adam", **{name: value})

@@ -233,6 +233,7 @@ class TestMistakesOfTheCaller:
             (lambda r: r.finish(play_until_cohort(r), reports={"loss": [1.0]}), "one row per id, 3 in all"),
             (lambda r: r.finish(Registrar(Worst(), Population(SIZES)).begin([], 1)), "a turn of this registrar"),
             (lambda r: r.join(Population([1, 2])), "of at least 10 clients; got 2"),
+            (lambda r: r.resize(7), "model must be a ModelSize or None; got 7"),
             (lambda r: r.begin([[1], [1, 2]], 1), "available must be an array, all its rows of one shape"),
             (lambda r: r.finish(play_until_cohort(r), [[7], [8, 9]]), r"finish\(ids\) must be an array"),
             (lambda r: r.finish(play_until_cohort(r), reports=[1.0, 2.0, 3.0]), r"finish\(reports\) must be a mapping"),
@@ -262,6 +263,10 @@ class TestMistakesOfTheCaller:
             Registrar(Worst(), Population(SIZES), horizon=0)
         with pytest.raises(InputError, match=r"population\.sizes must be given"):
             Registrar(Worst(), Population(n_clients=3))
+        with pytest.raises(InputError, match=r"Registrar\.population must be a Population; got \[1, 2\]"):
+            Registrar(Worst(), [1, 2])
+        with pytest.raises(InputError, match="model must be a ModelSize or None; got 5"):
+            Registrar(Worst(), Population(SIZES), model=5)
 
     def test_facts_of_available_clients_must_be_known(self):
         registrar = Registrar(Worst(), Population(SIZES, known=[0, 1]))

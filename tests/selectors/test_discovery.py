@@ -21,6 +21,8 @@ def test_unknown_names_get_a_hint():
         load("unifrom")
     with pytest.raises(InputError, match=r"Unknown method 'autto'; known are .*, auto. Did you mean 'auto'"):
         load("autto")
+    with pytest.raises(InputError, match=r"name must be the name of a method; got 5\. .*discover\(\)"):
+        load(5)
     with pytest.raises(InputError, match=r"Unknown parameter 'wieghts'; Uniform has weights. Did you mean 'weights'"):
         load("uniform", wieghts="size")
 

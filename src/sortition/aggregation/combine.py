@@ -58,13 +58,13 @@ class CombineRule:
     def __post_init__(self) -> None:
         if self.name not in RULES:
             raise unknown("combine rule", self.name, RULES)
-        if not (_is_number(self.trim) and 0 <= self.trim < 0.5):
+        if not (is_number(self.trim) and 0 <= self.trim < 0.5):
             raise bad("CombineRule.trim", "a share in [0, 0.5)", self.trim)
         if isinstance(self.passes, bool) or not isinstance(self.passes, int) or self.passes < 1:
             raise bad("CombineRule.passes", "a whole number ≥ 1", self.passes)
         for name in ("smoothing", "bound", "memory_limit"):
             value = getattr(self, name)
-            if not (_is_number(value) and math.isfinite(value) and value > 0):
+            if not (is_number(value) and math.isfinite(value) and value > 0):
                 raise bad(f"CombineRule.{name}", "finite and > 0", value)
         if self.remember not in SCALES:
             raise unknown("remember", self.remember, SCALES, "CombineRule")
@@ -148,7 +148,8 @@ class CombineRule:
         return robust.geometric_median(weights, updates, self.passes, self.smoothing)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a parameter is a real number; truth values are none."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sortition.aggregation.combine import is_number
 from sortition.core.errors import bad, unknown
 from sortition.core.validation import known_keys_only
 
@@ -41,11 +42,13 @@ class StepRule:
         if self.name not in RULES:
             raise unknown("step rule", self.name, RULES)
         for name in ("lr", "epsilon"):
-            if not (math.isfinite(getattr(self, name)) and getattr(self, name) > 0):
-                raise bad(f"StepRule.{name}", "finite and > 0", getattr(self, name))
+            value = getattr(self, name)
+            if not (is_number(value) and math.isfinite(value) and value > 0):
+                raise bad(f"StepRule.{name}", "finite and > 0", value)
         for name in ("momentum", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                raise bad(f"StepRule.{name}", "in [0, 1)", getattr(self, name))
+            value = getattr(self, name)
+            if not (is_number(value) and 0 <= value < 1):
+                raise bad(f"StepRule.{name}", "in [0, 1)", value)
 
     def init(self, size: int) -> StepState:
         """What the rule remembers between rounds, for a model of ``size`` numbers."""

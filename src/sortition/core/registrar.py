@@ -60,6 +60,8 @@ class Registrar:
     ) -> None:
         if not isinstance(selector, Selector):
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
+        if not isinstance(population, Population):
+            raise bad("Registrar.population", "a Population", population, "Make one with Population(sizes).")
         if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
         self.guards = Guards() if guards is None else guards

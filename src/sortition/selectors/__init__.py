@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from sortition.core.errors import InputError, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.selector import Selector
 
 __all__ = ["GROUP", "discover", "find", "load"]
@@ -52,6 +52,8 @@ def variant_entry(label: str) -> str:
 
 def find(name: str) -> type[Selector[Any]]:
     """The class of a method."""
+    if not isinstance(name, str):
+        raise bad("name", "the name of a method", name, "sortition.selectors.discover() lists them.")
     wanted = name.replace("_", "-")
     wanted = ALIASES.get(wanted, wanted)
     if wanted in _ours():

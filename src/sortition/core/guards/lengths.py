@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from sortition.core.arrays import Array, Ids
+from sortition.core.errors import bad
 from sortition.core.signals import ModelSize, Signal
 
 Votes = Iterable[tuple[str, Ids, int]]  # signal, clients, and the length that they sent
@@ -22,6 +23,8 @@ class Lengths:
     """The lengths of one selection's vector signals."""
 
     def __init__(self, signals: Iterable[Signal], model: ModelSize | None, n_clients: int) -> None:
+        if model is not None and not isinstance(model, ModelSize):
+            raise bad("model", "a ModelSize or None", model, "Make one with ModelSize(parameters=…).")
         vectors = [signal for signal in signals if not signal.scalar and signal.of != "pairs"]
         lengths = {signal.name: signal.length(model) for signal in vectors}
         self.known = {name: length for name, length in lengths.items() if length is not None}

@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
-from sortition.clients import Answers, Received, pytorch
-from sortition.core import RESOURCES
+from sortition.clients import Answers, AppClient, AppReply, Received, pytorch
+from sortition.core import RESOURCES, probe
 from sortition.core.errors import InputError
 
 GEN = torch.Generator().manual_seed(0)
@@ -188,6 +188,27 @@ def test_outputs_of_a_given_model():
     inputs = np.zeros((2, 8, 8))
     expected = other(torch.zeros(2, 1, 8, 8)).detach().numpy()
     np.testing.assert_allclose(client(model, IMAGES, LABELS).outputs_of(arrays(other), inputs), expected, atol=1e-6)
+
+
+def test_outputs_of_another_model_leave_the_received_one_in_place():
+    found, other = client(Viewed(), IMAGES, LABELS), arrays(Viewed())
+    loss, gradient = found.loss(), found.gradient()
+    found.outputs_of(other, np.zeros((2, 8, 8)))
+    with pytest.raises(RuntimeError, match="shape"):
+        found.outputs_of(other, np.zeros((2, 7, 8)))
+    assert found.loss() == loss
+    np.testing.assert_array_equal(found.gradient(), gradient)
+
+
+def test_answers_do_not_depend_on_the_order_of_the_questions():
+    model, trained = arrays(Viewed()), arrays(Viewed())
+    made = pytorch(lambda context: (Viewed(), IMAGES, LABELS))
+    answers, received = Answers(made, signals=[probe(np.zeros((8, 8)), np.ones((8, 8)))]), Received(model)
+    found = []
+    for order in (("loss", "probe"), ("probe", "loss")):
+        app = AppClient(received, lambda: AppReply(trained), lambda: made(received))
+        found.append({name: answers.row(name, app).tolist() for name in order})
+    assert found[0] == found[1]
 
 
 def test_training_without_a_rule_is_refused():

@@ -205,16 +205,20 @@ class TorchClient:
         return mean_loss(self.model, x, y, self.maker.loss)
 
     def outputs_of(self, model: Model, inputs: Array) -> Array:
-        """Logits of a model for given inputs (n, …)."""
+        """Logits of a model for given inputs (n, …); all other answers remain those of the received model."""
         import torch
 
-        self._assign(model)
         first, _ = self.data.sample(1, np.random.Generator(np.random.PCG64(0)), self.maker.device)
         if not isinstance(first, torch.Tensor):
             raise bad("pytorch(load)", "one array of examples where a probe is asked", type(first).__name__)
-        with torch.inference_mode():
-            x = torch.as_tensor(np.asarray(inputs), dtype=first.dtype, device=first.device)
-            logits = forward(self.model, x.reshape(len(inputs), *first.shape[1:]))
+        before = {name: tensor.detach().clone() for name, tensor in held(self.model, model).items()}
+        try:
+            self._assign(model)
+            with torch.inference_mode():
+                x = torch.as_tensor(np.asarray(inputs), dtype=first.dtype, device=first.device)
+                logits = forward(self.model, x.reshape(len(inputs), *first.shape[1:]))
+        finally:
+            self._assign(before)
         return np.asarray(logits.float().cpu().numpy())
 
     @cached_property

@@ -263,3 +263,22 @@ def test_labels_that_are_left_out_of_the_loss_are_not_counted():
     for odd in (-1, 5):
         with pytest.raises(InputError, match=rf"label_counts must be asked of labels from 0 to 4; got {odd}\."):
             _ = client(words, x, torch.full((2, 3), odd)).label_counts
+
+
+@pytest.mark.parametrize("counted", [(0, *range(1024, 1100)), tuple(range(1024, 1100))], ids=["some", "none"])
+def test_labels_that_are_left_out_weigh_nothing(counted):
+    x, y, model = torch.randn(1100, 5, generator=GEN), torch.full((1100,), -100), nn.Linear(5, 3)
+    y[list(counted)] = torch.randint(0, 3, (len(counted),), generator=GEN)
+    found, expected = client(model, x, y), functional.cross_entropy(model(x), y)
+    assert found.loss() == pytest.approx(expected.item(), rel=1e-5)
+    np.testing.assert_allclose(found.gradient(), gradient(model, expected, arrays(model)), atol=1e-6)
+    right = (model(x).argmax(1) == y)[list(counted)].float().mean().item()
+    assert found.accuracy() == pytest.approx(right)
+
+
+def test_a_mini_batch_without_a_label_that_counts_is_no_loss_of_nan():
+    x, y = torch.randn(2000, 5, generator=GEN), torch.full((2000,), -100)
+    y[0] = 1
+    found = client(nn.Linear(5, 3), x, y)
+    assert found.batch_loss() == found.loss() > 0
+    assert client(nn.Linear(5, 3), x, torch.full((2000,), -100)).batch_loss() == 0

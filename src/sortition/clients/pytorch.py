@@ -15,7 +15,7 @@ import numpy as np
 
 from sortition.clients.models import Model
 from sortition.clients.received import Received
-from sortition.clients.torch_data import TorchData, accuracy, count_classes, forward, held, mean_loss
+from sortition.clients.torch_data import TorchData, accuracy, count_classes, count_labels, forward, held, mean_loss
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
@@ -159,25 +159,24 @@ class TorchClient:
         import torch
 
         with torch.inference_mode():
-            total = sum(float(self._loss(x, y)) * rows for x, y, rows in self.data.chunks(self.maker.device))
-        return total / max(len(self.data), 1)
+            return sum((float(self._loss(x, y)) * share for x, y, share in self.data.chunks(self.maker.device)), 0.0)
 
     def batch_loss(self) -> float:
-        """The same on one mini-batch, drawn by (seed, t, client)."""
+        """The same on one mini-batch, drawn by (seed, t, client); on all data where no label of the batch counts."""
         import torch
 
         rows = BATCH if self.maker.rule is None else self.maker.rule.rows(len(self.data))
         rng = stream(self.maker.seed, "loss-batch", self.received.t, self.received.client)
         with torch.inference_mode():
-            return float(self._loss(*self.data.sample(rows, rng, self.maker.device)))
+            x, y = self.data.sample(rows, rng, self.maker.device)
+            return float(self._loss(x, y)) if count_labels(y) else self.loss()
 
     def accuracy(self) -> float:
         """Share of the local labels that the received model gives."""
         import torch
 
         with torch.inference_mode():
-            right = sum(accuracy(self.model, x, y) * rows for x, y, rows in self.data.chunks(self.maker.device))
-        return right / max(len(self.data), 1)
+            return sum((accuracy(self.model, x, y) * share for x, y, share in self.data.chunks(self.maker.device)), 0.0)
 
     def gradient(self) -> Array:
         """∇F_k(w) on all local data (P,), in the order of the received arrays; 0 for those without a gradient."""
@@ -185,12 +184,12 @@ class TorchClient:
 
         trained = [p for p in self.model.parameters() if p.requires_grad]
         total = [torch.zeros_like(p, dtype=torch.float32) for p in trained]
-        for x, y, rows in self.data.chunks(self.maker.device):
+        for x, y, share in self.data.chunks(self.maker.device):
             found = torch.autograd.grad(self._loss(x, y), trained, allow_unused=True)
             for into, part in zip(total, found, strict=True):
                 if part is not None:
-                    into += part.float() * rows
-        by_parameter = {id(p): g / max(len(self.data), 1) for p, g in zip(trained, total, strict=True)}
+                    into += part.float() * share
+        by_parameter = {id(p): g for p, g in zip(trained, total, strict=True)}
         return self._in_order({n: by_parameter.get(id(t)) for n, t in held(self.model, self.received.model).items()})
 
     def _in_order(self, gradients: Mapping[str, Any]) -> Array:

@@ -52,12 +52,14 @@ class TorchData:
             raise InputError("pytorch(load, rule) must be given (module, x, y) with arrays x and y; got batches.")
         return x.numpy(), y.numpy()
 
-    def chunks(self, device: str) -> Iterator[tuple[Any, Any, int]]:
-        """(inputs, labels, rows), all examples in order."""
+    def chunks(self, device: str) -> Iterator[tuple[Any, Any, float]]:
+        """(inputs, labels, share of the labels that count), all examples in order; without a label left, none."""
+        total = sum(count_labels(y) for _, y in self._batches)
         for (x, y), rows in zip(self._batches, self._rows, strict=True):
             for start in range(0, rows, CHUNK):
                 part = slice(start, start + CHUNK)
-                yield _at(x, part, device), _at(y, part, device), min(CHUNK, rows - start)
+                if labels := count_labels(y[part]):
+                    yield _at(x, part, device), _at(y, part, device), labels / total
 
     def sample(self, rows: int, rng: np.random.Generator, device: str) -> Batch:
         """One mini-batch: ``rows`` examples of the arrays, or one of the batches."""
@@ -123,6 +125,11 @@ def _at(value: Any, rows: Any, device: str) -> Any:
     return value[rows].to(device)
 
 
+def count_labels(y: Any) -> int:
+    """How many labels a mean loss is the mean of."""
+    return int(y.numel() if y.is_floating_point() else (y != IGNORED).sum())
+
+
 def forward(model: Any, x: Any) -> Any:
     """The outputs: tensors, or their ``logits`` where the module wraps them."""
     out = model(**x) if isinstance(x, Mapping) else model(x)
@@ -157,11 +164,11 @@ def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None
 
 
 def accuracy(model: Any, x: Any, y: Any) -> float:
-    """Share of right labels in one batch."""
+    """Share of right labels in one batch, of those that count."""
     outputs = forward(model, x)
     if y.is_floating_point() or y.ndim == outputs.ndim:
         raise bad("accuracy", "asked of labels that are whole numbers", f"{y.dtype} targets of shape {tuple(y.shape)}")
-    return float((outputs.argmax(-1) == y).float().mean())
+    return float((outputs.argmax(-1) == y)[y != IGNORED].float().mean())
 
 
 def held(model: Any, arrays: Model) -> dict[str, Any]:

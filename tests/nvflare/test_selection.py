@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from nvflare.app_common.abstract.fl_model import FLModel
 from tests.nvflare.loopback import MODEL, Quadratic, Site, facts, federation, play
 
 from sortition.clients.models import as_vector
@@ -249,6 +250,18 @@ def test_a_question_that_raises_is_an_answer_less():
     play(selection, controller, dict(MODEL), 1)
     assert selection.history[0]["asked"] == [["loss", 6, 5]]
     assert any("no data today" in text for text in controller.warnings)
+
+
+def test_a_report_that_raises_is_logged_and_the_model_is_kept():
+    controller = federation()
+    site = controller.sites["site-6"]
+    train = site.train
+    site.train = lambda message: FLModel(params=train(message).params, metrics={"train_loss": 1.0})
+    selection = started("delta", controller, cohort=6)
+    play(selection, controller, dict(MODEL), 1)
+    assert 5 in selection.history[0]["answered"]
+    (warning,) = controller.warnings
+    assert warning.startswith("site-6 failed to report after training: InputError: The app's train function must")
 
 
 def test_too_few_sites_stop_the_job():

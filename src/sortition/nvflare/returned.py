@@ -20,11 +20,12 @@ from sortition.nvflare import wire
 
 @dataclass
 class Returned:
-    """Sound models by client, reports by signal and client, and what was wrong with the others."""
+    """Sound models by client, reports by signal and client, what was wrong with the others, and failed reports."""
 
     models: dict[int, Model] = field(default_factory=dict)
     reports: dict[str, dict[int, Any]] = field(default_factory=dict)
     faults: dict[int, str] = field(default_factory=dict)
+    unreported: dict[int, str] = field(default_factory=dict)
 
 
 def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal], guards: Guards) -> Returned:
@@ -36,6 +37,8 @@ def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal],
             found.faults[client] = fault
         else:
             found.models[client] = trained
+        if error := wire.content_of(message).get("error"):
+            found.unreported[client] = str(error)
     clients = sorted(found.models)
     updates = [shared_update(found.models[k], model) for k in clients]
     far = norms(np.stack(updates).astype(np.float64)) if clients else np.empty(0)

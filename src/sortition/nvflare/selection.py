@@ -221,7 +221,10 @@ class Selection:
 
     def _screened(self, sent: Mapping[str, FLModel], model: Model) -> Returned:
         by_client = {self.sites.names.index(name): message for name, message in sent.items()}
-        return screen(by_client, model, self.needs.reports, self.settings.trust())
+        returned = screen(by_client, model, self.needs.reports, self.settings.trust())
+        for client, error in returned.unreported.items():
+            self.controller.warning(f"{self.sites.names[client]} failed to report after training: {error}")
+        return returned
 
     def finish(self, sent: Mapping[str, FLModel], model: Model) -> tuple[Ids, Returned]:
         """Close the round; the clients whose updates are aggregated, in the cohort's order, and what was returned."""

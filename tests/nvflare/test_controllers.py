@@ -95,6 +95,46 @@ def test_an_old_checkpoint_is_not_overwritten(kind, tmp_path):
 
 
 @BOTH
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"cohort": 3}, "run.npz is of another federation: cohort was 2, is 3."),
+        ({"overselect": 2}, "run.npz is of another federation: overselect was 1.0, is 2.0."),
+        ({"fedavg": {"model": {"w": [0.0] * 9}}}, "holds another model than the one that is to be trained: arrays"),
+        (
+            {"fedavg": {"model": {**MODEL, "layer.bias": np.zeros(4, np.float32)}}},
+            "holds another model than the one that is to be trained: layer.bias of shape (3,) in place of (4,).",
+        ),
+    ],
+    ids=["cohort", "overselect", "names", "shapes"],
+)
+def test_a_checkpoint_of_another_job_is_refused(kind, changed, words, tmp_path):
+    about = {"checkpoint": str(tmp_path / "run.npz"), "resume": True}
+    played(kind, federation(), rounds=4, **about)
+    second = made(kind, federation(), rounds=4, **about, **changed)
+    second.run()
+    assert words in second.panics[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ((Workflow, {}), (Workflow, {"step": {"name": "momentum"}}), "step.name was 'plain', is 'momentum'."),
+        ((Workflow, {}), (Workflow, {"step": {"lr": 0.5}}), "step.lr was 1.0, is 0.5."),
+        ((Workflow, {}), (WithinFedAvg, {}), "step.name was 'plain', is \"NVFlare's FedAvg\"."),
+        ((WithinFedAvg, {}), (Workflow, {}), "step.name was \"NVFlare's FedAvg\", is 'plain'."),
+    ],
+    ids=["rule", "rate", "to FedAvg", "from FedAvg"],
+)
+def test_a_checkpoint_of_another_step_is_refused(first, second, words, tmp_path):
+    about = {"checkpoint": str(tmp_path / "run.npz"), "resume": True}
+    played(first[0], federation(), rounds=4, fedavg=first[1], **about)
+    controller = made(second[0], federation(), rounds=4, fedavg=second[1], **about)
+    controller.run()
+    assert words in controller.panics[0]
+
+
+@BOTH
 def test_nobody_is_written_to_when_nobody_is_there(kind, monkeypatch):
     monkeypatch.setattr("sortition.nvflare.selection.time.sleep", lambda _: None)
     loopback = federation()

@@ -100,7 +100,7 @@ def load_federation(path: Path, roster: Roster, strategy: Any, options: Mapping[
     arrays, header = snapshot.load(path)
     try:
         flower, about = header["flower"], header["registrar"]
-        _check_options(path, flower.get("options", {}), options)  # none in checkpoints of earlier versions
+        snapshot.check_options(path, flower.get("options", {}), options)  # none in checkpoints of earlier versions
         model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(flower["model"])}
         index, salt = about["index"], bytes.fromhex(flower.get("salt", ""))
         if isinstance(index, bool) or not isinstance(index, int) or index < 0:
@@ -114,12 +114,6 @@ def load_federation(path: Path, roster: Roster, strategy: Any, options: Mapping[
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
         raise StorageError(f"{path} is not a Flower checkpoint of this selection: {what}.") from None
     return Saved(model, _part(arrays, "registrar."), about, index, salt, _part(arrays, "combine."), history)
-
-
-def _check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:
-    now = {name: value for name, value in (options or {}).items() if name in before}
-    if changed := snapshot.difference(before, now) if options is not None else "":
-        raise StorageError(f"{path} is of another federation: {changed}.")
 
 
 def _read_history(path: Path, rounds: Any) -> list[dict[str, Any]]:

@@ -11,10 +11,13 @@ from sortition.clients.models import Model
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
+from sortition.nvflare.returned import model_fault
 from sortition.nvflare.selection import Selection
 
 
-def save(path: Path, selection: Selection, model: Model, step: StepState) -> None:
+def save(
+    path: Path, selection: Selection, model: Model, step: StepState, options: Mapping[str, Any] | None = None
+) -> None:
     """Write it, atomically; before the first round there is nothing to write."""
     if selection.registrar is None:
         return
@@ -26,15 +29,21 @@ def save(path: Path, selection: Selection, model: Model, step: StepState) -> Non
     flat = {f"{part}.{name}": value for part, table in parts.items() for name, value in table.items()}
     flat |= {f"model.{row}": value for row, value in enumerate(model.values())}
     salt = "" if selection.log_file is None else selection.log_file.salt.hex()
-    nvflare = {"names": names, "model": list(model), "salt": salt, "history": selection.history}
+    about_run = {"salt": salt, "history": selection.history, "options": _identity(selection, options)}
+    nvflare = {"names": names, "model": list(model), **about_run}
     snapshot.save(path, flat, {"registrar": about, "nvflare": nvflare})
 
 
-def load(path: Path, selection: Selection) -> tuple[Model, StepState]:
-    """Restore the selection and its sites; the model and the memory of the server's step."""
+def load(path: Path, selection: Selection, options: Mapping[str, Any] | None = None) -> tuple[Model, StepState]:
+    """Restore the selection and its sites; the model and the memory of the server's step.
+
+    Refused, naming the difference, if cohort or ``options`` are others than those of the job that wrote it.
+    """
     arrays, header = snapshot.load(path)
     try:
         nvflare, about = header["nvflare"], header["registrar"]
+        before = nvflare.get("options", {})  # none in checkpoints of earlier versions
+        snapshot.check_options(path, before, _identity(selection, options))
         selection.sites.restore(_part(arrays, "facts."), nvflare["names"])
         model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(nvflare["model"])}
         selection.history = list(nvflare["history"])
@@ -47,6 +56,18 @@ def load(path: Path, selection: Selection) -> tuple[Model, StepState]:
         selection.log_file.watch(registrar)
     selection.registrar = registrar
     return model, _part(arrays, "step.")
+
+
+def check_model(path: Path, saved: Model, given: Model) -> None:
+    """Refuse to go on with another model than the one that is to be trained."""
+    if fault := model_fault(saved, given):
+        raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+
+
+def _identity(selection: Selection, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What must be the same when a job goes on, beside the registrar's own parameters."""
+    settings = selection.settings
+    return {"cohort": settings.cohort, "overselect": float(settings.overselect), **(options or {})}
 
 
 def _part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -81,16 +82,26 @@ class SelectorController(ModelController):
         if file is not None and file.exists():
             if not self.settings.resume:
                 raise bad("SelectorController.checkpoint", "a new file, or resume = True", str(file))
-            model, state = checkpoint.load(file, selection)
+            model, state = checkpoint.load(file, selection, self._identity)
+            checkpoint.check_model(file, model, self._first_model())
             self.info(f"Going on after round {self._played(selection)}.")
             return model, state
+        model = self._first_model()
+        return model, self._rule.init(as_vector(model).size)
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """The server's step, as checkpoints name it."""
+        return {f"step.{name}": value for name, value in asdict(self._rule).items()}
+
+    def _first_model(self) -> Model:
         if self.model is not None:
             model = {name: np.asarray(value, np.float32) for name, value in self.model.items()}
         else:
             model = wire.as_model(self.load_model().params)
         if not model:
             raise bad("SelectorController.model", "given, or loaded by a persistor", "no parameters")
-        return model, self._rule.init(as_vector(model).size)
+        return model
 
     def _round(self, selection: Selection, model: Model, state: StepState) -> tuple[Model, StepState]:
         self.event(AppEventType.ROUND_STARTED)
@@ -105,7 +116,7 @@ class SelectorController(ModelController):
         if self.persistor:
             self.save_model(FLModel(params=dict(model), current_round=self._played(selection) - 1))
         if self.settings.file is not None:
-            checkpoint.save(self.settings.file, selection, model, state)
+            checkpoint.save(self.settings.file, selection, model, state, self._identity)
         return model, state
 
     def _train(self, selection: Selection, model: Model) -> dict[str, FLModel]:

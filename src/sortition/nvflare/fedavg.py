@@ -16,6 +16,8 @@ from sortition.nvflare.returned import combined
 from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
 
+STEP = {"step.name": "NVFlare's FedAvg"}  # as checkpoints name it, beside the rules of SelectorController
+
 
 class SelectedFedAvg(FedAvg):
     """FedAvg whose clients a selector chooses, and whose weights are the cohort's.
@@ -71,12 +73,14 @@ class SelectedFedAvg(FedAvg):
             return
         if not self.settings.resume:
             raise bad("SelectedFedAvg.checkpoint", "a new file, or resume = True", str(file))
-        self._saved, _ = checkpoint.load(file, selection)
+        self._saved, _ = checkpoint.load(file, selection, STEP)
         played = len(selection.history)
         self.start_round, self.num_rounds = self.start_round + played, self.num_rounds - played
         self.info(f"Going on after round {played}.")
 
     def _begin_with(self, initial: Model) -> Model:
+        if self._saved is not None and self.settings.file is not None:
+            checkpoint.check_model(self.settings.file, self._saved, initial)
         self._global = initial if self._saved is None else self._saved
         return self._global
 
@@ -133,7 +137,7 @@ class SelectedFedAvg(FedAvg):
         updated: FLModel = super().update_model(model, moved)
         self._global = after
         if self.settings.file is not None:
-            checkpoint.save(self.settings.file, selection, after, {})
+            checkpoint.save(self.settings.file, selection, after, {}, STEP)
         return updated
 
     def _without_excluded(self, after: Model, before: Model) -> Model:

@@ -33,7 +33,7 @@ def screen(sent: Mapping[int, FLModel], model: Model, reports: Iterable[Signal],
     found = Returned()
     for client, message in sent.items():
         trained = _received(message, model)
-        if fault := _fault(trained, model):
+        if fault := model_fault(trained, model):
             found.faults[client] = fault
         else:
             found.models[client] = trained
@@ -72,8 +72,8 @@ def _report(signal: Signal, message: FLModel, trained: Model, model: Model) -> A
     return wire.arrays_of(wire.content_of(message).get("rows")).get(signal.name)
 
 
-def _fault(sent: Model, model: Model) -> str:
-    """What is wrong with a model that a site sent; empty if nothing is."""
+def model_fault(sent: Model, model: Model) -> str:
+    """Why a model cannot stand in the place of another; empty if it can."""
     if not sent:
         return "no model"
     if strange := sorted(sent.keys() ^ model.keys()):

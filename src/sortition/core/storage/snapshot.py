@@ -107,6 +107,13 @@ def load(path: str | Path) -> Parts:
     return arrays, {**header, "format": FORMAT}
 
 
+def check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:
+    """Refuse a checkpoint of a run with other options; those that it does not hold are not compared."""
+    now = {name: value for name, value in (options or {}).items() if name in before}
+    if changed := difference(before, now) if options is not None else "":
+        raise StorageError(f"{path} is of another federation: {changed}.")
+
+
 def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
     """What differs between two flat tables, in words: ``alpha was 1.0, is 2.0``; empty if nothing does."""
 

@@ -55,6 +55,17 @@ def test_a_resumed_federation_is_the_one_that_never_stopped(tmp_path):
     np.testing.assert_array_equal(again._model["w"], whole._model["w"])
 
 
+def test_a_history_without_its_checkpoint_is_not_taken_over(tmp_path):
+    first, second = tmp_path / "a.npz", tmp_path / "b.npz"
+    mine = played(first, 2, horizon=3).history
+    history_path(second).write_text('{"round":"foreign"}\n' * 3)  # of a run that died before its first checkpoint
+    again = played(second, 3, resume=first)
+    kept = [json.loads(line) for line in history_path(second).read_text().splitlines()]
+    assert kept == json.loads(json.dumps(again.history))
+    assert kept[:2] == json.loads(json.dumps(mine))
+    assert len(played(second, 4, resume=True, horizon=3).history) == 4
+
+
 class Keyed(Loopback):
     """Nodes with the keys that authentication gives them."""
 

@@ -47,7 +47,8 @@ class HistoryJournal:
 
     def __init__(self, path: Path, history: list[dict[str, Any]]) -> None:
         place = history_path(path)
-        kept = len(history) if place.exists() else 0
+        # without its checkpoint, a journal is of another run, which died before it wrote one
+        kept = len(history) if path.exists() and place.exists() else 0
         self._journal = Journal(place, kept)
         for record in history[kept:]:  # of a checkpoint that held its history itself, or was copied without it
             self._journal.append(record)

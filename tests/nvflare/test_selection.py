@@ -13,7 +13,7 @@ from sortition.core.client_names import natural_order
 from sortition.nvflare import checkpoint
 from sortition.nvflare.selection import Selection
 from sortition.nvflare.settings import Settings
-from sortition.selectors import discover, find
+from sortition.selectors import discover, find, load
 from sortition.studies.audit.run import examine_log
 
 NEEDS_PARAMETERS = {"fedcor": {"warmup": 2}}
@@ -304,10 +304,20 @@ def test_a_checkpoint_of_another_selection_is_refused(tmp_path):
         checkpoint.load(tmp_path / "one.npz", started("uniform", controller, seed=5))
 
 
+def test_a_method_can_be_named_by_its_import_path():
+    settings = Settings("sortition.selectors.power_of_choice:PowerOfChoice", 2, {"d": 4})
+    assert settings.method() == load("power-of-choice", d=4)
+    controller = federation()
+    play(started("sortition.selectors.uniform:Uniform", controller), controller, dict(MODEL), 1)
+    assert controller.warnings == []
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"selector": "fedgz"}, "Did you mean 'fedgs'"),
+        ({"selector": "no.such:Class"}, r"SelectorController\.selector must be importable as package\.module:name"),
+        ({"selector": "sortition.core:Guards"}, r"SelectorController\.selector must be a Selector class"),
         ({"cohort": 0}, r"SelectorController\.cohort must be a whole number ≥ 1; got 0"),
         ({"train_timeout": 1.5}, r"SelectorController\.train_timeout must be a whole number ≥ 0"),
         ({"overselect": 0.5}, r"SelectorController\.overselect must be ≥ 1"),

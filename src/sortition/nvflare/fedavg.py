@@ -23,7 +23,7 @@ class SelectedFedAvg(FedAvg):
     """FedAvg whose clients a selector chooses, and whose weights are the cohort's.
 
     Args:
-        selector: a method's name.
+        selector: a method's name, or ``package.module:Class``.
         cohort: sites a round; NVFlare's ``num_clients`` is not used.
         options: the other keys of :class:`~sortition.nvflare.settings.Settings`.
         kwargs: everything else is FedAvg's: ``num_rounds``, ``persistor_id``, ``stop_cond`` …

@@ -35,7 +35,7 @@ def selector_job(
     Args:
         name: of the job.
         script: the training script of the sites; it uses ``sortition.nvflare.client``.
-        selector: a method's name.
+        selector: a method's name, or ``package.module:Class``.
         cohort: sites a round.
         num_rounds: rounds.
         model: initial parameters by name.
@@ -62,7 +62,7 @@ def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -
 
     Args:
         recipe: a ``FedAvgRecipe`` of NVFlare, or a ``FedJob`` with a FedAvg controller.
-        selector: a method's name.
+        selector: a method's name, or ``package.module:Class``.
         cohort: sites a round.
         options: further keys of :class:`~sortition.nvflare.settings.Settings`.
     """

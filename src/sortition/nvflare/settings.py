@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any
 
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
-from sortition.selectors import load
+from sortition.core.import_policy import imported
+from sortition.selectors import find
 
 
 @dataclass(frozen=True)
@@ -17,7 +19,7 @@ class Settings:
     """How sites are selected.
 
     Attributes:
-        selector: a method's name, or ``package.module:Class``.
+        selector: a method's name, or ``package.module:Class`` of one that the server can import.
         cohort: sites a round.
         parameters: the method's parameters.
         seed: of all the selector's draws.
@@ -78,7 +80,7 @@ class Settings:
 
     def method(self) -> Selector[Any]:
         """The selector, with its parameters checked."""
-        selector = load(self.selector, **dict(self.parameters))
+        selector = self._selector_class().load(**dict(self.parameters))
         if own := selector.needs.of_server:
             raise InputError(
                 f"{type(selector).__name__} must not need {own[0].name!r} here: the server computes it from single "
@@ -91,6 +93,14 @@ class Settings:
                 "NVFlare's sites have no channel for. Choose a variant that reads label counts."
             )
         return selector
+
+    def _selector_class(self) -> type[Selector[Any]]:
+        if ":" not in self.selector:
+            return find(self.selector)
+        found = imported(self.selector, "SelectorController.selector")
+        if not (inspect.isclass(found) and issubclass(found, Selector)):
+            raise bad("SelectorController.selector", "a Selector class", self.selector)
+        return found
 
     def trust(self) -> Guards:
         """The guards."""

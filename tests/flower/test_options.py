@@ -72,6 +72,37 @@ def test_what_is_no_choice_of_clients_is_refused():
             SelectorStrategy(UNIFORM, cohort=2, eligible=eligible)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "rule"),
+    [
+        ("guards", {"explore": 0.1}, r"Guards or None; got {'explore': 0\.1}\. Write Guards\(explore=0\.1\)"),
+        ("guards", {}, "Guards or None"),
+        ("overselect", "2", "finite and ≥ 1; got '2'"),
+        ("answer_timeout", "60", "seconds > 0; got '60'"),
+        ("profile_timeout", None, "seconds > 0; got None"),
+        ("patience", None, "seconds ≥ 0; got None"),
+        ("cohort", "2", "a whole number ≥ 1"),
+        ("seed", "a", "a whole number ≥ 0; got 'a'"),
+        ("seed", -1, "a whole number ≥ 0; got -1"),
+        ("horizon", "a", "a whole number ≥ 1 or None; got 'a'"),
+        ("owner_of", "x", "a function or None; got 'x'"),
+        ("on_round", 3, "a function or None; got 3"),
+        ("facts", "features", "a list of names; got 'features'"),
+        ("facts", [3], r"a list of names; got \[3\]"),
+        ("checkpoint", 3, "a path; got 3"),
+        ("resume", 3, "a path; got 3"),
+        ("audit", 3, "a path; got 3"),
+    ],
+)
+def test_options_of_a_wrong_type_are_refused_at_once(name, value, rule):
+    with pytest.raises(InputError, match=rf"SelectorStrategy\.{name} must be {rule}"):
+        SelectorStrategy(UNIFORM, **{"cohort": 2, name: value})
+
+
+def test_a_seed_of_numpy_is_kept_as_a_number_that_json_knows():
+    assert type(SelectorStrategy(UNIFORM, cohort=2, seed=np.int64(3)).seed) is int
+
+
 @dataclass(frozen=True)
 class Charged(Selector):
     """The clients with the fullest batteries: a method of one's own, with a fact of its own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from numbers import Real
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, ValidationError, with_config
@@ -27,6 +28,16 @@ _KINDS = {
 _UNKNOWN = ("unexpected_keyword_argument", "extra_forbidden")
 
 C = TypeVar("C")
+
+
+def is_number(value: object) -> bool:
+    """Whether it is a number; true and false are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object, least: int) -> bool:
+    """Whether it is a whole number from ``least`` on; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def known_keys_only(cls: type[C]) -> type[C]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from sortition.aggregation import CombineRule
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Selector
+from sortition.core.validation import is_number, is_whole
 from sortition.flower.privacy_notes import log_findings
 from sortition.flower.strategy_kinds import Kind
 
@@ -29,6 +32,10 @@ class Options:
     guards: Guards
     owner_of: Callable[[str], Hashable] | None
     eligible: Eligible | None
+    horizon: int | None
+    seed: int
+    facts: Sequence[str]
+    on_round: Callable[[dict[str, Any]], object] | None
     answer_timeout: float
     profile_timeout: float
     wait_for: int
@@ -44,11 +51,8 @@ class Options:
                 "SelectorStrategy.selector", "a Selector", self.selector, "Make one with sortition.selectors.load."
             )
         self._check_numbers()
+        self._check_functions()
         self._check_guards()
-        if isinstance(self.eligible, str) or not (
-            self.eligible is None or callable(self.eligible) or isinstance(self.eligible, Collection)
-        ):
-            raise bad("SelectorStrategy.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
         if own := self.selector.needs.of_server:
             raise InputError(
                 f"{type(self.selector).__name__} needs {own[0].name!r}, which the server computes from single updates "
@@ -63,18 +67,32 @@ class Options:
 
     def _check_numbers(self) -> None:
         for name in ("cohort", "wait_for", "checkpoint_every"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", value)
+            if not is_whole(getattr(self, name), 1):
+                raise bad(f"SelectorStrategy.{name}", "a whole number ≥ 1", getattr(self, name))
+        if self.horizon is not None and not is_whole(self.horizon, 1):
+            raise bad("SelectorStrategy.horizon", "a whole number ≥ 1 or None", self.horizon)
+        if not is_whole(int(self.seed) if isinstance(self.seed, np.integer) else self.seed, 0):
+            raise bad("SelectorStrategy.seed", "a whole number ≥ 0", self.seed)
         for name in ("answer_timeout", "profile_timeout"):
-            if not getattr(self, name) > 0:
+            if not (is_number(getattr(self, name)) and getattr(self, name) > 0):
                 raise bad(f"SelectorStrategy.{name}", "seconds > 0", getattr(self, name))
-        if not self.patience >= 0:
+        if not (is_number(self.patience) and self.patience >= 0):
             raise bad("SelectorStrategy.patience", "seconds ≥ 0", self.patience, "math.inf waits without end.")
-        if not (math.isfinite(self.overselect) and self.overselect >= 1):
+        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad("SelectorStrategy.overselect", "finite and ≥ 1", self.overselect)
 
+    def _check_functions(self) -> None:
+        for name in ("owner_of", "on_round"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise bad(f"SelectorStrategy.{name}", "a function or None", getattr(self, name))
+        if not (self.eligible is None or callable(self.eligible) or _is_several(self.eligible)):
+            raise bad("SelectorStrategy.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
+        if not (_is_several(self.facts) and all(isinstance(fact, str) for fact in self.facts)):
+            raise bad("SelectorStrategy.facts", "a list of names", self.facts)
+
     def _check_guards(self) -> None:
+        if not isinstance(self.guards, Guards):
+            raise bad("SelectorStrategy.guards", "Guards or None", self.guards, "Write Guards(explore=0.1).")
         if self.guards.minimum > self.cohort:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.guards.quota and self.owner_of is None and "groups" not in self.selector.needs.reads:
@@ -120,12 +138,24 @@ class Options:
         return math.ceil(self.cohort * self.overselect)
 
 
+def _is_several(value: object) -> bool:
+    """Whether it is a collection; a text, which is one of letters, is meant as one name."""
+    return isinstance(value, Collection) and not isinstance(value, str)
+
+
+def as_path(name: str, value: str | Path) -> Path:
+    """The path that an option gives."""
+    if not isinstance(value, str | Path):
+        raise bad(f"SelectorStrategy.{name}", "a path", value)
+    return Path(value)
+
+
 def paths(checkpoint: str | Path | None, resume: str | Path | bool | None) -> tuple[Path | None, Path | None]:
     """The checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
     if resume is True and checkpoint is None:
         raise bad("SelectorStrategy.resume", "a path where no checkpoint is given", resume)
-    written = None if checkpoint is None else Path(checkpoint)
-    return written, written if resume is True else Path(resume) if resume else None
+    written = None if checkpoint is None else as_path("checkpoint", checkpoint)
+    return written, written if resume is True else as_path("resume", resume) if resume else None
 
 
 def named_selector(selector: Selector[Any] | str) -> Selector[Any]:

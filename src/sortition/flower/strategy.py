@@ -35,7 +35,7 @@ from sortition.flower.combining import CombineRound, Combining, rate_of
 from sortition.flower.enrolment import Enrolment, Waiting
 from sortition.flower.exchange import match
 from sortition.flower.grid_views import EarlyClose
-from sortition.flower.options import Eligible, Options, named_selector, paths
+from sortition.flower.options import Eligible, Options, as_path, named_selector, paths
 from sortition.flower.questions import Interview, RoundMessages
 from sortition.flower.replies import log_other_examples, reports, usable_models
 from sortition.flower.run_files import RunFiles
@@ -105,20 +105,20 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[dict[str, Any]], object] | None = None,
     ) -> None:
-        selector, self.guards = named_selector(selector), guards or Guards()
+        selector, self.guards = named_selector(selector), Guards() if guards is None else guards
         limits = answer_timeout, profile_timeout, wait_for, patience
-        about = selector, cohort, overselect, self.guards, owner_of, eligible
+        about = selector, cohort, overselect, self.guards, owner_of, eligible, horizon, seed, facts, on_round
         self.combining = Combining.by(combine)
         self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume), self.combining.rule)
         self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
         self._check_base()
-        self.selector, self.horizon, self.seed = selector, horizon, seed
+        self.selector, self.horizon, self.seed = selector, horizon, int(seed)
         waiting = Waiting(profile_timeout, wait_for, self.base.least_online, patience)
         self.enrolment = Enrolment(selector.needs, type(selector).__name__, waiting, facts)
         self.roster = self.enrolment.roster
         self.roster.owner_of, self.roster.bind_keys = owner_of, bind_names
         kept = self.options, self.base.strategy, self.roster, self.combining
-        self.files = RunFiles(*kept, None if audit is None else LogFile(audit))
+        self.files = RunFiles(*kept, None if audit is None else LogFile(as_path("audit", audit)))
         self.files.on_round = on_round
         self._models = ModelCheck(self.guards, self.base.kind.trees, self.base.kind.own)
         self._interview = Interview(answer_timeout, self._models)

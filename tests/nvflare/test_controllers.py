@@ -151,6 +151,19 @@ def test_a_mistake_stops_the_job_with_one_sentence():
         assert controller.panics == ["sortition: 3 sites must be there before the first round; got 2 in 1 s."]
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"step": ["a"]}, r"SelectorController\.step must be a table; got \['a'\]"),
+        ({"step": {"rate": 1.0}}, r"SelectorController\.step must hold keys of StepRule; .*'rate'"),
+        ({"model": [1.0]}, r"SelectorController\.model must be a table; got \[1\.0\]"),
+    ],
+)
+def test_a_step_or_model_of_a_wrong_type_is_refused_at_once(given, words):
+    with pytest.raises(InputError, match=words):
+        made(Workflow, federation(), fedavg=given)
+
+
 def test_fedavgs_own_events_and_saving_stay():
     controller = played(WithinFedAvg, federation())
     assert controller.saved == [0, 1, 2, 3]

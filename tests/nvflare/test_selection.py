@@ -320,7 +320,16 @@ def test_a_method_can_be_named_by_its_import_path():
         ({"selector": "sortition.core:Guards"}, r"SelectorController\.selector must be a Selector class"),
         ({"cohort": 0}, r"SelectorController\.cohort must be a whole number ≥ 1; got 0"),
         ({"train_timeout": 1.5}, r"SelectorController\.train_timeout must be a whole number ≥ 0"),
-        ({"overselect": 0.5}, r"SelectorController\.overselect must be ≥ 1"),
+        ({"overselect": 0.5}, r"SelectorController\.overselect must be finite and ≥ 1"),
+        ({"overselect": "2"}, r"SelectorController\.overselect must be finite and ≥ 1; got '2'"),
+        ({"overselect": float("inf")}, r"SelectorController\.overselect must be finite and ≥ 1; got inf"),
+        ({"guards": ["a"]}, r"SelectorController\.guards must be a table; got \['a'\]"),
+        ({"parameters": ["a"]}, r"SelectorController\.parameters must be a table; got \['a'\]"),
+        ({"owners": ["a"]}, r"SelectorController\.owners must be a table; got \['a'\]"),
+        ({"seed": "a"}, r"SelectorController\.seed must be a whole number ≥ 0; got 'a'"),
+        ({"checkpoint": 3}, r"SelectorController\.checkpoint must be a text; got 3"),
+        ({"audit": 3}, r"SelectorController\.audit must be a text; got 3"),
+        ({"resume": "no"}, r"SelectorController\.resume must be true or false; got 'no'"),
         ({"resume": True}, r"SelectorController\.checkpoint must be given"),
         ({"selector": "fedgs", "parameters": {"graph": "secure"}}, "protocol between clients"),
         ({"selector": "greedyfed"}, "GreedyFed must not need .shapley. here"),
@@ -336,3 +345,5 @@ def test_bad_settings_are_refused_before_anything_runs(settings, words):
 def test_an_unknown_option_is_named():
     with pytest.raises(InputError, match="Did you mean 'patience'"):
         Settings.of("uniform", 2, {"patiense": 3})
+    with pytest.raises(InputError, match=r"SelectorController\.options must be a table"):
+        Settings.of("uniform", 2, ["patience"])

@@ -14,7 +14,7 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from sortition.aggregation import StepRule
 from sortition.aggregation.step import StepState
 from sortition.clients.models import Model, as_vector, from_vector
-from sortition.core.errors import SortitionError, bad
+from sortition.core.errors import InputError, SortitionError, bad
 from sortition.nvflare import checkpoint, wire
 from sortition.nvflare.returned import combined
 from sortition.nvflare.selection import Selection
@@ -50,7 +50,13 @@ class SelectorController(ModelController):
         if isinstance(num_rounds, bool) or not isinstance(num_rounds, int) or num_rounds < 1:
             raise bad("SelectorController.num_rounds", "a whole number ≥ 1", num_rounds)
         self.settings = Settings.of(selector, cohort, options)
-        self._rule = StepRule(**dict(step or {}))
+        for name, value in (("model", model), ("step", step)):
+            if value is not None and not isinstance(value, Mapping):
+                raise bad(f"SelectorController.{name}", "a table", value)
+        try:
+            self._rule = StepRule(**dict(step or {}))
+        except TypeError as error:
+            raise InputError(f"SelectorController.step must hold keys of StepRule; {error}.") from None
         # NVFlare writes a job from the attributes that are called like the arguments
         self.selector, self.cohort, self.num_rounds = selector, cohort, num_rounds
         self.model, self.step, self.options = model, step, options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
+from sortition.core.validation import is_number, is_whole
 from sortition.selectors import find
 
 
@@ -53,15 +55,7 @@ class Settings:
     def __post_init__(self) -> None:
         if not isinstance(self.selector, str):
             raise bad("SelectorController.selector", "the name of a method", self.selector, "Parameters go apart.")
-        for name, least in (("cohort", 1), ("wait_for", 1), ("patience", 1), ("answer_timeout", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise bad(f"SelectorController.{name}", f"a whole number ≥ {least}", value)
-        timeout = self.train_timeout
-        if isinstance(timeout, bool) or not isinstance(timeout, int) or timeout < 0:
-            raise bad("SelectorController.train_timeout", "a whole number ≥ 0", timeout)
-        if not self.overselect >= 1:
-            raise bad("SelectorController.overselect", "≥ 1", self.overselect)
+        self._check_types()
         if self.resume and not self.checkpoint:
             raise InputError("SelectorController.checkpoint must be given where resume = True; got nothing.")
         quota = self.trust().quota
@@ -69,10 +63,27 @@ class Settings:
             raise bad("Guards.quota", "0 where owners are unknown", quota, "Give owners = {site: owner}.")
         self.method()
 
+    def _check_types(self) -> None:
+        whole = {"cohort": 1, "seed": 0, "wait_for": 1, "patience": 1, "answer_timeout": 1, "train_timeout": 0}
+        for name, least in whole.items():
+            if not is_whole(getattr(self, name), least):
+                raise bad(f"SelectorController.{name}", f"a whole number ≥ {least}", getattr(self, name))
+        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
+            raise bad("SelectorController.overselect", "finite and ≥ 1", self.overselect)
+        kinds = {"parameters": Mapping, "guards": Mapping, "owners": Mapping, "checkpoint": str, "audit": str}
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                rule = "a text" if kind is str else "a table"
+                raise bad(f"SelectorController.{name}", rule, getattr(self, name))
+        if not isinstance(self.resume, bool):
+            raise bad("SelectorController.resume", "true or false", self.resume)
+
     @classmethod
     def of(cls, selector: str, cohort: int, options: Mapping[str, Any] | None) -> Settings:
         """From what a controller is given; an unknown key is met with 'did you mean'."""
         known = [name for name in cls.__dataclass_fields__ if name not in ("selector", "cohort")]
+        if options is not None and not isinstance(options, Mapping):
+            raise bad("SelectorController.options", "a table", options)
         for name in options or {}:
             if name not in known:
                 raise unknown("option", name, known, "SelectorController.options")

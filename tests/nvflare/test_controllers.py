@@ -134,6 +134,19 @@ def test_a_checkpoint_of_another_step_is_refused(first, second, words, tmp_path)
     assert words in controller.panics[0]
 
 
+def test_a_checkpoint_that_does_not_name_its_step_is_known_by_what_the_step_kept(tmp_path):
+    file = tmp_path / "run.npz"
+    about = {"checkpoint": str(file), "resume": True}
+    played(Workflow, federation(), rounds=4, **about)
+    arrays, header = snapshot.load(file)
+    del header["nvflare"]["options"]
+    snapshot.save(file, arrays, header)
+    played(Workflow, federation(), rounds=4, **about)
+    second = made(Workflow, federation(), rounds=4, fedavg={"step": {"name": "momentum"}}, **about)
+    second.run()
+    assert "another federation: its step kept [], this one keeps ['velocity']." in second.panics[0]
+
+
 @BOTH
 def test_nobody_is_written_to_when_nobody_is_there(kind, monkeypatch):
     monkeypatch.setattr("sortition.nvflare.selection.time.sleep", lambda _: None)

@@ -14,7 +14,7 @@ from nvflare.app_common.workflows.model_controller import ModelController
 from sortition.aggregation import StepRule
 from sortition.aggregation.step import StepState
 from sortition.clients.models import Model, as_vector, from_vector
-from sortition.core.errors import InputError, SortitionError, bad
+from sortition.core.errors import InputError, SortitionError, StorageError, bad
 from sortition.nvflare import checkpoint, wire
 from sortition.nvflare.returned import combined
 from sortition.nvflare.selection import Selection
@@ -90,6 +90,10 @@ class SelectorController(ModelController):
                 raise bad("SelectorController.checkpoint", "a new file, or resume = True", str(file))
             model, state = checkpoint.load(file, selection, self._identity)
             checkpoint.check_model(file, model, self._first_model())
+            if state.keys() != (wanted := self._rule.init(0)).keys():  # checkpoints of 0.1.0 do not name their step
+                raise StorageError(
+                    f"{file} is of another federation: its step kept {sorted(state)}, this one keeps {sorted(wanted)}."
+                )
             self.info(f"Going on after round {self._played(selection)}.")
             return model, state
         model = self._first_model()

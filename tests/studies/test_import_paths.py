@@ -115,3 +115,14 @@ def test_the_audit_says_what_it_could_not_check_and_why(file, tmp_path):
     told = call("audit", runs, "--allow", "given_by_path")
     assert told.exit_code == 3
     assert "stands for has changed since" in " ".join(told.output.split())
+
+
+def test_code_that_the_plan_does_not_name_is_not_imported(file, tmp_path):
+    runs, allowed = tmp_path / "runs", ("--jobs", 1, "-q", "--resume", "--allow", "given_by_path")
+    assert call("run", file, "-o", runs, *allowed).exit_code == 0
+    config = run_folder.find(runs)[0].path / run_folder.CONFIG
+    config.write_text(
+        config.read_text().replace("given_by_path:even", "gone:even")
+    )  # another run, of code that is gone
+    elsewhere = ("--set", "availability.name=given_by_path:even", "--set", "seeds=[1]")
+    assert call("run", file, "-o", runs, *allowed, *elsewhere).exit_code == 0

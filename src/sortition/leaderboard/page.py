@@ -47,8 +47,7 @@ rounds, which accuracy does not show.
 """
 ABSENT = {  # why a method has no runs
     "full": "trains everybody, beyond the budget, and is never ranked",
-    "greedyfed": "the server evaluates subsets of every cohort, and in the three cells where it was tried a round took "
-    "about 50 to 700 times as long as one of uniform sampling",
+    "greedyfed": "the server evaluates models of many subsets of every cohort, which takes far longer than a round",
 }
 JOIN = """## Join
 

@@ -18,12 +18,12 @@ from sortition.core.import_policy import imported
 from sortition.data.load import IMPORT_PATH
 from sortition.studies import given
 
-OTHERS = {"sortition", "torch", "numpy", *sys.stdlib_module_names} - {"__main__"}  # whose versions manifests have
+OTHERS = {"sortition", "torch", "numpy", *sys.stdlib_module_names}  # manifests have their versions
 
 
 def fingerprints(table: Mapping[str, Any]) -> dict[str, str]:
     """The SHA-256 of all code that a run's table names and that is not Sortition's, by dotted key."""
-    return given.fingerprints(table) | {key: _digest(key, path) for key, path in import_paths(table).items()}
+    return given.fingerprints(table) | {key: digest(key, path) for key, path in import_paths(table).items()}
 
 
 def changed(manifest: Mapping[str, Any], table: Mapping[str, Any]) -> list[str]:
@@ -43,7 +43,8 @@ def import_paths(table: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _digest(key: str, path: str) -> str:
+def digest(key: str, path: str) -> str:
+    """The SHA-256 of the source files behind an import path."""
     found, total = imported(path, key), hashlib.sha256()
     bases = inspect.getmro(found) if inspect.isclass(found) else (found,)
     modules = {path.partition(":")[0], *(str(getattr(one, "__module__", "")) for one in bases)}

@@ -81,20 +81,21 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
             "Add --resume to go on with them, or choose another with -o."
         )
     for run in (run for run, found in states if found == "done"):
-        _aim(run, place(out, run))
+        _take_target(run, place(out, run))
     return [run for run, found in states if found != "done"]
 
 
 def _same_code_as_others(plan: StudyPlan, out: Path) -> None:
     """Refuse a folder that holds runs of other code by the same names: they would share a table."""
-    tables = [run.table() for run in plan.runs]
-    now = {(key, path) for table in tables for key, path in own_code.import_paths(table).items()}
+    named = {pair for run in plan.runs for pair in own_code.import_paths(run.table()).items()}
+    now = {(key, path): own_code.digest(key, path) for key, path in named}
     for held in run_folder.find(out) if now else ():
-        if any(pair in now for pair in own_code.import_paths(held.config).items()):
-            _same_code(held, held.config)
+        for key, path in own_code.import_paths(held.config).items():
+            if now.get((key, path), before := held.manifest.get("python", {}).get(key)) != before:
+                raise _other_code(held, key)
 
 
-def _aim(run: RunConfig, path: Path) -> None:
+def _take_target(run: RunConfig, path: Path) -> None:
     """Give a finished run the target that its study has now; its figures follow from its records."""
     held, target = run_folder.Run(path), run.table().get("target", {})
     if held.config.get("target", {}) == target:
@@ -166,11 +167,15 @@ def state(run: RunConfig, path: Path) -> str:
 def _same_code(held: run_folder.Run, table: Mapping[str, Any]) -> None:
     """Refuse a folder that was played with other code of the user's, or with another object given from Python."""
     if changed := own_code.changed(held.manifest, table):
-        whose = f"the runs of {held.method!r}" if changed[0].startswith("method.") else "its runs"
-        raise StorageError(
-            f"{held.path} was played with other code: what {changed[0]} stands for has changed since. "
-            f"{ELSEWHERE}, or remove {whose}."
-        )
+        raise _other_code(held, changed[0])
+
+
+def _other_code(held: run_folder.Run, key: str) -> StorageError:
+    whose = f"the runs of {held.method!r}" if key.startswith("method.") else "its runs"
+    return StorageError(
+        f"{held.path} was played with other code: what {key} stands for has changed since. "
+        f"{ELSEWHERE}, or remove {whose}."
+    )
 
 
 def _same_configuration(run: RunConfig, held: run_folder.Run) -> None:

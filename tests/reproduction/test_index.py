@@ -73,13 +73,25 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     assert index.extents() == shown
     assert (DOCS / "README.md").read_text() == index.readme(shown) + "\n"
     project = (DOCS.parents[1] / "README.md").read_text()
-    assert index.counted(shown) in project, "run python -m sortition.reproduction.index docs/reproduction"
-    assert index.with_counts(project, shown) == project
+    assert index.summary(shown) in project, "run python -m sortition.reproduction.index docs/reproduction"
+    assert index.with_summary(project, shown) == project
+
+
+def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():
+    shown = index.extents()
+    short = [item for item in index.items() if item.short]
+    papers = dict.fromkeys(item.paper for item in index.items() if item.paper != "No paper")
+    assert [item.paper for item in short] == list(papers)
+    for item in short:
+        assert f"{shown[item.preset].state}; {item.short} " in index.summary(shown)
+        assert item.short.split(":")[0].split(",")[0] == item.verdict.split(":")[0].split(" but")[0]
+    assert "never run; " in index.summary({})
 
 
 def test_the_sentence_counts_every_entry():
     shown = index.extents()
-    numbers = [int(word) for word in index.counted(shown).split() if word.isdigit()]
+    sentence = index.summary(shown).splitlines()[-1]
+    numbers = [int(word) for word in sentence.split() if word.isdigit()]
     assert numbers[0] == len(index.items()) == sum(numbers[1:])
     assert numbers[0] - numbers[-1] == sum(item.preset in shown for item in index.items())
 

@@ -60,6 +60,7 @@ class Item:
     what: str
     preset: str = ""
     verdict: str = ""  # in a sentence; empty where nothing was run
+    short: str = ""  # the verdict for the project's README; empty for entries that it does not show
     why: str = ""  # it was never run
 
 
@@ -153,20 +154,25 @@ def readme(shown: Mapping[str, Extent]) -> str:
     )
 
 
-def counted(shown: Mapping[str, Extent]) -> str:
-    """How many entries were run, and how far, in a sentence."""
+def summary(shown: Mapping[str, Extent]) -> str:
+    """For the project's README: the main table of each paper, and how many entries were run, and how far."""
+    table = Table("", ["published", "here"])
+    for item in items():
+        if item.short:
+            state = shown[item.preset].state if item.preset in shown else "never run"
+            table.rows.append([f"{item.paper}, {item.what}", f"{state}; {item.short}"])
     states = [shown[item.preset].state.partition(":")[0] if item.preset in shown else "never" for item in items()]
     whole, cut, computed, never = (states.count(state) for state in ("in full", "cut", "computed", "never"))
     return (
-        f"Of {len(states)} published tables and figures and questions beside them {whole} were run in full, {cut} cut "
-        f"to fewer runs or rounds, and {computed} computed with their page; {never} were never run. Each with its "
-        "reason and verdict: [docs/reproduction/](docs/reproduction/README.md)."
+        f"{table.markdown()}\n\nOf {len(states)} published tables and figures and questions beside them {whole} were "
+        f"run in full, {cut} cut to fewer runs or rounds, and {computed} computed with their page; {never} were never "
+        "run. Each with its reason and verdict: [docs/reproduction/](docs/reproduction/README.md)."
     )
 
 
-def with_counts(text: str, shown: Mapping[str, Extent]) -> str:
-    """The text of the project's README with that sentence between its two marks."""
-    return filled(text, {"reproduction": counted(shown)})
+def with_summary(text: str, shown: Mapping[str, Extent]) -> str:
+    """The text of the project's README with that between its two marks."""
+    return filled(text, {"reproduction": summary(shown)})
 
 
 def write_index(folder: Path) -> None:
@@ -177,7 +183,7 @@ def write_index(folder: Path) -> None:
     write_atomically(folder / "README.md", readme(shown).encode() + b"\n")
     project = folder.resolve().parents[1] / "README.md"
     if project.exists():
-        write_atomically(project, with_counts(project.read_text(encoding="utf-8"), shown).encode())
+        write_atomically(project, with_summary(project.read_text(encoding="utf-8"), shown).encode())
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def test_commands_on_pages_can_be_typed_in_a_shell():
 
 
 def test_what_has_no_page_was_never_run():
-    rows = index.index_table({}).rows
+    rows = index.index_rows({})
     assert all(row[3].startswith("never run") and not row[4] for row in rows)
 
 
@@ -75,6 +75,19 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     project = (DOCS.parents[1] / "README.md").read_text()
     assert index.summary(shown) in project, "run python -m sortition.reproduction.index docs/reproduction"
     assert index.with_summary(project, shown) == project
+
+
+def test_every_entry_is_listed_under_its_paper_with_state_and_verdict():
+    shown = index.extents()
+    for paper in re.split(r"^## ", index.readme(shown), flags=re.MULTILINE)[1:]:
+        lines = paper.splitlines()[2:]
+        own = [item for item in index.items() if item.paper == paper.splitlines()[0]]
+        for item, line in zip(own, filter(None, lines), strict=True):
+            assert line.startswith(f"- **{item.what}**")
+            assert item.preset in line
+            state = shown[item.preset].state if item.preset in shown else "never run"
+            assert f". {state[0].upper()}{state[1:]}" in line
+            assert (item.verdict or item.why)[1:] in line
 
 
 def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():

@@ -109,16 +109,16 @@ def _extent(page: str, made: re.Match[str], section: str, values: str) -> Extent
     return Extent(page, made["options"].strip(), made["date"] or "", finished, planned, cut, rounds, seeds, values)
 
 
-def index_table(shown: Mapping[str, Extent], *, links: bool = False) -> Table:
-    """A row for every item."""
-    table = Table("", COLUMNS)
+def index_rows(shown: Mapping[str, Extent], *, links: bool = False) -> list[list[str]]:
+    """A row of ``COLUMNS`` for every item."""
+    rows = []
     for item in items():
         extent = shown.get(item.preset)
         state = extent.state if extent else f"never run: {item.why}" if item.why else "never run"
         shown_as = (lambda name: f"[{name}]({name})") if links else str
         cells = [item.verdict, shown_as(extent.page), _values(extent, shown_as), extent.date] if extent else [""] * 4
-        table.rows.append([item.paper, item.what, item.preset, state, *cells])
-    return table
+        rows.append([item.paper, item.what, item.preset, state, *cells])
+    return rows
 
 
 def _values(extent: Extent, shown_as: Callable[[str], str]) -> str:
@@ -129,7 +129,7 @@ def _values(extent: Extent, shown_as: Callable[[str], str]) -> str:
 def index_lines(shown: Mapping[str, Extent]) -> list[str]:
     """The same as lines for a terminal: the presets of each paper, and below each its state and verdict."""
     lines, paper = [], ""
-    for name, what, preset, state, verdict, page, _, date in index_table(shown).rows:
+    for name, what, preset, state, verdict, page, _, date in index_rows(shown):
         lines += [] if name == paper else [name]
         paper = name
         below = "; ".join(filter(None, [state, verdict, f"{page}, {date}" if page else ""]))
@@ -138,8 +138,14 @@ def index_lines(shown: Mapping[str, Extent]) -> list[str]:
 
 
 def readme(shown: Mapping[str, Extent]) -> str:
-    """The page docs/reproduction/README.md."""
+    """The page docs/reproduction/README.md: a list for every paper, which also a phone can show."""
     counts = [sum(item.preset in shown for item in items()), len(items())]
+    lists: dict[str, list[str]] = {}
+    for paper, what, preset, state, verdict, page, values, date in index_rows(shown, links=True):
+        where = [f"`{preset}`" if preset else "", page, date, f"per seed: {values}" if values else ""]
+        place = f" ({', '.join(filter(None, where))})" if page else f" (`{preset}`)" if preset else ""
+        found = " ".join(f"{one[0].upper()}{one[1:]}." for one in (state, verdict) if one)
+        lists.setdefault(paper, []).append(f"- **{what}**{place}. {found}")
     return "\n\n".join(
         [
             "# Published tables and figures",
@@ -148,8 +154,8 @@ def readme(shown: Mapping[str, Extent]) -> str:
             "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
             "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page "
             "were not kept.",
-            "`sortition reproduce` prints this table; `sortition reproduce NAME` reproduces an entry.",
-            index_table(shown, links=True).markdown(),
+            "`sortition reproduce` prints the same; `sortition reproduce NAME` reproduces an entry.",
+            *("\n".join([f"## {paper}\n", *lines]) for paper, lines in lists.items()),
         ]
     )
 

@@ -103,6 +103,29 @@ def test_it_goes_on_after_a_crash(tmp_path):
     assert path.read_bytes() == whole.read_bytes()
 
 
+@pytest.mark.parametrize("joined", ["before the stop", "after it"])
+def test_clients_that_joined_around_a_restart_are_in_the_log(tmp_path, joined):
+    path, twice = tmp_path / "audit.jsonl", Population(np.arange(1, 41))
+    registrar, book = federation(path, "by-size", rounds=2)
+    if joined == "before the stop":
+        registrar.join(twice)
+    book.sync()
+    registrar.save(tmp_path / "saved.npz")
+    book.close()
+    for _ in range(2):  # restarted a second time, the population is the one of the log
+        book = LogFile(path, salt=book.salt)
+        registrar = Registrar.load(tmp_path / "saved.npz", load("by-size"), twice)
+        book.watch(registrar)
+        registrar.finish(registrar.begin(np.arange(40), 4))
+        book.sync()
+        registrar.save(tmp_path / "saved.npz")
+        book.close()
+    book.watch(registrar)
+    book.reveal()
+    assert ["joined" in json.loads(line) for line in path.read_text().splitlines()] == [False] * 3 + [True, False]
+    assert "1 log holds" in call("audit", path)
+
+
 def test_a_lost_log_is_a_sentence(tmp_path):
     registrar, book = federation(tmp_path / "audit.jsonl", "uniform")
     book.reveal()

@@ -8,12 +8,14 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from sortition.audit.entries import digest_of
 from sortition.audit.log import AuditLog, fresh_salt
 from sortition.audit.schema import Disclosure
 from sortition.core.errors import StorageError
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock
 from sortition.core.storage.journal import Journal
+from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
 
 
@@ -35,6 +37,7 @@ class LogFile:
     def watch(self, registrar: Registrar) -> None:
         """Become the registrar's observer; of a restored one, rounds that it has not played are cut off.
 
+        Where clients joined, or gave other facts, since the last round of the log, its next line says so.
         A registrar that begins is refused where there is a log already: it would be wiped.
         """
         self.close()
@@ -43,6 +46,7 @@ class LogFile:
         try:
             self._journal = Journal(self.path, entries)
             last = str(json.loads(self._journal.last)["hash"]) if entries else ""
+            known = _last_population(self.path) if entries else ""
         except (ValueError, KeyError, TypeError):
             self.close()
             raise StorageError(f"{self.path} is damaged: its last kept line is no entry of an audit log.") from None
@@ -51,6 +55,8 @@ class LogFile:
             raise
         self._log = AuditLog(registrar, self.salt, self._journal.write, entries, last)
         self._registrar, registrar.observer = registrar, self._log
+        if known and known != digest_of(registrar.population):
+            self._log.joined(registrar.population)
 
     def _lock(self, entries: int) -> None:
         try:
@@ -104,3 +110,14 @@ class LogFile:
         write_atomically(path, json.dumps(published, indent=1).encode() + b"\n")
         self.close()
         return path
+
+
+def _last_population(path: Path) -> str:
+    """The digest of the population that the last line of a log was chosen from."""
+    found = ""
+    for line in read_lines(path):
+        if not found:  # the header
+            found = str(json.loads(line)["population"])
+        elif b'"joined":' in line and (joined := json.loads(line).get("joined")):
+            found = str(joined["population"])
+    return found

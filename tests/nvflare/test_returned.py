@@ -30,6 +30,15 @@ def test_a_model_that_is_none_is_left_out(kind, w):
     assert list(found.faults) == [1]
 
 
+def test_a_number_that_the_models_type_does_not_hold_is_left_out():
+    half = {"w": np.zeros(3, np.float16)}
+    sent = {k: FLModel(ParamsType.FULL, {"w": np.full(3, 10, np.float16)}) for k in range(3)}
+    sent[1] = FLModel(ParamsType.FULL, {"w": np.full(3, 1e6, np.float32)})  # infinite in half precision
+    found = screen(sent, half, (), Guards())
+    assert sorted(found.models) == [0, 2]
+    assert found.faults == {1: "w is not finite"}
+
+
 def test_facts_and_signals_of_another_form_are_refused():
     with pytest.raises(InputError, match="all its rows of one shape"):
         Sites(("label_counts",)).enter("a", {"label_counts": [[1], [1, 2]]})

@@ -19,6 +19,7 @@ from sortition.flower import SelectorStrategy, wire
 from sortition.flower.checkpoint import history_path, load_federation, reserved, save_federation
 from sortition.flower.roster import NodeProfile, Roster
 from sortition.selectors import load
+from sortition.studies.audit.run import examine_log
 
 
 def federation():
@@ -53,6 +54,43 @@ def test_a_resumed_federation_is_the_one_that_never_stopped(tmp_path):
     again = played(tmp_path / "c.npz", 5, strategy=FedAdam(**adam), resume=True)
     assert again.history == whole.history
     np.testing.assert_array_equal(again._model["w"], whole._model["w"])
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_strategy_that_is_started_once_more_goes_on_from_its_checkpoint(tmp_path, every):
+    stops = [4]
+
+    def stop(record):
+        if record["round"] in stops:
+            stops.clear()
+            raise KeyboardInterrupt
+
+    def made(name):
+        files = {"checkpoint": tmp_path / f"{name}.npz", "audit": tmp_path / f"{name}.jsonl", "resume": True}
+        options = {"cohort": 2, "checkpoint_every": every, "combine": "fedvarp", **files}
+        return SelectorStrategy("uniform", strategy=FedAdam(eta=0.05, fraction_evaluate=0.0), on_round=stop, **options)
+
+    def start(strategy, grid):
+        return wire.to_arrays(strategy.start(grid, wire.to_record(MODEL), 6).arrays)["w"]
+
+    nodes = {n: node(f"c{n}", {"sizes": n + 1}, w=(n, 1.0)) for n in range(5)}
+    again = made("again")
+    with pytest.raises(KeyboardInterrupt):
+        start(again, Loopback(nodes))
+    found = start(again, Loopback({100 + n: nodes[n] for n in range(5)}))  # nodes have other ids now
+    whole = made("whole")
+    np.testing.assert_array_equal(found, start(whole, Loopback(nodes)))
+    assert again.history == whole.history
+    assert examine_log(tmp_path / "again.jsonl").verdict == "holds"
+
+
+def test_a_second_start_without_files_is_a_run_of_its_own():
+    made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=FedAvg(fraction_evaluate=0.0))
+    made.start(federation(), wire.to_record(MODEL), 2)
+    first = made.history
+    made.start(federation(), wire.to_record(MODEL), 2)
+    assert made.history == first
+    assert made.registrar.index == 2
 
 
 def test_a_history_without_its_checkpoint_is_not_taken_over(tmp_path):

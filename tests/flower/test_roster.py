@@ -181,3 +181,13 @@ def test_a_client_that_comes_back_cannot_have_any_size(size):
     assert roster.population().sizes.tolist() == [10, 10]
     assert roster.meet({8: sized("a", 50)}, online=[2]) == {}
     assert roster.population().sizes.tolist() == [50, 10]
+
+
+def test_a_restored_roster_knows_no_nodes_of_clients_that_it_no_longer_has():
+    roster = Roster(["sizes"])
+    roster.meet({1: sized("b"), 2: sized("c")})
+    saved = roster.export()
+    roster.meet({3: sized("d")})  # after the checkpoint
+    roster.restore(*saved)
+    assert roster.present([1, 2, 3]).tolist() == []
+    assert roster.unknown([1, 2, 3]) == [1, 2, 3]

@@ -39,12 +39,15 @@ class Waiting:
 
 
 class Enrolment:
-    """Keeps the roster up to date; ``changed`` says that somebody joined or came back with other facts."""
+    """Keeps the roster up to date; ``changed`` says that somebody joined or came back with other facts.
+
+    ``begun`` says that the first round of a run was there, for which everybody who is online is waited for.
+    """
 
     def __init__(self, needs: Needs, owner: str, waiting: Waiting, facts: Sequence[str] = ()) -> None:
         self.roster = Roster((*needs.reads, *(fact for fact in facts if fact not in needs.reads)), needs.optional)
         self.changed = False
-        self._owner, self._waiting, self._begun = owner, waiting, False
+        self._owner, self._waiting, self.begun = owner, waiting, False
         self._wanted = {s.name for s in needs.asks} | {s.name for s in needs.reports if s != UPDATE}
         self._asked: dict[int, tuple[Message, float]] = {}  # node → the open question, and when it lapses
         self._profiles: dict[int, NodeProfile] = {}  # answers that are not entered yet
@@ -62,13 +65,13 @@ class Enrolment:
             self._collect(grid, online)
             self._ask(grid, online)
             late = len(self.roster) > 0 and time.monotonic() - began >= self._waiting.patience
-            least = self._waiting.nodes if self._begun else max(self._waiting.first_nodes, self._waiting.nodes)
-            ready = len(online) >= least and (self._begun or not self._asked)
+            least = self._waiting.nodes if self.begun else max(self._waiting.first_nodes, self._waiting.nodes)
+            ready = len(online) >= least and (self.begun or not self._asked)
             if ready or late:
                 self._enter(grid, online)
                 there = self.roster.present(online) if ready else self.roster.present([])
                 if there.size or late:
-                    self._begun = True
+                    self.begun = True
                     return there
             if time.monotonic() > said:
                 log(INFO, "Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)

@@ -192,7 +192,7 @@ class Roster:
         return {fact: np.stack([row[fact] for row in self.facts]) for fact in self.reads}, list(self.names)
 
     def restore(self, facts: Mapping[str, Array], names: list[str], keys: Mapping[str, str] | None = None) -> None:
-        """Take over what :meth:`export` gave, and whose key each name is."""
+        """Take over what :meth:`export` gave, and whose key each name is; of nodes nothing is known."""
         if not _are_texts(names):
             raise ValueError("names are not a list of texts")
         if len(set(names)) < len(names):
@@ -207,6 +207,7 @@ class Roster:
         self.tags = [()] * len(names)
         self.facts = [{fact: facts[fact][row] for fact in self.reads} for row in range(len(names))]
         self._id = {name: row for row, name in enumerate(names)}
+        self._node, self._client = {}, {}
 
 
 def _are_texts(words: object) -> bool:

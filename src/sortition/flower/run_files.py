@@ -49,7 +49,11 @@ class RunFiles:
         return known | ({"strategy.inside": inside} if inside else {}) | self.combining.identity
 
     def open(self, stack: ExitStack, initial: ArrayRecord) -> ArrayRecord:
-        """Take the files, to be given back when the stack closes; the arrays to begin with."""
+        """Take the files, to be given back when the stack closes; the arrays to begin with.
+
+        What an earlier run of the same object left in memory is forgotten: a run begins, or goes on from its file.
+        """
+        self.saved, self.history, self.played, self.combining.memory = None, [], 0, None
         stack.enter_context(reserved(self.options.checkpoint, self.options.resume))
         if self.log_file is not None:
             stack.enter_context(closing(self.log_file))

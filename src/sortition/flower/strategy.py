@@ -176,9 +176,9 @@ class SelectorStrategy(Strategy):
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
         **more: Any,
     ) -> Result:
-        """Run the strategy's own ``start``, or go on from ``resume``; rounds are numbered as if nothing had stopped."""
+        """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped."""
         self.base.check_model(initial_arrays)
-        self.horizon, files = self.horizon or num_rounds, self.files
+        self.horizon, files = self.options.horizon or num_rounds, self.files
         self._timeout = math.inf if timeout is None else timeout
         if self.options.overselect > 1:
             grid = cast(Grid, EarlyClose(grid, lambda: self._target))
@@ -201,7 +201,7 @@ class SelectorStrategy(Strategy):
         self._outcome = RunOutcome(any(record["answered"] for record in self.history))
         ours = {name: getattr(self, name) for name in LOOP}
         stack.enter_context(self.base.replaced(**ours))
-        self._running = True
+        self._running, self.registrar, self.enrolment.begun = True, None, False
         stack.callback(setattr, self, "_running", False)
 
     # -- training ------------------------------------------------------------------------------------------------------

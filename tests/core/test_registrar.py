@@ -625,6 +625,19 @@ def test_whole_numbers_are_floats_to_the_selector(registrar):
     assert not turn.rejected
 
 
+def test_what_was_exported_does_not_change_in_later_rounds():
+    guards = Guards(ceiling=4, quarantine=2, strikes=1, reweight="fedau")
+    registrar = Registrar(Worst(), Population(SIZES), guards=guards)
+    play(registrar)
+    arrays, header = registrar.export()
+    before = {name: value.copy() for name, value in arrays.items()}
+    first = [play(registrar).cohort.ids.tolist() for _ in range(4)]
+    for name, value in before.items():
+        np.testing.assert_array_equal(arrays[name], value, err_msg=name)
+    registrar.restore(arrays, header)
+    assert [play(registrar).cohort.ids.tolist() for _ in range(4)] == first
+
+
 class TestThreads:
     """A registrar and its turns are for one thread at a time; a second one is refused and changes nothing."""
 
@@ -666,6 +679,9 @@ class TestThreads:
             lambda one: one.join(Population(np.arange(1, 15))),
             lambda one: one.finish(one._open),
             lambda one: one._open.answer({}),
+            lambda one: one.export(),
+            lambda one: one.save("never written"),
+            lambda one: one.restore(*Registrar(Worst(), Population(SIZES)).export()),
         ],
     )
     def test_a_second_thread_is_refused(self, act):

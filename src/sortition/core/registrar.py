@@ -117,10 +117,8 @@ class Registrar:
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        turn = Turn(
-            self._context(ids, admitted), self.state.copy(), round if admitted.ids.size else None, admitted.notes
-        )
-        self._open = turn
+        context, played = self._context(ids, admitted), round if admitted.ids.size else None
+        turn = self._open = Turn(context, self.state.copy(), played, admitted.notes)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn
@@ -250,7 +248,8 @@ class Registrar:
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Everything that the next round depends on, as named arrays and a JSON-able header."""
-        return registrar_snapshot.export(self)
+        with self._thread.inside():
+            return registrar_snapshot.export(self)
 
     def options(self) -> dict[str, Any]:
         """Which optional facts the selection has used from its first round on."""
@@ -259,14 +258,15 @@ class Registrar:
 
     def restore(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> Self:
         """Take over what :meth:`export` gave, refused if of another selection; another model acts as :meth:`resize`."""
-        twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
-        found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
-        self.selector, self._view = twin.selector, twin._view
-        self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-        self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-        self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
-        self._abandon()
-        self._forget(self.lengths.other_than(self.shapes))
+        with self._thread.inside():
+            twin = self._resolved_as(registrar_snapshot.optional(header, self._unresolved.needs))
+            found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
+            self.selector, self._view = twin.selector, twin._view
+            self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
+            self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
+            self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
+            self._abandon()
+            self._forget(self.lengths.other_than(self.shapes))
         return self
 
     def _resolved_as(self, facts: list[str] | None) -> Registrar:
@@ -296,5 +296,4 @@ class Registrar:
         seed, saved_horizon, saved_guards = registrar_snapshot.settings(header, path)
         horizon = saved_horizon if horizon is None else horizon
         guards = saved_guards if guards is None else guards
-        made = cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model)
-        return made.restore(arrays, header)
+        return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)

@@ -44,8 +44,9 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     """Everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
     eligibility = registrar.eligibility
-    arrays |= {"quarantined": eligibility.strikes, "until": eligibility.until, **registrar.lengths.export()}
-    arrays |= eligibility.export()
+    memory = {"quarantined": eligibility.strikes, "until": eligibility.until, **registrar.lengths.export()}
+    memory |= eligibility.export()
+    arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header = {
         "selector": registrar.owner,
         "parameters": {name: str(value) for name, value in registrar.selector.parameters().items()},

@@ -45,3 +45,21 @@ def test_a_long_line_that_is_cut_is_not_read(tmp_path):
     assert journal.last == b"two"
     journal.close()
     assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_of_a_line_that_was_written_in_part_nothing_stays(tmp_path, monkeypatch):
+    path = tmp_path / "a.jsonl"
+    journal = Journal(path, 0)
+    journal.append({"round": 0})
+
+    def half(file, rest):
+        file.write(rest[: len(rest) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sortition.core.storage.journal.pour", half)
+        with pytest.raises(StorageError, match="Resume when there is room"):
+            journal.append({"round": 1})
+    journal.append({"round": 1})  # there is room again
+    journal.close()
+    assert path.read_text() == '{"round":0}\n{"round":1}\n'

@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -53,10 +54,13 @@ class Journal:
         self.write(json.dumps(record, separators=(",", ":"), default=json_default).encode() + b"\n")
 
     def write(self, rest: bytes) -> None:
-        """One more line, with its newline."""
+        """One more line, with its newline; of one that cannot be written whole, nothing stays."""
+        end = os.fstat(self._file.fileno()).st_size
         try:
             pour(self._file, rest)
         except OSError as error:
+            with suppress(OSError):
+                os.ftruncate(self._file.fileno(), end)
             raise self._failure(error) from None
 
     def sync(self) -> None:

@@ -126,6 +126,14 @@ def test_clients_that_joined_around_a_restart_are_in_the_log(tmp_path, joined):
     assert "1 log holds" in call("audit", path)
 
 
+def test_its_folder_is_made(tmp_path):
+    path = tmp_path / "new" / "folder" / "audit.jsonl"
+    federation(path)[1].reveal()
+    assert "1 log holds" in call("audit", path)
+    with pytest.raises(StorageError, match=r"audit.jsonl/x.jsonl could not be written: "):
+        federation(path / "x.jsonl")
+
+
 def test_a_lost_log_is_a_sentence(tmp_path):
     registrar, book = federation(tmp_path / "audit.jsonl", "uniform")
     book.reveal()

@@ -60,6 +60,7 @@ class LogFile:
 
     def _lock(self, entries: int) -> None:
         try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             handle = lock.acquire(self.path)
         except OSError as error:
             raise StorageError(f"{self.path} could not be written: {error.strerror}.") from None

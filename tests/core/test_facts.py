@@ -130,7 +130,7 @@ def test_facts_of_ones_own_are_read_by_their_names():
         ({"battery": [0.5]}, r"Population\.battery must be of shape \(2,\)"),
         ({"battery": [0.5, np.nan]}, r"Population\.battery must be finite"),
         ({"battery": ["full", "empty"]}, r"Population\.battery must be numbers"),
-        ({"size": [1, 2]}, "Unknown population fact 'size'.*Did you mean 'sizes'"),
+        ({"size": [1, 2]}, "Unknown population fact 'size'; Population has sizes, .*Did you mean 'sizes'"),
         ({"facts": [1, 2]}, "Unknown population fact 'facts'"),
     ],
 )

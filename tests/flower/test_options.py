@@ -66,6 +66,32 @@ def test_where_nobody_is_eligible_the_rounds_are_skipped_and_the_run_says_so():
     assert [record["skipped"] for record in made.history] == ["nobody available"] * 2
 
 
+@pytest.mark.parametrize(
+    ("eligible", "told"),
+    [
+        (lambda name, facts: facts["battery"] > 0.2, "whose facts are none; got KeyError: 'battery'. Facts that the"),
+        (lambda name, facts: np.ones(2), "got ValueError: The truth value of an array"),
+    ],
+)
+def test_a_function_that_fails_is_named_with_the_client(eligible, told):
+    with pytest.raises(InputError) as met:
+        available(eligible)
+    assert "SelectorStrategy.eligible must give true or false of client 'site-0'" in str(met.value)
+    assert told in str(met.value)
+
+
+def test_facts_that_no_population_can_hold_are_refused_at_once():
+    for fact in ("n_clients", "known", "_own", "label_count", "two words"):
+        with pytest.raises(InputError, match=r"Unknown population fact .*; SelectorStrategy.facts: Population has"):
+            SelectorStrategy(UNIFORM, cohort=2, facts=[fact])
+
+
+def test_a_folder_is_no_file(tmp_path):
+    for name in ("checkpoint", "resume", "audit"):
+        with pytest.raises(InputError, match=rf"SelectorStrategy.{name} must be the path of a file; got the folder"):
+            SelectorStrategy(UNIFORM, cohort=2, **{name: tmp_path})
+
+
 def test_what_is_no_choice_of_clients_is_refused():
     for eligible in ("site-1", 3):
         with pytest.raises(InputError, match="eligible must be names, tags or a function"):

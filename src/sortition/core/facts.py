@@ -28,7 +28,7 @@ def check_names(names: Iterable[str], owner: str) -> None:
             continue
         near = difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE)
         if near or not name.isidentifier() or name.startswith("_") or name in TAKEN:
-            raise unknown("population fact", name, FACTS, f"{owner}.needs.reads: Population")
+            raise unknown("population fact", name, FACTS, owner)
 
 
 def check_row(name: str, row: npt.ArrayLike, who: str) -> None:

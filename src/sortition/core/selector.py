@@ -46,7 +46,7 @@ class Needs:
     optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        check_names((*self.reads, *self.optional), "a selector")
+        check_names((*self.reads, *self.optional), "a selector.needs.reads: Population")
         if own := [signal.name for signal in self.asks if signal.of == "server"]:
             raise bad("Needs.asks", "of signals of clients", own[0], "What the server computes itself is in reports.")
 

@@ -13,6 +13,7 @@ import numpy as np
 from sortition.aggregation import CombineRule
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
+from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Selector
 from sortition.core.validation import is_number, is_whole
@@ -89,6 +90,7 @@ class Options:
             raise bad("SelectorStrategy.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
         if not (_is_several(self.facts) and all(isinstance(fact, str) for fact in self.facts)):
             raise bad("SelectorStrategy.facts", "a list of names", self.facts)
+        check_names(self.facts, "SelectorStrategy.facts: Population")
 
     def _check_guards(self) -> None:
         if not isinstance(self.guards, Guards):
@@ -129,7 +131,14 @@ class Options:
         if self.eligible is None:
             return True
         if callable(self.eligible):
-            return bool(self.eligible(name, facts))
+            try:
+                return bool(self.eligible(name, facts))
+            except Exception as error:  # the operator's function, on what a client says of itself
+                raise InputError(
+                    f"SelectorStrategy.eligible must give true or false of client {name!r}, whose facts are "
+                    f"{', '.join(facts) or 'none'}; got {type(error).__name__}: {error}. Facts that the selector does "
+                    "not read are asked for with facts=[…]."
+                ) from error
         return name in self.eligible or any(tag in self.eligible for tag in tags)
 
     @property
@@ -147,6 +156,8 @@ def as_path(name: str, value: str | Path) -> Path:
     """The path that an option gives."""
     if not isinstance(value, str | Path):
         raise bad(f"SelectorStrategy.{name}", "a path", value)
+    if Path(value).is_dir():
+        raise bad(f"SelectorStrategy.{name}", "the path of a file", f"the folder {value}")
     return Path(value)
 
 

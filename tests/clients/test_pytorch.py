@@ -117,6 +117,23 @@ class Summed(nn.Module):
         return self.out(ids.float() * mask)
 
 
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (Viewed(), "got 'Viewed'"),
+        ((Viewed(),), "got 1 values"),
+        ((Viewed(), IMAGES, LABELS, 3), "got 4 values"),
+        ((Viewed(), TensorDataset(IMAGES, LABELS)), "got single examples in place of batches. Put the data set in a"),
+    ],
+    ids=["a module", "nothing else", "too much", "a data set"],
+)
+def test_what_is_no_module_with_examples_is_told(given, told):
+    rule = r"pytorch\(load\) must be a function that gives \(module, x, y\) or \(module, batches\); "
+    for ask in (lambda maker: maker.facts(None), lambda maker: maker(Received(arrays(Viewed())))):
+        with pytest.raises(InputError, match=rule + told):
+            ask(pytorch(lambda context: given))
+
+
 def test_inputs_by_name():
     ids, mask = torch.randint(0, 9, (10, 4), generator=GEN), torch.ones(10, 4)
     y, model = torch.randint(0, 2, (10,), generator=GEN), Summed()

@@ -15,7 +15,16 @@ import numpy as np
 
 from sortition.clients.models import Model
 from sortition.clients.received import Received
-from sortition.clients.torch_data import TorchData, accuracy, count_classes, count_labels, forward, held, mean_loss
+from sortition.clients.torch_data import (
+    TorchData,
+    accuracy,
+    count_classes,
+    count_labels,
+    forward,
+    held,
+    loaded,
+    mean_loss,
+)
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
@@ -58,8 +67,8 @@ class PyTorch:
 
     def facts(self, context: Any) -> Mapping[str, Any]:
         """Size and label counts of the node's data; the labels are counted only if they are read."""
-        model, *examples = self.load(context)
-        return NodeFacts(TorchData.of(*examples), lambda: self.classes or count_classes(model))
+        model, data = loaded(self.load(context))
+        return NodeFacts(data, lambda: self.classes or count_classes(model))
 
 
 class NodeFacts(Mapping[str, Any]):
@@ -118,8 +127,7 @@ class TorchClient:
 
     def __init__(self, maker: PyTorch, received: Received) -> None:
         self.maker, self.received, self.begun = maker, received, time.monotonic()
-        self.model, *examples = maker.load(received.context)
-        self.data = TorchData.of(*examples)
+        self.model, self.data = loaded(maker.load(received.context))
         self._assign(received.model)
 
     def _assign(self, arrays: Model) -> None:

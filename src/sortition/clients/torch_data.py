@@ -15,6 +15,7 @@ CHUNK = 1024  # rows of one forward pass
 LABELS = ("label", "labels", "target", "targets", "y")  # under which a batch that is a dict holds its labels
 IGNORED = -100  # a label that PyTorch's cross-entropy leaves out: padding, or the prompt of a language model
 Batch = tuple[Any, Any]  # inputs and labels
+GIVES = "a function that gives (module, x, y) or (module, batches)"
 
 
 class TorchData:
@@ -34,7 +35,7 @@ class TorchData:
             return cls([_split(examples[0])], whole=True)
         if len(examples) == 1:
             return cls([_split(batch) for batch in examples[0]], whole=False)
-        raise bad("pytorch(load)", "a function that gives (module, x, y) or (module, batches)", f"{len(examples) + 1}")
+        raise bad("pytorch(load)", GIVES, f"{len(examples) + 1} values")
 
     def __len__(self) -> int:
         return sum(self._rows)
@@ -111,7 +112,17 @@ def _split(batch: Any) -> Batch:
     raise bad("a batch", "a pair (x, y) or a dict with its labels", type(batch).__name__)
 
 
+def loaded(found: Any) -> tuple[Any, TorchData]:
+    """The module and the examples that ``load`` gave."""
+    if not isinstance(found, tuple | list):
+        raise bad("pytorch(load)", GIVES, type(found).__name__)
+    model, *examples = found
+    return model, TorchData.of(*examples)
+
+
 def _rows(labels: Any, inputs: Any) -> int:
+    if not labels.ndim:
+        raise bad("pytorch(load)", GIVES, "single examples in place of batches", "Put the data set in a DataLoader.")
     rows = len(labels)
     parts = inputs.values() if isinstance(inputs, Mapping) else [inputs]
     if any(len(part) != rows for part in parts):

@@ -66,7 +66,7 @@ class Site:
     def get_site_name(self):
         return self.name
 
-    def send(self, message):
+    def send(self, message, clear_cache=True):
         self.sent = message
 
     def handle(self, message):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
-from tests.nvflare.loopback import MODEL, Site, facts
+from tests.nvflare.loopback import MODEL, Quadratic, Site, facts
 
+from sortition.clients import Answers
 from sortition.clients.models import as_vector
+from sortition.nvflare import client as flare
 from sortition.nvflare import wire
 
 
@@ -76,3 +78,79 @@ def test_the_id_of_a_site_is_its_own():
     message = wire.SiteTask(wire.TRAIN, 0, 7).on(dict(MODEL), 1)
     message.meta[wire.CLIENTS] = {"site-2": 1, "site-3": 2}
     assert wire.SiteTask.of(message, "site-3").client == 2
+
+
+class Stub:
+    """NVFlare's client interface: a message stays until something is sent, or longer if the script says so."""
+
+    def __init__(self, *messages):
+        self.coming, self.held, self.sent, self.waited = list(messages), None, [], []
+
+    def get_site_name(self):
+        return "site-4"
+
+    def is_running(self):
+        return self.receive() is not None
+
+    def is_train(self):
+        return False  # the task is not called "train"
+
+    def receive(self, timeout=None):
+        self.waited.append(timeout)
+        if self.held is None and self.coming:
+            self.held = self.coming.pop(0)
+        return self.held
+
+    def send(self, model, clear_cache=True):
+        self.sent.append(model)
+        self.held = None if clear_cache else self.held
+
+
+def script(monkeypatch, *tasks):
+    """NVFlare behind the module, with one message a task."""
+    stub = Stub(*(wire.SiteTask(kind, 2, 3, signals=signals).on(dict(MODEL), 5) for kind, signals in tasks))
+    monkeypatch.setattr(flare, "flare", stub)
+    monkeypatch.setattr(flare, "_exchange", flare.Exchange(Answers(Quadratic, facts), stub))
+    return stub
+
+
+def trained():
+    return FLModel(params={name: value + 1 for name, value in MODEL.items()}, metrics={"train_loss": 1.5})
+
+
+def test_a_script_may_ask_for_the_model_as_often_as_it_likes(monkeypatch):
+    stub = script(monkeypatch, (wire.TRAIN, ("training-loss",)), (wire.QUERY, ("loss",)), (wire.TRAIN, ()))
+    assert flare.is_running()
+    assert flare.is_running()
+    assert flare.receive() is flare.receive()
+    flare.send(trained())
+    assert wire.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
+    assert flare.is_running()  # the question is answered on the way
+    assert list(wire.content_of(stub.sent[1])["rows"]) == ["loss"]
+    flare.send(trained())
+    assert (flare.is_running(), flare.receive()) == (False, None)
+
+
+def test_a_question_about_training_is_a_training_to_the_script(monkeypatch):
+    stub = script(monkeypatch, (wire.QUERY, ("training-loss",)))
+    assert flare.is_running()
+    assert flare.is_train()
+    flare.send(trained())
+    assert wire.content_of(stub.sent[0])["rows"] == {"training-loss": 1.5}
+    assert not flare.is_train()
+
+
+def test_send_keeps_the_message_where_nvflare_does(monkeypatch):
+    stub = script(monkeypatch, (wire.TRAIN, ("training-loss",)))
+    flare.receive()
+    flare.send(trained(), clear_cache=False)
+    flare.receive()
+    flare.send(trained())
+    assert [wire.content_of(sent)["rows"] for sent in stub.sent] == [{"training-loss": 1.5}] * 2
+
+
+def test_receive_waits_no_longer_than_it_is_told(monkeypatch):
+    stub = script(monkeypatch, (wire.QUERY, ("loss",)))
+    assert flare.receive(timeout=0.5) is None
+    assert len(stub.waited) == 2  # once more after the question, for what is left of the time
+    assert all(0 <= seconds <= 0.5 for seconds in stub.waited)

@@ -18,6 +18,7 @@ like any other round to the script; :func:`send` sends what was asked for instea
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -32,7 +33,7 @@ from sortition.core.errors import SortitionError
 from sortition.core.signals import Signal
 from sortition.nvflare import wire
 
-__all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "receive", "send"]
+__all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", "receive", "send"]
 
 
 class Exchange:
@@ -45,7 +46,12 @@ class Exchange:
         self.began = 0.0
 
     def take(self, message: FLModel) -> FLModel | None:
-        """The message, if the script must train for it; else None, and it is answered."""
+        """The message, if the script must train for it; else None, and it is answered.
+
+        NVFlare gives the message of a round as often as it is asked for, until something is sent.
+        """
+        if message is self.message:
+            return message
         task = wire.SiteTask.of(message, self.api.get_site_name())
         self.message, self.task, self.began = message, task, time.monotonic()
         if task is None:
@@ -93,24 +99,26 @@ class Exchange:
             content = make()
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
+        self.task = self.message = None
         self.api.send(wire.reply(**content))
 
-    def give(self, sent: FLModel) -> None:
+    def give(self, sent: FLModel, clear_cache: bool = True) -> None:
         """Send what the script trained: as it is, with reports, or only the rows that were asked for."""
         task, message = self.task, self.message
-        self.task = self.message = None
+        if clear_cache:
+            self.task = self.message = None
         if task is None or message is None:
-            self.api.send(sent)
+            self.api.send(sent, clear_cache)
             return
         try:
             content: dict[str, Any] = {"rows": self._rows(task, self._client(message, task, sent))}
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
         if task.kind == wire.QUERY:
-            self.api.send(wire.reply(**content))
+            self.api.send(wire.reply(**content), clear_cache)
             return
         sent.meta = {**(sent.meta or {}), wire.KEY: content}
-        self.api.send(sent)
+        self.api.send(sent, clear_cache)
 
 
 _exchange = Exchange(Answers())
@@ -142,25 +150,29 @@ def is_running() -> bool:
         message = flare.receive()
         if message is None:
             return False
-        if (kept := _exchange.take(message)) is not None:
-            _waiting.append(kept)
+        if _exchange.take(message) is not None:
             return True
     return False
 
 
-_waiting: list[FLModel] = []
-
-
 def receive(timeout: float | None = None) -> FLModel | None:
-    """The next model to train; None when the job is over."""
-    if not _waiting and not is_running():
-        return None
-    return _waiting.pop()
+    """The model to train, the same until :func:`send`; None when the job is over, or after ``timeout`` seconds."""
+    until = math.inf if timeout is None else time.monotonic() + timeout
+    while True:
+        left = None if timeout is None else max(until - time.monotonic(), 0.0)
+        message = flare.receive(left)
+        if message is None or _exchange.take(message) is not None:
+            return message
 
 
-def send(model: FLModel) -> None:
+def is_train() -> bool:
+    """Whether the script must train: in a round, for a question about training, or for a rehearsal."""
+    return _exchange.task is not None or bool(flare.is_train())
+
+
+def send(model: FLModel, clear_cache: bool = True) -> None:
     """Send what was trained, with the reports that the selector declared."""
-    _exchange.give(model)
+    _exchange.give(model, clear_cache)
 
 
 def __getattr__(name: str) -> Any:

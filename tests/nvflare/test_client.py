@@ -154,3 +154,13 @@ def test_receive_waits_no_longer_than_it_is_told(monkeypatch):
     assert flare.receive(timeout=0.5) is None
     assert len(stub.waited) == 2  # once more after the question, for what is left of the time
     assert all(0 <= seconds <= 0.5 for seconds in stub.waited)
+
+
+@pytest.mark.parametrize("kind", [wire.TRAIN, wire.QUERY])
+def test_a_script_that_trains_in_place_reports_its_update(monkeypatch, kind):
+    stub = script(monkeypatch, (kind, ("bias-update",)))
+    message = flare.receive()
+    message.params = {name: value.copy() for name, value in message.params.items()}
+    stub.held.params["layer.bias"] += 2
+    flare.send(message)
+    assert wire.content_of(stub.sent[0])["rows"]["bias-update"].tolist() == [2.0, 2.0, 2.0]

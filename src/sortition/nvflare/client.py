@@ -28,6 +28,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 
 from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
+from sortition.clients.models import Model
 from sortition.clients.received import MakeClient
 from sortition.core.errors import SortitionError
 from sortition.core.signals import Signal
@@ -44,6 +45,7 @@ class Exchange:
         self.message: FLModel | None = None
         self.task: wire.SiteTask | None = None
         self.began = 0.0
+        self._before: Model = {}  # the received model, where signals of a training compare with it
 
     def take(self, message: FLModel) -> FLModel | None:
         """The message, if the script must train for it; else None, and it is answered.
@@ -63,6 +65,8 @@ class Exchange:
             self._reply(lambda: {"rows": self._rows(task, self._client(message, task, None))})
             return None
         message.meta = {key: value for key, value in message.meta.items() if key not in (wire.KEY, wire.CLIENTS)}
+        arrays = wire.as_model(message.params).items() if task.signals else ()
+        self._before = {name: value.copy() for name, value in arrays}  # scripts may train in place
         return message
 
     def _trains(self, task: wire.SiteTask) -> bool:
@@ -83,7 +87,8 @@ class Exchange:
         return {name: self.answers.row(name, client, payload) for name in task.signals}
 
     def _client(self, message: FLModel, task: wire.SiteTask, sent: FLModel | None) -> AppClient:
-        model, make = wire.as_model(message.params), self.answers.make_client
+        model = wire.as_model(message.params) if sent is None else self._before
+        make = self.answers.make_client
         received = Received(model, {}, task.t, task.client, task.purpose, self.api.get_site_name())
 
         def run() -> AppReply:
@@ -114,6 +119,8 @@ class Exchange:
             content: dict[str, Any] = {"rows": self._rows(task, self._client(message, task, sent))}
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
+        if clear_cache:
+            self._before = {}
         if task.kind == wire.QUERY:
             self.api.send(wire.reply(**content), clear_cache)
             return

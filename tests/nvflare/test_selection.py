@@ -159,6 +159,11 @@ def test_an_owner_has_no_more_places_than_its_quota():
         started("uniform", controller, guards={"quota": 1})
 
 
+def test_a_minimum_above_the_cohort_is_refused_before_sites_are_waited_for():
+    with pytest.raises(InputError, match=r"Guards\.minimum must be at most the cohort, 2; got 3"):
+        Settings.of("uniform", 2, {"guards": {"minimum": 3}})
+
+
 def test_a_site_that_sends_nonsense_is_quarantined():
     controller = federation()
     controller.sites["site-2"] = Site("site-2", broken=lambda p: {name: value * np.nan for name, value in p.items()})

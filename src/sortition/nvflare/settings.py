@@ -58,7 +58,9 @@ class Settings:
         self._check_types()
         if self.resume and not self.checkpoint:
             raise InputError("SelectorController.checkpoint must be given where resume = True; got nothing.")
-        quota = self.trust().quota
+        quota, least = self.trust().quota, self.trust().minimum
+        if least > self.cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", least)
         if quota and not self.owners and "groups" not in self.method().needs.reads:
             raise bad("Guards.quota", "0 where owners are unknown", quota, "Give owners = {site: owner}.")
         self.method()

@@ -55,6 +55,17 @@ def test_cohorts_are_those_of_the_registrar_fed_with_the_same_answers(name):
     assert [record["cohort"] for record in second.history] == [record["cohort"] for record in heard]
 
 
+def test_ids_do_not_depend_on_who_connected_first(monkeypatch):
+    controller, late = federation(12), ["site-2", "site-1", "site-11"]
+    controller.offline = set(late)
+    monkeypatch.setattr("time.sleep", lambda seconds: controller.offline.discard(late.pop()))
+    selection = Selection(Settings("by-size", 3, wait_for=12), controller, 4)
+    available = selection.enrol(dict(MODEL))
+    assert available.tolist() == list(range(12))
+    assert selection.sites.names == [f"site-{number}" for number in range(1, 13)]
+    assert selection.sites.population().sizes.tolist() == [facts(name)["sizes"] for name in selection.sites.names]
+
+
 def test_ids_follow_the_natural_order_of_names():
     controller = federation(12)
     selection = started("uniform", controller)

@@ -62,6 +62,8 @@ class Selection:
             self.sites.enrolments += 1
             online = self.online()
             self._profile(self.sites.to_ask(online), model)
+            if self.registrar is None:
+                self.sites.in_order()
             ids = self.sites.ids(self.sites.answering(online))
             if ids.size >= least or self.controller.abort_signal.triggered:
                 return ids

@@ -96,6 +96,11 @@ class Sites:
             raise InputError(f"{name}: its {fact} must be of shape {known}; got {row.shape}.")
         return row if row.dtype.kind == "f" else row.astype(np.int64)
 
+    def in_order(self) -> None:
+        """Give ids by the natural order of names, whoever came first; only before the first round."""
+        rows = sorted(range(len(self.names)), key=lambda row: natural_order(self.names[row]))
+        self.names, self.facts = [self.names[row] for row in rows], [self.facts[row] for row in rows]
+
     def settle(self) -> None:
         """Read the optional facts that all sites gave from now on, and no others."""
         self.reads += tuple(fact for fact in self.optional if all(fact in row for row in self.facts))

@@ -126,6 +126,26 @@ def test_clients_that_joined_around_a_restart_are_in_the_log(tmp_path, joined):
     assert "1 log holds" in call("audit", path)
 
 
+def test_a_run_that_died_in_its_first_round_goes_on(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    registrar, book = federation(path, "by-size", rounds=0)
+    registrar.save(tmp_path / "saved.npz")
+    played(registrar, 1)  # lost with the server
+    book.sync()
+    book.close()
+    again = Registrar.load(tmp_path / "saved.npz", load("by-size"), Population(np.arange(1, 21)))
+    with pytest.raises(StorageError, match="must be new for a run that begins"):
+        LogFile(path).watch(again)  # without its salt it is the log of another run
+    book = LogFile(path, salt=book.salt)
+    book.watch(again)
+    played(again, 2)
+    book.reveal()
+    assert len(path.read_text().splitlines()) == 3
+    assert "1 log holds" in call("audit", path)
+    with pytest.raises(StorageError, match="must be new for a run that begins"):  # it is over
+        book.watch(Registrar(load("by-size"), Population(np.arange(1, 21)), seed=11))
+
+
 def test_its_folder_is_made(tmp_path):
     path = tmp_path / "new" / "folder" / "audit.jsonl"
     federation(path)[1].reveal()

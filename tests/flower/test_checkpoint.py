@@ -84,6 +84,21 @@ def test_a_strategy_that_is_started_once_more_goes_on_from_its_checkpoint(tmp_pa
     assert examine_log(tmp_path / "again.jsonl").verdict == "holds"
 
 
+def test_a_server_with_an_audit_log_that_died_before_its_first_round_was_over_goes_on(tmp_path):
+    files = {"resume": True, "checkpoint_every": 3, "horizon": 4}
+
+    def stop(record):
+        raise KeyboardInterrupt
+
+    path, log = tmp_path / "c.npz", tmp_path / "audit.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        played(path, 4, audit=log, on_round=stop, **files)
+    again = played(path, 4, audit=log, **files)
+    whole = played(tmp_path / "whole.npz", 4, audit=tmp_path / "whole.jsonl", **files)
+    assert again.history == whole.history
+    assert examine_log(log).verdict == "holds"
+
+
 def test_a_second_start_without_files_is_a_run_of_its_own():
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=FedAvg(fraction_evaluate=0.0))
     made.start(federation(), wire.to_record(MODEL), 2)

@@ -8,14 +8,14 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
-from sortition.audit.entries import digest_of
+from sortition.audit.entries import commitment, digest_of
 from sortition.audit.log import AuditLog, fresh_salt
 from sortition.audit.schema import Disclosure
 from sortition.core.errors import StorageError
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock
 from sortition.core.storage.journal import Journal
-from sortition.core.storage.safe_files import read_lines
+from sortition.core.storage.safe_files import lines_of, opened, read_lines
 from sortition.core.storage.snapshot import write_atomically
 
 
@@ -38,10 +38,11 @@ class LogFile:
         """Become the registrar's observer; of a restored one, rounds that it has not played are cut off.
 
         Where clients joined, or gave other facts, since the last round of the log, its next line says so.
-        A registrar that begins is refused where there is a log already: it would be wiped.
+        A registrar that begins is refused where there is a log already, which would be wiped; not where that log
+        commits to the same salt and seed and is not revealed: it is of the same run, which died in its first round.
         """
         self.close()
-        entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
+        entries = registrar.index + 1 if registrar.index or self._commits_to(registrar.seed) else 0  # and the header
         self._lock(entries)
         try:
             self._journal = Journal(self.path, entries)
@@ -57,6 +58,19 @@ class LogFile:
         self._registrar, registrar.observer = registrar, self._log
         if known and known != digest_of(registrar.population):
             self._log.joined(registrar.population)
+
+    @property
+    def _disclosure(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.reveal.json")
+
+    def _commits_to(self, seed: int) -> bool:
+        """Whether there is a log of a run that is not over, whose first line was written with this salt and seed."""
+        try:
+            with opened(self.path) as file:
+                first = json.loads(next(lines_of(file, self.path)))
+            return not self._disclosure.exists() and bool(first["commitment"] == commitment(self.salt, seed))
+        except (OSError, StorageError, StopIteration, ValueError, KeyError, TypeError):
+            return False
 
     def _lock(self, entries: int) -> None:
         try:
@@ -107,10 +121,9 @@ class LogFile:
             published["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
             published["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
             published["known"] = None if people.known.size == people.n_clients else people.known.tolist()
-        path = self.path.with_name(f"{self.path.name}.reveal.json")
-        write_atomically(path, json.dumps(published, indent=1).encode() + b"\n")
+        write_atomically(self._disclosure, json.dumps(published, indent=1).encode() + b"\n")
         self.close()
-        return path
+        return self._disclosure
 
 
 def _last_population(path: Path) -> str:

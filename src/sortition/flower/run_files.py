@@ -83,7 +83,7 @@ class RunFiles:
 
     def _check_log(self) -> None:
         """Refuse to begin where the log of an earlier run is."""
-        if self.log_file is None or self.played:
+        if self.log_file is None or self.saved is not None:
             return
         path = self.log_file.path
         if path.exists() and path.stat().st_size:
@@ -100,12 +100,26 @@ class RunFiles:
             setattr(result, name, {r + self.played: value for r, value in getattr(result, name).items()})
         return result
 
-    def watch(self, registrar: Registrar) -> None:
-        """Restore a registrar where the run goes on, and let the audit log observe it."""
+    def watch(self, registrar: Registrar, model: Model) -> None:
+        """Restore a registrar where the run goes on, and let the audit log observe it.
+
+        A run that begins has a checkpoint before its log has a line: without the log's salt nobody could go on.
+        """
         if self.saved is not None:
             registrar.restore(self.saved.arrays, self.saved.registrar)
         if self.log_file is not None:
+            if self.saved is None:
+                self._save(registrar, model)
             self.log_file.watch(registrar)
+
+    def _save(self, registrar: Registrar, model: Model) -> None:
+        """Write the checkpoint, where one is wanted."""
+        if self._journal is None or self.options.checkpoint is None:
+            return
+        self._journal.sync()
+        salt = "" if self.log_file is None else self.log_file.salt.hex()
+        about = self.strategy, self._journal.lines, salt, self.identity, self.combining.export()
+        save_federation(self.options.checkpoint, model, registrar, self.roster, *about)
 
     def remember(
         self, turn: Turn, registrar: Registrar, model: Model, done: Array, faults: dict[int, str], notes: dict[str, Any]
@@ -118,13 +132,10 @@ class RunFiles:
             self.log_file.sync()
         if self.on_round is not None:
             self.on_round(record)
-        if self._journal is not None and self.options.checkpoint is not None:
+        if self._journal is not None:
             self._journal.append(record)
-            if (turn.index + 1) % self.options.checkpoint_every == 0:
-                self._journal.sync()
-                salt = "" if self.log_file is None else self.log_file.salt.hex()
-                about = self.strategy, self._journal.lines, salt, self.identity, self.combining.export()
-                save_federation(self.options.checkpoint, model, registrar, self.roster, *about)
+        if (turn.index + 1) % self.options.checkpoint_every == 0:
+            self._save(registrar, model)
 
     def _log(self, turn: Turn, record: Mapping[str, Any], faults: Mapping[int, str]) -> None:
         names = self.roster.names

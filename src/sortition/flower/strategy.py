@@ -247,7 +247,7 @@ class SelectorStrategy(Strategy):
             self.roster.settle()
             about = self.selector, self.roster.population()
             self.registrar = Registrar(*about, horizon=self.horizon, seed=self.seed, guards=self.guards, model=model)
-            self.files.watch(self.registrar)
+            self.files.watch(self.registrar, self._model)
         elif self.enrolment.changed:
             self.registrar.join(self.roster.population())
         self.combining.check_memory(model.parameters or 0, len(self.roster))

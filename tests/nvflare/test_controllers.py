@@ -76,6 +76,23 @@ def test_a_server_that_died_goes_on_with_the_same_cohorts_and_model(kind, tmp_pa
 
 
 @BOTH
+def test_a_server_that_died_in_its_first_round_goes_on_with_its_audit_log(kind, tmp_path):
+    loopback, log = federation(), tmp_path / "audit.jsonl"
+    about = {"checkpoint": str(tmp_path / "run.npz"), "resume": True, "audit": str(log)}
+
+    def dies(task, t):
+        if task == "train":
+            raise KeyboardInterrupt
+
+    before_sending(loopback, dies)
+    with pytest.raises(KeyboardInterrupt):
+        made(kind, loopback, rounds=3, **about).run()
+    assert cohorts(played(kind, federation(), rounds=3, **about)) == cohorts(played(kind, federation(), rounds=3))
+    found = examine_log(log)
+    assert (found.faults, found.left, found.recomputed) == ([], "", 3)
+
+
+@BOTH
 def test_a_site_that_was_not_there_before_a_restart_joins(kind, tmp_path):
     about = {"checkpoint": str(tmp_path / "run.npz"), "resume": True}
     played(kind, federation(4), "full", rounds=2, **about)

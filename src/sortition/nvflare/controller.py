@@ -72,6 +72,7 @@ class SelectorController(ModelController):
     def _run(self) -> None:
         selection = self.selection = Selection(self.settings, self, self.num_rounds)
         model, state = self._start(selection)
+        selection.before_log = lambda model: self._save(selection, model, state)
         try:
             while self._played(selection) < self.num_rounds and not self.abort_signal.triggered:
                 model, state = self._round(selection, model, state)
@@ -125,9 +126,12 @@ class SelectorController(ModelController):
             model = from_vector(vector, model)
         if self.persistor:
             self.save_model(FLModel(params=dict(model), current_round=self._played(selection) - 1))
+        self._save(selection, model, state)
+        return model, state
+
+    def _save(self, selection: Selection, model: Model, state: StepState) -> None:
         if self.settings.file is not None:
             checkpoint.save(self.settings.file, selection, model, state, self._identity)
-        return model, state
 
     def _train(self, selection: Selection, model: Model) -> dict[str, FLModel]:
         """Send the model to the cohort; ``targets=[]`` would mean everybody, so an empty cohort sends nothing."""

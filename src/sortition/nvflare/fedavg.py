@@ -54,6 +54,7 @@ class SelectedFedAvg(FedAvg):
     def run(self) -> None:
         """FedAvg's own rounds; a mistake of the user stops the job with one sentence."""
         selection = self.selection = Selection(self.settings, self, self.num_rounds)
+        selection.before_log = lambda model: self._save(selection, model)
         over = False
         try:
             self._resume(selection)
@@ -136,9 +137,12 @@ class SelectedFedAvg(FedAvg):
         moved = FLModel(ParamsType.FULL, dict(after), metrics=aggr_result.metrics, meta=aggr_result.meta)
         updated: FLModel = super().update_model(model, moved)
         self._global = after
-        if self.settings.file is not None:
-            checkpoint.save(self.settings.file, selection, after, {}, STEP)
+        self._save(selection, after)
         return updated
+
+    def _save(self, selection: Selection, model: Model) -> None:
+        if self.settings.file is not None:
+            checkpoint.save(self.settings.file, selection, model, {}, STEP)
 
     def _without_excluded(self, after: Model, before: Model) -> Model:
         """FedAvg's ``exclude_vars``: arrays that are not aggregated stay as they are."""

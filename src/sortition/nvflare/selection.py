@@ -6,7 +6,7 @@ The controller lends its ``send_model_and_wait``; the registrar is the same as i
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class Selection:
         self.sites = Sites(self.selector.needs.reads, self.selector.needs.optional, settings.owners)
         self.registrar: Registrar | None = None
         self.log_file = LogFile(settings.audit) if settings.audit else None
+        self.before_log: Callable[[Model], object] = lambda model: None  # saves what a run with a log begins with
         self.turn: Turn | None = None
         self.history: list[dict[str, Any]] = []
 
@@ -132,7 +133,8 @@ class Selection:
         if self.registrar is None:
             self.sites.settle()
             self.registrar = self.new_registrar(model)
-            if self.log_file is not None:
+            if self.log_file is not None:  # without a checkpoint, which keeps the log's salt, nobody could go on
+                self.before_log(model)
                 self.log_file.watch(self.registrar)
         elif self.sites.changed:
             self.registrar.join(self.sites.population())

@@ -120,9 +120,8 @@ def test_the_audit_says_what_it_could_not_check_and_why(file, tmp_path):
 def test_code_that_the_plan_does_not_name_is_not_imported(file, tmp_path):
     runs, allowed = tmp_path / "runs", ("--jobs", 1, "-q", "--resume", "--allow", "given_by_path")
     assert call("run", file, "-o", runs, *allowed).exit_code == 0
+    (runs / "main").rename(runs / "other")  # another setting, of code that is gone
     config = run_folder.find(runs)[0].path / run_folder.CONFIG
-    config.write_text(
-        config.read_text().replace("given_by_path:even", "gone:even")
-    )  # another run, of code that is gone
-    elsewhere = ("--set", "availability.name=given_by_path:even", "--set", "seeds=[1]")
-    assert call("run", file, "-o", runs, *allowed, *elsewhere).exit_code == 0
+    config.write_text(config.read_text().replace("given_by_path:even", "gone:even").replace('"main"', '"other"'))
+    assert call("run", file, "-o", runs, *allowed, "--set", "seeds=[1]").exit_code == 0
+    assert len(run_folder.find(runs)) == 2

@@ -57,6 +57,20 @@ def test_a_changed_configuration_is_refused_with_the_difference(tmp_path):
     runner.execute(plan(small(rounds=2, seeds=1, target={"accuracy": 0.5})), tmp_path, jobs=1, resume=True)
 
 
+def test_another_federation_is_refused_though_its_methods_are_others(tmp_path):
+    uniform, other = [{"name": "uniform"}], [{"name": "by-size", "cohort": 2, "local": {"lr": 0.2}}]
+    runner.execute(plan(small(rounds=1, seeds=1, method=uniform)), tmp_path, jobs=1)
+    changed = plan(small(rounds=1, seeds=1, method=other, availability="always"))
+    with pytest.raises(StorageError, match=r"another federation.*availability.name was 'lognormal', is 'always'.*-o"):
+        runner.execute(changed, tmp_path, jobs=1)
+    assert len(run_folder.find(tmp_path)) == 1
+    with pytest.raises(StorageError, match="another federation"):  # nor other seeds of the same method
+        runner.execute(plan(small(rounds=1, seeds=[1], method=uniform, evaluate_every=2)), tmp_path, jobs=1)
+    # what a method may have of its own may differ, and so may rounds and target
+    more = plan(small(rounds=2, seeds=1, method=other, target={"accuracy": 0.5}))
+    assert runner.execute(more, tmp_path, jobs=1).failed == {}
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     out = tmp_path_factory.mktemp("finished")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from sortition.audit.encoding import json_value
 from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import metrics, run_folder
+from sortition.results.separate import FREE
 from sortition.studies import given, methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
@@ -25,6 +26,7 @@ from sortition.studies.workers.process_control import uncollected
 from sortition.studies.workers.scheduler import Event
 
 ELSEWHERE = "Choose another folder with -o (out= in Python)"
+OF_A_METHOD = ("cohort", "local", "server", "guards")  # what methods of one setting may each have their own of
 
 
 @dataclass
@@ -73,6 +75,7 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
     for run in plan.runs:
         write_folder.inside(place(out, run), out)
     _same_code_as_others(plan, out)
+    _same_federation_as_others(plan, out)
     states = [(run, state(run, place(out, run))) for run in plan.runs]
     known = [found for _, found in states if found != "new"]
     if known and not resume:
@@ -93,6 +96,26 @@ def _same_code_as_others(plan: StudyPlan, out: Path) -> None:
         for key, path in own_code.import_paths(held.config).items():
             if now.get((key, path), before := held.manifest.get("python", {}).get(key)) != before:
                 raise _other_code(held, key)
+
+
+def _same_federation_as_others(plan: StudyPlan, out: Path) -> None:
+    """Refuse a folder whose settings hold other runs, of another federation: they would share a table."""
+    asked = {place(out, run) for run in plan.runs}
+    for run in {run.setting: run for run in plan.runs}.values():
+        for path in sorted((out / run.setting).glob(f"*/*/{run_folder.CONFIG}")):
+            held: dict[str, Any] = {}
+            with suppress(StorageError):  # a damaged run says so when it is read
+                held = {} if path.parent in asked else run_folder.Run(path.parent).config
+            if held and (changed := difference(_shared(held), _shared(run.table()))):
+                raise StorageError(
+                    f"{path.parent} is of another federation, and would share a table with these runs: {changed}. "
+                    f"{ELSEWHERE}, or remove it."
+                )
+
+
+def _shared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What all runs of a setting have in common; the rounds may grow."""
+    return flat({key: value for key, value in config.items() if key not in (*FREE, *OF_A_METHOD, "rounds")})
 
 
 def _take_target(run: RunConfig, path: Path) -> None:

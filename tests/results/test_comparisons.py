@@ -1,5 +1,7 @@
 """The result of a comparison in words."""
 
+import math
+
 import pytest
 
 from sortition.results.comparisons import against_baseline, baseline_of, conclusions, verdict_text
@@ -18,6 +20,29 @@ def runs(gain, spread=1.0, megabytes=10.0, of="accuracy"):
 def sentence(of="accuracy", **options):
     (found,) = conclusions({"uniform": runs(0, 0, of=of), "fedgs": runs(of=of, **options)}, "uniform", of)
     return found[1]
+
+
+def test_the_best_come_first_and_those_that_diverged_last():
+    values = {"uniform": 0.5, "good": 0.6, "broken": math.nan, "best": 0.9, "bad": 0.1}
+    methods = {label: {seed: {"last-accuracy": v + 0.01 * seed} for seed in range(3)} for label, v in values.items()}
+    found = [sentence.split()[0] for _, sentence in conclusions(methods, "uniform", "accuracy")]
+    assert found == ["best", "good", "bad", "broken"]
+
+
+def test_runs_that_ended_at_different_rounds_are_not_compared():
+    # the fast one reached the target in round 6 and stopped: its mean holds only early rounds
+    figures = {"uniform": (0.38, 40), "fast": (0.25, 6), "alike": (0.4, 40)}
+    methods = {
+        label: {seed: {"last-accuracy": value + 0.001 * seed * len(label), "rounds": rounds} for seed in range(5)}
+        for label, (value, rounds) in figures.items()
+    }
+    found = against_baseline(methods, "uniform", "accuracy")
+    assert found["fast"].verdict == "undecided"
+    assert found["fast"].apart
+    alone = against_baseline({label: methods[label] for label in ("uniform", "alike")}, "uniform", "accuracy")
+    assert found["alike"] == alone["alike"]  # they are not of the family
+    sentence = conclusions(methods, "uniform", "accuracy")[-1][1]
+    assert sentence.startswith("fast against uniform is undecided: their runs ended at different rounds")
 
 
 def test_a_win_a_loss_and_a_draw():

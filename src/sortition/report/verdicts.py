@@ -86,11 +86,13 @@ def of_setting(setting: Setting) -> str:
 
 def _counted(found: dict[str, Comparison], counts: Counter[str]) -> str:
     needed = [one.seeds_needed for one in found.values() if one.seeds_needed]
+    apart = sum(one.apart for one in found.values())
     words = {
         WORSE: f"{counts[WORSE]} worse",
         EQUAL: f"{counts[EQUAL]} practically equal",
         UNDECIDED: f"{counts[UNDECIDED]} undecided"
-        + (f" ({min(needed)} seeds or more would decide)" if needed else ""),
+        + (f" ({min(needed)} seeds or more would decide)" if needed else "")
+        + (f", {apart} of them as runs ended at different rounds" if apart else ""),
     }
     return ", ".join(text for verdict, text in words.items() if counts[verdict])
 
@@ -155,7 +157,7 @@ def _leading(setting: Setting, label: str) -> Card:
     if one is None:
         return Card("Leader", label, "not compared")
     behind = one.difference < 0 if setting.higher else one.difference > 0
-    title = "Leader" if not behind else f"Best after {setting.baseline}"
+    title = "Method" if math.isnan(one.difference) else f"Best after {setting.baseline}" if behind else "Leader"
     return Card(title, label, CLAIMS[one.verdict].format(setting.baseline), COLOURS[one.verdict])
 
 

@@ -11,7 +11,7 @@ from sortition.core.errors import InputError, bad
 from sortition.results.metrics import HIGHER
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
-from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
+from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare, differences
 
 BASELINE = "uniform"
 MARGIN = 0.5  # points of accuracy, or % of the baseline's loss, that are practically no difference
@@ -46,7 +46,11 @@ def baseline_of(names: Mapping[str, str]) -> str | None:
 def against_baseline(
     methods: Methods, baseline: str | None, of: str, figure: str = "last", margin: float = MARGIN
 ) -> dict[str, Comparison]:
-    """Every method's ``last`` or ``mean`` accuracy (or loss) against the baseline's; all of them are one family."""
+    """Every method's ``last`` or ``mean`` accuracy (or loss) against the baseline's; all of them are one family.
+
+    Runs that ended at different rounds, as where they stop at a target, are not compared: the sooner one of them gets
+    there, the more of its early rounds are in its means.
+    """
     if baseline is None:
         return {}
     values = {
@@ -58,7 +62,19 @@ def against_baseline(
     middle = centre(list(theirs.values()))
     size = 0.0 if of == "accuracy" or middle is None else abs(middle.mean)
     scale = size if 0 < size < math.inf else 1.0
-    return compare(theirs, values, higher=HIGHER[of], margin=margin / 100 * scale)
+    region = margin / 100 * scale
+    apart = [label for label in values if _ended_apart(methods[label], methods[baseline])]
+    alike = {label: found for label, found in values.items() if label not in apart}
+    found = compare(theirs, alike, higher=HIGHER[of], margin=region)
+    for label in apart:
+        found[label] = Comparison(differences(values[label], theirs).size, math.nan, region, apart=True)
+    return {label: found[label] for label in values if label in found}
+
+
+def _ended_apart(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> bool:
+    """Whether runs of one seed played different numbers of rounds, where both are known."""
+    pairs = [{one[seed].get("rounds") for one in (ours, theirs)} - {None} for seed in ours if seed in theirs]
+    return any(len(pair) > 1 for pair in pairs)
 
 
 def signed(value: float, digits: int) -> str:
@@ -110,9 +126,13 @@ def role_text(label: str, baseline: str | None) -> str:
 def conclusions(
     methods: Methods, baseline: str | None, of: str, margin: float = MARGIN
 ) -> list[tuple[Comparison, str]]:
-    """A sentence a method, the best first: by how much it differs from the baseline, at which traffic."""
+    """A sentence a method, the best first: by how much it differs from the baseline, at which traffic.
+
+    Those without a difference come last.
+    """
     found = against_baseline(methods, baseline, of, margin=margin)
-    order = sorted(found, key=lambda label: found[label].difference * (-1 if HIGHER[of] else 1))
+    sizes = {label: one.difference * (-1 if HIGHER[of] else 1) for label, one in found.items()}
+    order = sorted(found, key=lambda label: math.inf if math.isnan(sizes[label]) else sizes[label])
     return [(found[label], _sentence(label, str(baseline), found[label], of, methods)) for label in order]
 
 
@@ -141,6 +161,8 @@ def _sentence(label: str, baseline: str, one: Comparison, of: str, methods: Meth
 
 
 def _advice(one: Comparison) -> str:
+    if one.apart:
+        return "their runs ended at different rounds, so means over rounds cannot be compared"
     if math.isnan(one.difference):
         return "a run diverged"
     if one.seeds < 2:

@@ -41,7 +41,7 @@ class Comparison:
 
     Attributes:
         seeds: how many pairs there are.
-        difference: their mean; NaN where a run diverged.
+        difference: their mean; NaN where a run diverged, and where runs of a pair ended at different rounds.
         margin: differences up to here are practically none.
         low, high: its 95 % interval, simultaneous for all methods of the family; NaN with fewer than two pairs.
         p: two-sided, corrected; below 5 % exactly where the interval excludes zero.
@@ -51,6 +51,7 @@ class Comparison:
         verdict: better, worse, practically equal or undecided.
         seeds_needed: where undecided, how many seeds would decide with a chance of 80 % if difference and spread stay
             as observed; None where decided, with fewer than two pairs, or beyond a thousand.
+        apart: whether runs of a pair ended at different rounds, so that their means over rounds cannot be compared.
     """
 
     seeds: int
@@ -65,6 +66,7 @@ class Comparison:
     signed_rank: float | None = None
     verdict: str = UNDECIDED
     seeds_needed: int | None = None
+    apart: bool = False
 
     @property
     def decided(self) -> bool:

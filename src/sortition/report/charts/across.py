@@ -28,7 +28,9 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
 
 
 def mean_ranks(gathered: Gathered) -> Ranking | None:
-    """By the mean of the last ten rounds over seeds."""
+    """By the mean of the last ten rounds over seeds; None where runs ended at different rounds."""
+    if any(one.apart for s in gathered.settings for one in s.compared().values()):
+        return None
     values = {
         s.name: {label: v for label in s.methods if (v := s.mean(label, f"last-{s.metric}")) is not None}
         for s in gathered.settings

@@ -26,6 +26,7 @@ def write_run(
     notes: dict | None = None,
     name: str | None = None,
     sent: dict | None = None,
+    options: dict | None = None,
 ) -> Path:
     home = out / setting / method / f"seed-{seed}"
     home.mkdir(parents=True)
@@ -37,7 +38,7 @@ def write_run(
         "data": {"name": "tiny", "clients": 4, "partition": {"name": "shards"}},
         "model": {"name": "softmax"},
         "local": {"steps": 2, "batch": 4, "lr": 0.1},
-        "method": {"name": name or method, "label": method},
+        "method": {"name": name or method, "label": method, **(options or {})},
     }
     if target is not None:
         config["target"] = {"accuracy": target}
@@ -53,7 +54,8 @@ def write_run(
             "answered": None, "skipped": False, "full": False,
             "questions": [{"signal": "loss", "of": "model", "asked": 3, "answered": 3, "floats": 3, "after": 0}],
             "bytes": sent or {"model_down": 1e6, "model_up": 1e6, "questions_down": 5e5}, "passes": {"training": 100},
-            "steps": 4, "clock": 2.0 * (t + 1), "test": {"accuracy": value, "loss": 1 - value}, "train_loss": 0.5,
+            "steps": 4, "clock": 2.0 * (t + 1), "train_loss": 0.5,
+            "test": {"accuracy": value, "loss": None if value is None else 1 - value},
             "notes": (notes or {}) if t == 1 else {},
         }
         for t, value in enumerate(accuracies)

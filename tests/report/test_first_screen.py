@@ -24,6 +24,24 @@ def study(folder, gains, seeds=6, **options):
     return folder
 
 
+def swept(out, **accuracies):
+    """A study of one method with several values of alpha."""
+    write_run(out, "uniform", 0, [0.2, 0.4, 0.6])
+    for at, (label, values) in enumerate(accuracies.items()):
+        write_run(out, label, 0, values, name="fedgs", options={"alpha": float(at)}, done=label != "unfinished")
+    return gather([out])
+
+
+def test_the_best_value_is_never_one_that_diverged(tmp_path):
+    page = Page(swept(tmp_path, broken=[0.2, None, None], good=[0.3, 0.4, 0.5])).render()
+    assert "<td>alpha=1</td><td>40.00</td>" in page
+    assert 'data-value="nan"' not in page  # it would leave the rows in any order
+
+
+def test_a_value_of_which_no_run_is_finished_has_no_point(tmp_path):
+    assert "What fedgs: alpha does" in Page(swept(tmp_path, unfinished=[0.2, 0.3], good=[0.3, 0.4, 0.5])).render()
+
+
 def test_a_win_is_the_answer(tmp_path):
     gathered = gather([study(tmp_path, {"good": 0.15, "same": 0.0, "bad": -0.2})])
     # the last ten of three rounds are their mean: a third of each gain

@@ -22,6 +22,13 @@ def test_mean_ranks_and_their_critical_difference():
     assert list(rank(values, higher=False).ranks) == ["c", "b", "a"]
 
 
+@pytest.mark.parametrize("higher", [True, False])
+def test_what_diverged_is_the_worst_of_its_setting(higher):
+    sign = 1 if higher else -1
+    values = {"x": {"a": 1.0 * sign, "b": math.nan, "c": 2.0 * sign}, "y": {"a": 1.0, "b": 1.0, "c": 1.0}}
+    assert rank(values, higher=higher).ranks == pytest.approx({"c": 1.5, "a": 2.0, "b": 2.5})
+
+
 def test_nothing_is_ranked_without_two_settings_that_share_two_methods():
     assert rank({"only": {"a": 1.0, "b": 2.0}}, higher=True) is None
     assert rank({"one": {"a": 1.0, "b": 2.0}, "two": {"a": 1.0, "c": 2.0}}, higher=True) is None

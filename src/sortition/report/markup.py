@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -21,7 +22,7 @@ class Cell:
 
     def html(self) -> str:
         """One ``td``."""
-        sort = "" if self.value is None else f' data-value="{self.value:.6g}"'
+        sort = "" if self.value is None or not math.isfinite(self.value) else f' data-value="{self.value:.6g}"'
         kind = f' class="{self.kind}"' if self.kind else ""
         text = f"<b>{escape(self.text)}</b>" if self.bold else escape(self.text)
         return f"<td{kind}{sort}>{self.before}{text}</td>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from html import escape
 
@@ -115,7 +116,9 @@ def _best_of(setting: Setting) -> str:
     scale, digits, _ = unit_of(of)
     table = Table("Best of each method", ["method", "tried", "best value", f"last 10 {of}", f"− {setting.baseline}"])
     for name, labels in found.items():
-        means = {label: v for label in labels if (v := setting.mean(label, f"last-{of}")) is not None}
+        means = {
+            label: v for label in labels if (v := setting.mean(label, f"last-{of}")) is not None and math.isfinite(v)
+        }
         if not means:
             continue
         label = max(means, key=lambda one: sign * means[one])

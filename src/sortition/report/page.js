@@ -37,13 +37,14 @@ function choose() {
   document.querySelectorAll(".of-setting").forEach(b => { b.hidden = chooser.value !== "" && b.dataset.setting !== chooser.value; });
 }
 if (chooser) { chooser.addEventListener("change", choose); choose(); }
-// A heading sorts its table: numbers by their value, texts by the alphabet.
+// A heading sorts its table: numbers by their value, texts by the alphabet; what has no number comes last beside numbers.
 function sort(th) {
   const at = th.cellIndex, body = th.closest("table").tBodies[0], up = th.getAttribute("aria-sort") === "descending";
   th.parentElement.querySelectorAll("th").forEach(other => other.removeAttribute("aria-sort"));
   th.setAttribute("aria-sort", up ? "ascending" : "descending");
   const key = row => { const cell = row.cells[at]; return cell.dataset.value === undefined ? cell.textContent : Number(cell.dataset.value); };
-  const missing = row => key(row) === "" || key(row) === "–" ? 1 : 0;
+  const numbers = [...body.rows].some(row => typeof key(row) === "number");
+  const missing = row => key(row) === "" || key(row) === "–" || (numbers && typeof key(row) !== "number") ? 1 : 0;
   const order = (a, b) => typeof key(a) === "number" && typeof key(b) === "number" ? key(a) - key(b) : String(key(a)).localeCompare(String(key(b)));
   body.append(...[...body.rows].sort((a, b) => missing(a) - missing(b) || (up ? order(a, b) : order(b, a))));
 }

@@ -41,14 +41,18 @@ class Ranking:
 
 
 def rank(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking | None:
-    """Mean ranks from setting → label → value; None without two settings that share two methods."""
+    """Mean ranks from setting → label → value; None without two settings that share two methods.
+
+    A value that is not finite, of runs that diverged, is the worst of its setting.
+    """
     from scipy import stats
 
     shared = [label for label in next(iter(values.values()), {}) if all(label in found for found in values.values())]
     if len(shared) < 2 or len(values) < 2:
         return None
     table = np.array([[found[label] for label in shared] for found in values.values()])
-    ranks = stats.rankdata(-table if higher else table, axis=1).mean(axis=0)
+    table = np.where(np.isfinite(table), -table if higher else table, np.inf)  # less is better
+    ranks = stats.rankdata(table, axis=1).mean(axis=0)
     n, k = table.shape
     critical = float(
         stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * n))

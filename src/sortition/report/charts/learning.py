@@ -118,7 +118,7 @@ def lines(
 
 
 def _finite(rows: list[dict[str, Any]], value: str) -> list[dict[str, Any]]:
-    return [row for row in rows if math.isfinite(row[value])]
+    return [row for row in rows if row[value] is not None and math.isfinite(row[value])]
 
 
 def end_labels(

@@ -24,6 +24,26 @@ def study(folder, gains, seeds=6, **options):
     return folder
 
 
+def test_a_bracket_in_a_label_does_not_break_the_answer(tmp_path):
+    found = answer(gather([study(tmp_path / "runs", {"fedgs [new] way": 0.2})]))
+    assert found.startswith("fedgs [new] way beats uniform by 6.67 points of accuracy over the last 10 rounds [6.")
+
+
+def test_one_seed_does_not_say_how_many_would_decide(tmp_path):
+    study(tmp_path / "runs", {"fedgs": 0.2}, seeds=1)
+    fact = next(point.fact for point in checklist(gather([tmp_path / "runs"])) if "seeds" in point.asks)
+    assert fact == "1 for the method that has fewest; undecided: fedgs"
+
+
+def test_learning_rates_that_differ_between_settings_are_a_sweep(tmp_path):
+    for setting in ("low", "high"):
+        study(tmp_path / "runs", {"fedgs": 0.2}, setting=setting)
+    for config in (tmp_path / "runs" / "high").rglob("config.toml"):
+        config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.3"))
+    found = {point.asks: point for point in checklist(gather([tmp_path / "runs"]))}
+    assert found["Baselines tuned for the setting"].passed
+
+
 def swept(out, **accuracies):
     """A study of one method with several values of alpha."""
     write_run(out, "uniform", 0, [0.2, 0.4, 0.6])

@@ -19,6 +19,11 @@ def rows(study):
     return {row.label: row for row in tables.rows(gather([study]).settings[0])}
 
 
+def test_large_numbers_keep_three_digits():
+    given = (999.4, 999.7, 12_345, 999_960, 1.5e9, 2.5e12)
+    assert [tables.thousands(value) for value in given] == ["999", "1 k", "12.3 k", "1 M", "1.5 G", "2.5 T"]
+
+
 def test_figures_by_hand(rows):
     uniform, fedgs = rows["uniform"].cells, rows["fedgs"].cells
     # last 10 of three rounds is their mean: 0.4 and 0.2667; mean 0.333, sd 0.094

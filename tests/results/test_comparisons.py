@@ -29,6 +29,12 @@ def test_the_best_come_first_and_those_that_diverged_last():
     assert found == ["best", "good", "bad", "broken"]
 
 
+@pytest.mark.parametrize(("of", "margin", "text"), [("accuracy", 0.25, "±0.25,"), ("loss", 0.4, "±0.008,")])
+def test_the_region_of_practical_equality_is_not_rounded_away(of, margin, text):
+    found = conclusions({"uniform": runs(0, 0, of=of), "fedgs": runs(0, 0.01, of=of)}, "uniform", of, margin)
+    assert f"within {text}" in found[0][1]
+
+
 def test_runs_that_ended_at_different_rounds_are_not_compared():
     # the fast one reached the target in round 6 and stopped: its mean holds only early rounds
     figures = {"uniform": (0.38, 40), "fast": (0.25, 6), "alike": (0.4, 40)}

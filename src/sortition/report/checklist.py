@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
+from sortition.results.statistics import Comparison
 
 FEWEST_CLIENTS = 100
+SHOWN = 6  # undecided comparisons that are named
 
 
 @dataclass
@@ -44,14 +47,24 @@ def _clients(settings: list[Setting]) -> Point:
 
 def _seeds(settings: list[Setting]) -> Point:
     """Whether the seeds decide: the same computation as the verdicts."""
-    fewest = min(len(runs) for s in settings for runs in s.methods.values())
-    compared = [(label, one) for s in settings for label, one in s.compared().items()]
-    undecided = [
-        f"{label} ({one.seeds_needed or '> 1,000'} would decide)" for label, one in compared if not one.decided
+    fewest = min(sum(run.done for run in runs) for s in settings for runs in s.methods.values())
+    compared = [
+        (f"{label} in {s.name}" if len(settings) > 1 else label, one)
+        for s in settings
+        for label, one in s.compared().items()
     ]
+    undecided = [f"{label}{_would_decide(one)}" for label, one in compared if not one.decided]
     fact = f"{fewest} for the method that has fewest; "
-    fact += f"undecided: {', '.join(undecided[:6])}" if undecided else "every comparison is decided"
+    fact += f"undecided: {', '.join(undecided[:SHOWN])}" if undecided else "every comparison is decided"
+    fact += f" and {len(undecided) - SHOWN} more" if len(undecided) > SHOWN else ""
     return Point("Enough seeds to decide", bool(compared) and fewest > 1 and not undecided, fact)
+
+
+def _would_decide(one: Comparison) -> str:
+    """How many seeds would; nothing where one seed, or a run that diverged, says nothing of that."""
+    if one.seeds < 2 or math.isnan(one.difference):
+        return ""
+    return f" ({one.seeds_needed or '> 1,000'} would decide)"
 
 
 def _pairs(settings: list[Setting]) -> Point:
@@ -83,7 +96,7 @@ def _finished(runs: list[Digest]) -> Point:
 
 
 def _tuning(settings: list[Setting]) -> Point:
-    tuned = any(len({_learning_rate(run) for run in s.runs}) > 1 for s in settings)
+    tuned = len({_learning_rate(run) for s in settings for run in s.runs}) > 1
     fact = "rates differ" if tuned else "one learning rate for all methods: sweep it, or say why"
     return Point("Baselines tuned for the setting", tuned, fact)
 

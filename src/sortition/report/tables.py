@@ -239,7 +239,8 @@ def thousands(value: float | None) -> str:
     """``1.2 M``."""
     if value is None:
         return ""
-    for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+    value = float(f"{value:.3g}")
+    for size, unit in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"

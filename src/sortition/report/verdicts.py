@@ -77,7 +77,8 @@ def of_setting(setting: Setting) -> str:
     label = leader(setting)
     text = next(t for one, t in _sentences(setting) if one is not None and t.startswith(f"{label} beats"))
     words = f"of {setting.metric}" if unit_of(setting.metric)[2] else ""
-    text = text.replace(" [", f" {words} over the last 10 rounds [".replace("  ", " "), 1)
+    before, bracket, interval = text.rpartition(" [")  # a label may hold one, too
+    text = f"{before} {words} over the last 10 rounds{bracket}{interval}".replace("  ", " ")
     if len(found) == 1:
         return text
     many = f"{counts[BETTER]} of {len(found)} methods beat {setting.baseline}; "

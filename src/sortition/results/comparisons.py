@@ -150,7 +150,7 @@ def _sentence(label: str, baseline: str, one: Comparison, of: str, methods: Meth
     cost = _traffic(methods, label, baseline)
     if one.verdict == EQUAL:
         inner = interval_text(one.inner_low, one.inner_high, of)
-        size = f"{signed(one.difference * scale, digits)}{unit}, within ±{one.margin * scale:.{digits - 1}f}"
+        size = f"{signed(one.difference * scale, digits)}{unit}, within ±{one.margin * scale:.3g}"
         return f"{label} and {baseline} are practically equal: {size}, 90 % interval{inner}{cost}."
     if one.verdict != UNDECIDED:
         verb = "beats" if one.verdict == "better" else "falls short of"

@@ -7,11 +7,13 @@ from tests.report.conftest import write_run
 
 from sortition.core.errors import InputError
 from sortition.report import place, write
+from sortition.report.charts import across, cost
 from sortition.report.checklist import checklist
 from sortition.report.description import description
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.report.tables import passes
+from sortition.report.palette import Palette
+from sortition.report.tables import bold_cells, passes, rows
 from sortition.report.verdicts import answer, cards, leader, verdict_lines
 
 
@@ -42,6 +44,43 @@ def test_learning_rates_that_differ_between_settings_are_a_sweep(tmp_path):
         config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.3"))
     found = {point.asks: point for point in checklist(gather([tmp_path / "runs"]))}
     assert found["Baselines tuned for the setting"].passed
+
+
+@pytest.fixture
+def cut_short(tmp_path):
+    """Two settings with a reference; the first run of fedgs, which has reached the target, goes on."""
+    for setting in ("x", "y"):
+        for seed in range(3):
+            write_run(tmp_path / "runs", "uniform", seed, [0.1, 0.2, 0.6] * 3, setting=setting)
+            rounds, done = (9, True) if seed else (3, False)
+            write_run(tmp_path / "runs", "fedgs", seed, [0.6] * rounds, setting=setting, done=done)
+            write_run(tmp_path / "runs", "centralised", seed, [0.7] * 9, setting=setting, sent={"model_down": 1e3})
+    return gather([tmp_path / "runs"])
+
+
+def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
+    setting = cut_short.settings[0]
+    cells = {row.label: row.cells for row in rows(setting)}
+    assert cells["fedgs"]["first crossing"] == "1.0 ± 0.0"  # not (2/3)
+    assert cells["fedgs"]["speed-up"] == "– (0/2)"  # of the two pairs that are finished
+    drawn = {chart.name: chart.tables for chart in cost.figures(setting, Palette(cut_short.methods, cut_short.names))}
+    assert {row["cost"] for row in drawn["pareto-megabytes"]["pareto_megabytes"]} == {22.5, 0.009}
+    assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
+    shares = across.figures(cut_short, Palette(cut_short.methods, cut_short.names))[1].tables["profiles"]
+    assert {row["share"] for row in shares if row["method"] == "fedgs"} == {1.0}
+
+
+def test_reference_lines_are_never_ranked(cut_short):
+    setting = cut_short.settings[0]
+    assert list(across.mean_ranks(cut_short).ranks) == ["fedgs", "uniform"]
+    made = rows(setting)
+    assert next(row for row in made if row.label == "centralised").cells["speed-up"] == ""
+    assert not any(label == "centralised" for label, _ in bold_cells(setting, made))
+    palette = Palette(cut_short.methods, cut_short.names)
+    profiles = across.figures(cut_short, palette)[1].tables["profiles"]
+    assert {row["method"] for row in profiles} == {"uniform", "fedgs"}
+    front = cost.figures(setting, palette)[0].tables["pareto_megabytes_front"]
+    assert [row["method"] for row in front] == ["fedgs"]
 
 
 def swept(out, **accuracies):

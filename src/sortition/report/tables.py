@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 from sortition.results.comparisons import difference_text, p_text, role_text, verdict_text
+from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, Centre, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
 
@@ -78,6 +79,7 @@ def bold_cells(setting: Setting, made: Sequence[Row]) -> set[tuple[str, str]]:
     for column in columns(setting):
         found |= {(label, column.title) for label in column.better}
         known = {row.label: v for row in made if (v := row.values.get(column.title)) is not None}
+        known = {label: v for label, v in known.items() if label not in REFERENCES}
         if column.cost and known:
             texts = {label: column.text(label) for label in known}
             least = texts[min(known, key=lambda label: known[label])]
@@ -159,7 +161,7 @@ def _mean(
 
 def _rounds(setting: Setting, title: str, key: str, main: bool = False) -> Column:
     def text(label: str) -> str:
-        total = len(setting.methods[label])
+        total = sum(run.done for run in setting.methods[label])
         return "" if setting.target is None else mean_and_sd(_centre(setting, label, key), 1, total=total)
 
     return Column(title, text, lambda label: setting.mean(label, key), main)
@@ -183,11 +185,11 @@ def _p(setting: Setting) -> Column:
 
 
 def _centre(setting: Setting, label: str, key: str) -> Centre | None:
-    return centre([run.figures.get(key) for run in setting.methods[label]])
+    return centre([run.figures.get(key) for run in setting.methods[label] if run.done])
 
 
 def speed_up(setting: Setting, label: str) -> str:
-    """Geometric mean over seeds of the baseline's rounds to target over ours, where both reached it."""
+    """Geometric mean over the finished pairs of the baseline's rounds to target over ours, where both reached it."""
     found = _ratios(setting, label)
     known = [ratio for ratio in found if ratio is not None]
     if not known:
@@ -202,10 +204,11 @@ def _speed(setting: Setting, label: str) -> float | None:
 
 def _ratios(setting: Setting, label: str) -> list[float | None]:
     base, key = setting.baseline, "rounds-to-target-smoothed"
-    if base is None or label == base:
+    if base is None or label in (base, *REFERENCES):
         return []
-    theirs = {run.seed: run.figures.get(key) for run in setting.methods[base]}
-    pairs = [(run.figures.get(key), theirs.get(run.seed)) for run in setting.methods[label]]
+    theirs = {run.seed: run.figures.get(key) for run in setting.methods[base] if run.done}
+    ours = [run for run in setting.methods[label] if run.done and run.seed in theirs]
+    pairs = [(run.figures.get(key), theirs[run.seed]) for run in ours]
     return [other / ours if ours and other else None for ours, other in pairs]
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from sortition.core.arrays import Floats
 from sortition.report.charts import Chart, filling, on
 from sortition.report.charts.learning import colour, end_labels, lines
-from sortition.report.gather import Gathered
+from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
 from sortition.results.ranking import Ranking, profiles, rank
+from sortition.results.reference_lines import REFERENCES
 
+TO_TARGET = "rounds-to-target-smoothed"  # as the tables have it
 FURTHEST, POINTS = 4.0, 61  # factors of the best that a profile shows
 
 
@@ -32,7 +34,11 @@ def mean_ranks(gathered: Gathered) -> Ranking | None:
     if any(one.apart for s in gathered.settings for one in s.compared().values()):
         return None
     values = {
-        s.name: {label: v for label in s.methods if (v := s.mean(label, f"last-{s.metric}")) is not None}
+        s.name: {
+            label: v
+            for label in s.methods
+            if label not in REFERENCES and (v := s.mean(label, f"last-{s.metric}")) is not None
+        }
         for s in gathered.settings
     }
     return rank(values, higher=gathered.settings[0].higher)
@@ -67,12 +73,13 @@ def _ranks(found: Ranking, palette: Palette) -> Chart:
 def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     """Each setting and seed is a problem; its cost the rounds to target, or the error where there is no target."""
     shared = [label for label in gathered.methods if all(label in s.methods for s in gathered.settings)]
-    if len(shared) < 2:
-        return None
-    by_rounds = any(run.figures.get("rounds-to-target") for run in gathered.runs)
+    shared = [label for label in shared if label not in REFERENCES]
+    by_rounds = any(run.figures.get(TO_TARGET) for run in gathered.runs)
     by_rounds = by_rounds and all(s.target is not None for s in gathered.settings)
-    costs = {label: _costs(gathered, label, by_rounds) for label in shared}
-    if len({found.size for found in costs.values()}) > 1:
+    costs = {
+        label: np.concatenate([_costs(s, label, shared, by_rounds) for s in gathered.settings]) for label in shared
+    }
+    if len(shared) < 2 or not costs[shared[0]].size:
         return None
     factors = np.linspace(1, FURTHEST, POINTS)
     rows = [
@@ -87,16 +94,23 @@ def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     caption = (
         "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
     )
+    if by_rounds:
+        caption += (
+            " Rounds to the target are those of the 5-round mean; seeds on which no method reached it are left out."
+        )
     tables = {"profiles": rows, "profiles_names": end_labels(rows, "share", 260, zero=True)}
     return Chart("profiles", "Performance profiles", caption, filling(chart, 260), tables, span=3)
 
 
-def _costs(gathered: Gathered, label: str, by_rounds: bool) -> Floats:
-    found = []
-    for setting in gathered.settings:
-        for run in sorted(setting.methods[label], key=lambda run: run.seed):
-            value = run.figures.get("rounds-to-target" if by_rounds else f"last-{setting.metric}")
-            if value is not None and not by_rounds and setting.metric == "accuracy":
-                value = 1 - value
-            found.append(math.inf if value is None else float(value))
-    return np.array(found)
+def _costs(setting: Setting, label: str, shared: list[str], by_rounds: bool) -> Floats:
+    """What each seed cost that all methods have finished; infinite where the target was not reached."""
+    finished = [{run.seed for run in setting.methods[one] if run.done} for one in shared]
+    runs = {run.seed: run.figures for run in setting.methods[label]}
+    values = [
+        runs[seed].get(TO_TARGET if by_rounds else f"last-{setting.metric}")
+        for seed in sorted(set.intersection(*finished))
+    ]
+    found = np.array([math.inf if value is None else float(value) for value in values])
+    if not by_rounds and setting.metric == "accuracy":
+        found = 1 - found
+    return np.where(np.isfinite(found), found, np.inf)

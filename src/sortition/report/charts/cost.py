@@ -14,6 +14,7 @@ from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 from sortition.report.palette import Palette
 from sortition.report.tables import passes
+from sortition.results.reference_lines import REFERENCES
 
 KINDS = {
     "model_down": "model down",
@@ -27,9 +28,9 @@ KINDS = {
 }
 COLOURS = ("#3f5f7f", "#8fb0cc", "#7f4f3f", "#cc9f8f", "#4f6f4f", "#a5c4a0", "#806080", "#b5b5b5")
 COSTS: dict[str, tuple[str, Callable[[list[Digest]], float | None]]] = {
-    "megabytes": ("traffic, MB", lambda runs: _mean([sum(run.bytes.values()) / 1e6 for run in runs])),
+    "megabytes": ("traffic, MB", lambda runs: _mean([sum(run.bytes.values()) / 1e6 for run in runs if run.done])),
     "passes": ("client passes, examples", lambda runs: passes(runs)),
-    "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.clock.size])),
+    "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.done])),
 }
 HEIGHT = 260
 NAME: dict[str, Any] = {  # of a method, beside its point
@@ -97,7 +98,7 @@ def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting,
     tables: dict[str, Rows] = {
         table: rows,
         f"{table}_names": labels,
-        f"{table}_front": best_for_less(rows, setting.higher),
+        f"{table}_front": best_for_less([row for row in rows if row["method"] not in REFERENCES], setting.higher),
     }
     caption = "The dashed line joins the methods that nobody beats in both."
     return Chart(
@@ -123,9 +124,10 @@ def best_for_less(rows: list[dict[str, Any]], higher: bool) -> list[dict[str, An
 def traffic(setting: Setting) -> list[Chart]:
     """Bytes by kind, per method, mean over seeds."""
     rows = []
-    for label, runs in setting.methods.items():
+    for label, begun in setting.methods.items():
+        runs = [run for run in begun if run.done]
         for at, (kind, words) in enumerate(KINDS.items()):
-            megabytes = sum(run.bytes.get(kind, 0.0) for run in runs) / len(runs) / 1e6
+            megabytes = (_mean([run.bytes.get(kind, 0.0) for run in runs]) or 0.0) / 1e6
             if megabytes > 0:
                 rows.append({"method": label, "kind": words, "order": at, "MB": round(megabytes, 3)})
     if not rows:
@@ -143,7 +145,7 @@ def traffic(setting: Setting) -> list[Chart]:
             tooltip=["method:N", "kind:N", "MB:Q"],
         )
     )
-    caption = "Mean over seeds; questions and rehearsals are counted."
+    caption = "Mean over the seeds that are finished; questions and rehearsals are counted."
     return [Chart("traffic", "Traffic by kind", caption, filling(chart, 24 * len(setting.methods)), {"traffic": rows})]
 
 

@@ -30,7 +30,8 @@ def selection_counts(setting: Setting, palette: Palette) -> Chart:
     """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
     rows = []
     for label, runs in setting.methods.items():
-        ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in runs], axis=0)
+        finished = [run for run in runs if run.done] or runs
+        ranked = np.mean([np.sort(run.counts["selected"])[::-1] for run in finished], axis=0)
         keep = evenly_spread(ranked.size, BINS)
         rows += [{"method": label, "rank": int(at) + 1, "count": round(float(ranked[at]), 2)} for at in keep]
     x = alt.X("rank:Q", title="clients, most often selected first", scale=alt.Scale(nice=False))

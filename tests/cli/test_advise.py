@@ -31,5 +31,6 @@ def test_the_answer_comes_last_and_says_what_was_left_out(profile):
 
 def test_replay_prints_one_row_a_method(profile):
     told = run("replay", profile, "--rounds", "5")
+    assert "12 clients, 3 a round, 5 rounds" in told
     assert "microcosm-sizes" in told
     assert "left out, hears loss from clients" in told

@@ -67,8 +67,9 @@ class Advice:
                 return "Uniform is enough: every allowed method is practically equal or worse here."
             label = max(open_, key=lambda one: open_[one].difference)
             one = open_[label]
+            place = "leads" if one.difference > 0 else "comes nearest to uniform"
             return (
-                f"Undecided after {one.seeds} simulated federations, so uniform may be enough: {label} leads with "
+                f"Undecided after {one.seeds} simulated federations, so uniform may be enough: {label} {place} with "
                 f"{100 * one.difference:+.1f} points [{100 * one.low:+.1f}, {100 * one.high:+.1f}]. "
                 "Give it more time (--seconds)."
             )

@@ -97,10 +97,11 @@ def _jain(x: Floats) -> float:
     return float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else 0.0
 
 
-def replay_table(found: dict[str, Selection], source: Known) -> Table:
-    """One row a method."""
+def replay_table(found: dict[str, Selection], source: Known, rounds: int | None = None) -> Table:
+    """One row a method; ``rounds`` as they were given to :func:`replay`."""
+    played = len(source.chosen) or rounds or source.rounds
     table = Table(
-        f"{source.clients} clients, {source.cohort} a round, {len(source.chosen) or source.rounds} rounds, no training",
+        f"{source.clients} clients, {source.cohort} a round, {played} rounds, no training",
         ["method", "coverage", "Jain", "bias of weights", "label distance", "trainings"],
         notes=[
             *source.notes,

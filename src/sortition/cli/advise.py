@@ -60,7 +60,7 @@ def replay(
     with allowing(allow):
         recorded = known(source, cohort=cohort)
         found, left = replayed(recorded, rounds, seed)
-    console().print(replay_table(found, recorded))
+    console().print(replay_table(found, recorded, rounds))
     _excluded(left)
 
 

@@ -4,7 +4,8 @@ import math
 
 import pytest
 
-from sortition.results.comparisons import against_baseline, baseline_of, conclusions, verdict_text
+from sortition.core.errors import InputError
+from sortition.results.comparisons import against_baseline, baseline_of, conclusions, margin_of, verdict_text
 
 NOISE = (0.004, -0.003, 0.001, -0.004, 0.002, 0.0)
 
@@ -27,6 +28,18 @@ def test_the_best_come_first_and_those_that_diverged_last():
     methods = {label: {seed: {"last-accuracy": v + 0.01 * seed} for seed in range(3)} for label, v in values.items()}
     found = [sentence.split()[0] for _, sentence in conclusions(methods, "uniform", "accuracy")]
     assert found == ["best", "good", "bad", "broken"]
+
+
+def test_the_margin_is_the_studys_from_above_and_from_inside(tmp_path):
+    part = tmp_path / "runs" / "mine" / "main" / "uniform" / "seed-0"
+    part.mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "study.json").write_text('{"margin": 2.0}')
+    for folder in (tmp_path / "runs", tmp_path / "runs" / "mine", part.parent.parent, part):
+        assert margin_of([folder]) == 2.0
+    (tmp_path / "other").mkdir()
+    assert margin_of([tmp_path / "other"]) == 0.5
+    with pytest.raises(InputError, match=r"same margin; got 0\.5, 2\. Give one with --margin"):
+        margin_of([tmp_path / "other", part])
 
 
 @pytest.mark.parametrize(("of", "margin", "text"), [("accuracy", 0.25, "±0.25,"), ("loss", 0.4, "±0.008,")])

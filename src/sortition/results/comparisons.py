@@ -15,6 +15,7 @@ from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, c
 
 BASELINE = "uniform"
 MARGIN = 0.5  # points of accuracy, or % of the baseline's loss, that are practically no difference
+AROUND = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
 COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
 Figures = Mapping[str, float | None]  # of one run, by name
 Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
@@ -31,11 +32,18 @@ def margin_of(folders: Sequence[str | Path], given: float | None = None) -> floa
         if not 0 < given < math.inf:
             raise bad("--margin", "> 0 points", given)
         return given
-    found = {float(document(Path(one) / INDEX).get("margin") or MARGIN) for one in folders}
+    found = {float(document(index).get("margin") or MARGIN) for one in folders for index in _indices(Path(one))}
     if len(found) > 1:
         listed = ", ".join(f"{one:g}" for one in sorted(found))
         raise InputError(f"The studies must have the same margin; got {listed}. Give one with --margin.")
     return next(iter(found), MARGIN)
+
+
+def _indices(folder: Path) -> list[Path]:
+    """The indices of the studies in a folder; of a part of a study, that of the study."""
+    inside = sorted(folder.rglob(INDEX))
+    around = [place / INDEX for place in folder.resolve().parents[:AROUND]]
+    return inside or [path for path in around if path.exists()][:1] or [folder / INDEX]
 
 
 def baseline_of(names: Mapping[str, str]) -> str | None:

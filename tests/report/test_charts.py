@@ -88,3 +88,45 @@ def test_names_in_a_cost_chart_are_whole_and_off_the_dashed_line(tmp_path, width
         assert gap[3] == "white", "the line is cut where it would cross a name"
         assert name[0] == anchor, "towards the middle, where nothing is clipped"
         assert line - float(name[2]) > 4, "above the line"
+
+
+def test_a_curve_of_runs_of_different_lengths_is_a_mean_at_every_round(tmp_path):
+    for seed, rounds in ((0, 500), (1, 500), (2, 330)):  # the last one goes on
+        for label, start in (("uniform", 0.1), ("fedgs", 0.2)):
+            write_run(tmp_path, label, seed, [start + seed / 10] * rounds, done=rounds == 500)
+    rows = [row for row in drawn(tmp_path)["accuracy"].tables["curves_accuracy"] if row["smoothing"] == 1]
+    assert {row["n"] for row in rows if row["round"] <= 330} == {3}
+    assert {row["mean"] for row in rows if row["method"] == "fedgs" and row["round"] <= 330} == {0.3}
+    assert {row["n"] for row in drawn(tmp_path)["difference"].tables["gap"] if row["round"] <= 330} == {3}
+
+
+def test_a_picture_of_one_method_says_which(tmp_path):
+    for label in ("uniform", "fedgs"):
+        write_run(tmp_path, label, 0, [0.2, 0.3, 0.4])
+    assert ">fedgs</text>" in vegalite_to_svg(drawn(tmp_path)["timeline"].spec())
+
+
+def test_a_sweep_says_what_the_other_values_are(tmp_path):
+    write_run(tmp_path, "uniform", 0, [0.2, 0.3, 0.4])
+    for alpha in (0.5, 1.0):
+        for beta in (1, 2):
+            options = {"alpha": alpha, "beta": beta}
+            write_run(tmp_path, f"fedgs,{alpha},{beta}", 0, [0.2, 0.3, 0.4], name="fedgs", options=options)
+    assert ">with beta=1</text>" in vegalite_to_svg(drawn(tmp_path)["sweep-fedgs-alpha"].spec())
+
+
+def test_a_long_name_leaves_room_for_the_lines(tmp_path):
+    for label in ("uniform", "a name that is as long as a name may be, and nearly as wide as a page of a paper"):
+        write_run(tmp_path, label, 0, [0.2, 0.3, 0.4], name=label.split()[0])
+    svg = vegalite_to_svg(drawn(tmp_path)["counts"].spec())
+    (shown,) = [text for text in re.findall(r">([^<]*)</text>", svg) if text.startswith("a name")]
+    assert shown.endswith("…")
+    assert len(shown) < 40
+
+
+def test_costs_below_one_are_not_in_thousandths(tmp_path):
+    for label, sent in (("uniform", 1e5), ("fedgs", 2e5)):
+        write_run(tmp_path, label, 0, [0.2, 0.3, 0.4], sent={"model_down": sent})
+    svg = vegalite_to_svg(drawn(tmp_path)["pareto-megabytes"].spec())
+    assert ">0.4</text>" in svg
+    assert not re.search(r">[0-9.]+m</text>", svg)

@@ -104,6 +104,11 @@ def whole_rounds(title: str = "round") -> alt.X:
     return alt.X("round:Q", title=title, axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(nice=False))
 
 
+def amounts(**options: Any) -> alt.Axis:
+    """An axis of costs: 12k for thousands, and below one as it is; SI's m for thousandths reads as millions."""
+    return alt.Axis(labelExpr="format(datum.value, abs(datum.value) < 1 ? '~r' : '~s')", **options)
+
+
 def signed_axis() -> alt.Axis:
     """Differences: with their sign, zero without one."""
     return alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '+~r')")

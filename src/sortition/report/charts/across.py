@@ -51,7 +51,7 @@ def _ranks(found: Ranking, palette: Palette) -> Chart:
     groups = [{"first": group[0], "last": group[-1], "at": at} for at, group in enumerate(found.groups())]
     rows_of = alt.Scale(domain=order)
     y = alt.Y("method:N", scale=rows_of, title=None, axis=alt.Axis(labelLimit=180, domain=False, ticks=False))
-    x = alt.X("rank:Q", title="mean rank over settings (1 is best)", scale=alt.Scale(domain=[0.8, len(order) + 1]))
+    x = alt.X("rank:Q", title="mean rank (1 is best)", scale=alt.Scale(domain=[0.8, len(order) + 1]))
     base = on("ranks").encode(x=x, y=y)
     points = base.mark_point(filled=True, size=110, opacity=1).encode(color=colour(palette, None))
     text = base.mark_text(dx=10, align="left", fontSize=11).encode(text=alt.Text("rank:Q", format=".2f"))
@@ -88,7 +88,7 @@ def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
         for f, share in zip(factors, shares, strict=True)
     ]
     what = "rounds to target" if by_rounds else ("error" if gathered.settings[0].metric == "accuracy" else "loss")
-    x = alt.X("factor:Q", title=f"{what}, as a multiple of the best method's", scale=alt.Scale(nice=False))
+    x = alt.X("factor:Q", title=f"{what}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     chart = lines("profiles", palette, x, y, ["method:N", "factor:Q", "share:Q"])
     caption = (

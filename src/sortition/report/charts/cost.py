@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import GAP, Chart, Rows, filling, on
+from sortition.report.charts import GAP, Chart, Rows, amounts, filling, on
 from sortition.report.charts.learning import colour, end_labels
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
@@ -75,7 +75,7 @@ def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting,
     least, most = min(row["cost"] for row in rows), max(row["cost"] for row in rows)
     room = [least - 0.08 * (most - least or least), most + 0.08 * (most - least or least)]
     middle = sum(room) / 2
-    x = alt.X("cost:Q", title=title, scale=alt.Scale(domain=room, nice=False), axis=alt.Axis(format="~s", tickCount=5))
+    x = alt.X("cost:Q", title=title, scale=alt.Scale(domain=room, nice=False), axis=amounts(tickCount=5))
     y = alt.Y("value:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False, padding=18))
     points = (
         on(table)

@@ -11,7 +11,8 @@ import numpy as np
 import polars as pl
 from scipy import stats
 
-from sortition.report.charts import Chart, Rows, filling, headed, on, signed_axis, spread_out, whole_rounds
+from sortition.core.arrays import Array
+from sortition.report.charts import Chart, Rows, amounts, filling, headed, on, signed_axis, spread_out, whole_rounds
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import Palette
@@ -21,12 +22,14 @@ SMOOTHINGS = (1, 5, 20)
 POINTS = 160  # of a curve on the page
 AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
 HEIGHT, LABEL = 320, 15  # of the chart, and of a label beside the end of a line
+NAMES = 150  # pixels: a longer name would leave no room for the lines
 FEWEST = 3  # seeds that have a band: the interval of two says only that they are two
 
 
 def curves(setting: Setting, of: str) -> pl.DataFrame:
     """Mean over seeds and 95 % interval of the mean (t), per method, round and smoothing."""
-    frames = [_seed_curve(run, of, width) for run in setting.runs for width in SMOOTHINGS]
+    shown = _shown_rounds(setting)
+    frames = [_seed_curve(run, of, width, shown) for run in setting.runs for width in SMOOTHINGS]
     frame = pl.concat([frame for frame in frames if frame.height])
     frame = banded(frame, ["method", "smoothing", "round"], "clock", "megabytes")
     most = 1.0 if of == "accuracy" else np.inf
@@ -48,11 +51,17 @@ def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
     return frame.sort(keys).select(*keys, "mean", "low", "high", *others, "n")
 
 
-def _seed_curve(run: Digest, of: str, width: int) -> pl.DataFrame:
+def _shown_rounds(setting: Setting) -> Array:
+    """Rounds that all curves show: a mean over seeds needs the same ones, though some runs are shorter than others."""
+    known = np.unique(np.concatenate([run.rounds for run in setting.runs]))
+    return known[evenly_spread(known.size, POINTS)]
+
+
+def _seed_curve(run: Digest, of: str, width: int, shown: Array) -> pl.DataFrame:
     values = run.accuracy if of == "accuracy" else run.loss
     rounds, values = smoothed(run.rounds, values, width)
     clock, sent = (column[column.size - values.size :] for column in (run.clock, run.megabytes))
-    keep = evenly_spread(values.size, POINTS)
+    keep = np.isin(rounds, shown)
     return pl.DataFrame(
         {"round": rounds[keep], "value": values[keep], "clock": clock[keep], "megabytes": sent[keep]}
     ).with_columns(method=pl.lit(run.method), smoothing=pl.lit(width))
@@ -67,7 +76,7 @@ def rounded(frame: pl.DataFrame, digits: int = 4) -> list[dict[str, Any]]:
 def colour(palette: Palette, legend: object = ..., symbol: str = "stroke") -> alt.Color:
     """The constant colour of each method."""
     shown = (
-        alt.Legend(title=None, labelLimit=240, symbolType=symbol, symbolOpacity=1, symbolStrokeWidth=3)
+        alt.Legend(title=None, labelLimit=NAMES, symbolType=symbol, symbolOpacity=1, symbolStrokeWidth=3)
         if legend is ...
         else legend
     )
@@ -101,7 +110,7 @@ def lines(
     )
     names = (
         prepare(on(f"{table}_names"))
-        .mark_text(align="left", dx=6, fontSize=11, fontWeight=600)
+        .mark_text(align="left", dx=6, fontSize=11, fontWeight=600, limit=NAMES)
         .encode(
             x=alt.value("width"),
             y=alt.Y("label:Q"),
@@ -172,7 +181,7 @@ def _curve(of: str, palette: Palette, start: int, band: str) -> Any:
     )
     *others, last = AXES.items()
     pick = " : ".join(f"axis_{of} == '{title}' ? datum['{key}']" for key, title in others) + f" : datum['{last[0]}']"
-    x = alt.X("x:Q", title=" ", axis=alt.Axis(format="~s"), scale=alt.Scale(nice=False))
+    x = alt.X("x:Q", title=" ", axis=amounts(), scale=alt.Scale(nice=False))
     y = alt.Y("mean:Q", title=f"test {of}", scale=alt.Scale(zero=False))
     tooltip = ["method:N", "round:Q", alt.Tooltip("mean:Q", format=".4f"), alt.Tooltip("n:Q", title="seeds")]
     drawn = lines(
@@ -192,8 +201,9 @@ def _curve(of: str, palette: Palette, start: int, band: str) -> Any:
 def _difference(setting: Setting, palette: Palette, width: int) -> list[Chart]:
     """Each method's curve minus the baseline's, seed by seed."""
     of, base = setting.metric, setting.baseline
+    shown = _shown_rounds(setting)
     frames = {
-        label: [_seed_curve(run, of, width).with_columns(seed=pl.lit(run.seed, pl.Int64)) for run in runs]
+        label: [_seed_curve(run, of, width, shown).with_columns(seed=pl.lit(run.seed, pl.Int64)) for run in runs]
         for label, runs in setting.methods.items()
     }
     theirs = pl.concat(frames.pop(base or "")).select("seed", "round", other="value")

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from sortition.report.charts import Chart, filling, on, whole_rounds
+from sortition.report.charts import Chart, filling, headed, on, whole_rounds
 from sortition.report.charts.learning import colour, end_labels, lines, rounded
 from sortition.report.digest import TIMELINE
 from sortition.report.gather import Setting, evenly_spread
@@ -123,7 +123,7 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
         "timeline",
         "Round by round",
         f"Seed {setting.first.seed}, first {rounds} rounds: coloured where a client trained, grey where it was away.",
-        filling((background + marks).add_params(picked), height),
+        headed(filling((background + marks).add_params(picked), height), alt.ExprRef("timeline_method")),
         {"away": grey, "timeline": rows},
     )
 

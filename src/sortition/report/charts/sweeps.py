@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import Chart, Rows, filling, on
+from sortition.report.charts import Chart, Rows, filling, headed, on
 from sortition.report.charts.learning import colour, end_labels, lines
 from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
@@ -74,13 +74,15 @@ def _chart(name: str, title: str, rows: list[dict[str, Any]], of: str, palette: 
     )
     points = prepare(on(table)).mark_circle(size=50, opacity=1).encode(x=x, y=y, color=colour(palette, None))
     layered = alt.layer(spread, drawn, points)
-    layered = layered.add_params(picked) if len(rests) > 1 else layered
+    drawing = filling(layered, HEIGHT)
+    if len(rests) > 1:
+        drawing = headed(filling(layered.add_params(picked), HEIGHT), alt.ExprRef(f"'with ' + {table}_rest"))
     tables: dict[str, Rows] = {table: rows, f"{table}_names": end_labels(rows, "mean", HEIGHT, by="rest")}
     return Chart(
         f"sweep-{name}",
         f"What {title} does",
         "Mean over seeds ± standard deviation.",
-        filling(layered, HEIGHT),
+        drawing,
         tables,
         3,
     )

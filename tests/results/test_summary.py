@@ -80,6 +80,16 @@ def test_without_uniform_nothing_is_compared(tmp_path):
     assert conclusions(runs) == []
 
 
+def test_below_the_tables_it_says_why_runs_of_different_lengths_are_not_compared(tmp_path, runs):
+    assert not any("different rounds" in note for table in tables(runs) for note in table.notes)
+    for seed in range(2):
+        make(tmp_path / "apart", [0.1, 0.5, 0.6], seed=seed)
+        make(tmp_path / "apart", [0.1, 0.7], method="fedgs", seed=seed)
+    found = tables(find(tmp_path / "apart"))
+    assert row(found[-1], "fedgs")["− uniform, points"] == "–"
+    assert "ended at different rounds" in found[-1].notes[-1]
+
+
 def test_forms(runs):
     table = tables(runs)[0]
     assert table.markdown().count("\n| ") == 3

@@ -11,7 +11,7 @@ from sortition.core.errors import InputError, bad
 from sortition.results.metrics import HIGHER
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
-from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare, differences
+from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
 
 BASELINE = "uniform"
 MARGIN = 0.5  # points of accuracy, or % of the baseline's loss, that are practically no difference
@@ -71,12 +71,11 @@ def against_baseline(
     size = 0.0 if of == "accuracy" or middle is None else abs(middle.mean)
     scale = size if 0 < size < math.inf else 1.0
     region = margin / 100 * scale
-    apart = [label for label in values if _ended_apart(methods[label], methods[baseline])]
-    alike = {label: found for label, found in values.items() if label not in apart}
-    found = compare(theirs, alike, higher=HIGHER[of], margin=region)
-    for label in apart:
-        found[label] = Comparison(differences(values[label], theirs).size, math.nan, region, apart=True)
-    return {label: found[label] for label in values if label in found}
+    found = compare(theirs, values, higher=HIGHER[of], margin=region)
+    for label, one in found.items():
+        if _ended_apart(methods[label], methods[baseline]):
+            found[label] = Comparison(one.seeds, math.nan, region, apart=True)
+    return found
 
 
 def _ended_apart(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> bool:

@@ -101,9 +101,10 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
     """Two tables of paired differences from the baseline with their verdicts; none without a baseline."""
     of, base, known = metric(methods), baseline(methods), figures(methods)
     unit = comparisons.unit_of(of)[2]
-    made = []
+    made, apart = [], False
     for figure, words in COMPARED.items() if base else ():
         found = comparisons.against_baseline(known, base, of, figure, margin)
+        apart = apart or any(one.apart for one in found.values())
         columns = ["method", words, f"− {base}{f', {unit}' if unit else ''}", "p", "verdict"]
         table = Table(f"{setting}: {words}, compared", columns)
         for label, runs in known.items():
@@ -114,8 +115,11 @@ def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]
             table.rows.append([label, value, difference, comparisons.p_text(one), verdict])
         made.append(table)
     if made and len(known) > 1:
-        made[-1].notes = [_note(of, margin)]
+        made[-1].notes = [_note(of, margin), *([ENDED_APART] if apart else [])]
     return made
+
+
+ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
 
 
 def _note(of: str, margin: float) -> str:

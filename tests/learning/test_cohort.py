@@ -121,6 +121,14 @@ def test_other_activations_and_a_layer_without_bias(activation):
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
+@pytest.mark.parametrize("pair", [(nn.Tanh, nn.Sigmoid), (nn.Sigmoid, nn.Tanh), (nn.ReLU, nn.Tanh), (nn.Tanh, nn.ReLU)])
+def test_activations_that_follow_each_other(pair):
+    model = nn.Sequential(nn.Linear(12, 5), *(activation() for activation in pair), nn.Linear(5, 4))
+    a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
+    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
 @pytest.mark.parametrize("engine", ["stacked", "sequential"])
 def test_a_client_does_not_depend_on_its_cohort(engine):
     own = learner(RULES["epochs"], engine, dropout=0.5)

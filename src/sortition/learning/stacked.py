@@ -116,7 +116,7 @@ class Stack:
                 saved.append(dropout.keep_mask(next(drops), part.rate))
                 h = h * saved[-1]
             elif part.forward is not None:
-                h = part.forward(h)
+                h = part.forward(h.clone() if saved[-1] is h else h)  # in place, but not over what the way back needs
                 saved.append(h)
         self._backward(losses.gradient(s, h), parts, saved)
 

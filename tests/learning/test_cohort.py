@@ -221,6 +221,52 @@ def test_running_statistics_travel_with_the_model():
     assert (own.passes.gradient(own.initial, np.arange(9))[own.layout.weights :] == 0).all()
 
 
+def twice(layer):
+    return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(12, 4))
+
+
+def tied():
+    model = nn.Sequential(nn.Linear(12, 12), nn.ReLU(), nn.Linear(12, 12), nn.Linear(12, 4))
+    model[2].weight = model[0].weight
+    return model
+
+
+def hooked():
+    model = nn.Sequential(nn.Linear(12, 6), nn.ReLU(), nn.Linear(6, 4))
+    model[0].register_forward_hook(lambda module, given, out: 2 * out)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: twice(nn.Linear(12, 12)), (12,)),
+        (tied, (12,)),
+        (hooked, (12,)),
+        (lambda: nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Flatten(), nn.Linear(8, 4)), (4, 3)),
+    ],
+    ids=["a layer twice", "tied weights", "a hook", "a layer over the last axis"],
+)
+def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
+    torch.manual_seed(0)
+    model, rule, x = make(), LocalRule(lr=0.1, steps=3, batch=8), X.reshape(-1, *shape)
+    own = Learner(model, x, Y, rule)
+    got = own.train(own.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0).deltas[0]
+    (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    for row, count in zip(plan.index, plan.counts, strict=True):
+        optimiser.zero_grad()
+        batch = row[:count]
+        nn.functional.cross_entropy(model(torch.from_numpy(x[batch])), torch.from_numpy(Y[batch])).backward()
+        optimiser.step()
+    after = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
+    np.testing.assert_allclose(got, after - own.initial, atol=2e-6)
+    losses = nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(Y), reduction="none")
+    np.testing.assert_allclose(own.passes.losses(after)[0], losses.detach().numpy(), atol=1e-5)
+    with pytest.raises(InputError, match="no chain of linear layers"):
+        Learner(model, x, Y, rule, engine="stacked")
+
+
 def test_forcing_and_refusing_engines():
     model = nn.Sequential(nn.Linear(12, 4), nn.Softplus(), nn.Linear(4, 4))
     with pytest.raises(InputError, match="engine must be 'auto' or 'sequential'"):

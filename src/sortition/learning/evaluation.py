@@ -27,7 +27,7 @@ class Passes:
     def __init__(self, model: nn.Module, examples: Examples, labels: torch.Tensor) -> None:
         self.model, self.examples, self.labels = model, examples, labels
         self.layout = vector.Layout.of(model)
-        self.layers = layers_of(model)
+        self.layers = layers_of(model, prod(examples.shape))
 
     def _load(self, params: Vector) -> torch.device:
         device = self.labels.device

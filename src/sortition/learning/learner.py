@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import numpy.typing as npt
@@ -115,11 +116,11 @@ class Learner:
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
-        self.layers = stacked.layers_of(self.model)
+        self.layers = stacked.layers_of(self.model, prod(np.shape(x)[1:]))
         if engine not in ENGINES:
             raise unknown("engine", engine, ENGINES)
         if engine == "stacked" and self.layers is None:
-            raise bad("engine", "'auto' or 'sequential' for a model of other layers than linear ones", engine)
+            raise bad("engine", "'auto' or 'sequential' for a model that is no chain of linear layers", engine)
         self.stacks = engine != "sequential" and self.layers is not None
         self.architecture = tuple(repr(layer) for layer in self.layers or ())
         self.y = vector.tensor(y, np.int64, self.device)

@@ -33,9 +33,12 @@ GATHERED = 1 << 21  # examples of all steps are gathered at once up to so many n
 _FORWARD = {nn.ReLU: torch.relu_, nn.Tanh: torch.tanh_, nn.Sigmoid: torch.sigmoid_}
 
 
-def layers_of(model: nn.Module) -> list[nn.Module] | None:
-    """The layers of a model that can be stacked, from input to output; None for any other model."""
-    if type(model) is not nn.Sequential:
+def layers_of(model: nn.Module, width: int | None = None) -> list[nn.Module] | None:
+    """The layers of a model that can be stacked, from input to output; None for any other model.
+
+    Examples of ``width`` numbers are flattened first: a first layer of another width reads them in another shape.
+    """
+    if type(model) is not nn.Sequential or _hooked(model):
         return None
     flat: list[nn.Module] = []
     for child in model:
@@ -45,7 +48,21 @@ def layers_of(model: nn.Module) -> list[nn.Module] | None:
         flat += inner
     flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten) and getattr(m, "p", 1) != 0]  # idle dropout
     known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
-    return flat if known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear else None
+    if not (known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear) or _shares(flat):
+        return None
+    return flat if width in (None, flat[0].in_features) else None
+
+
+def _hooked(model: nn.Module) -> bool:
+    """Whether calling a module does more than its ``forward``."""
+    hooks = ("_forward_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks")
+    return any(getattr(module, name) for module in model.modules() for name in hooks)
+
+
+def _shares(layers: Sequence[nn.Module]) -> bool:
+    """Whether a parameter stands in two places."""
+    used = [id(p) for layer in layers for p in layer.parameters()]
+    return len(set(used)) < len(used)
 
 
 class Part:

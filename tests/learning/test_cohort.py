@@ -212,6 +212,14 @@ def test_idle_dropout_draws_nothing():
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
+def test_one_dropout_layer_in_two_places():
+    drop = nn.Dropout(0.5)
+    model = nn.Sequential(nn.Linear(12, 6), drop, nn.ReLU(), nn.Linear(6, 6), drop, nn.Linear(6, 4))
+    a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
+    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    np.testing.assert_allclose(got, expected, atol=2e-6)
+
+
 def test_running_statistics_travel_with_the_model():
     model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
     own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=30))

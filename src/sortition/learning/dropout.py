@@ -57,9 +57,13 @@ class KeyedDropout(nn.Module):
 
 
 def keyed(model: nn.Module) -> list[KeyedDropout]:
-    """Replace every ``nn.Dropout`` inside ``model`` by a keyed one, in place, and list them."""
+    """Replace every ``nn.Dropout`` inside ``model`` by a keyed one, in place, and list them.
+
+    One that stands in several places stays one.
+    """
+    made: dict[nn.Module, KeyedDropout] = {}
     for parent in list(model.modules()):
-        for name, child in list(parent.named_children()):
+        for name, child in parent._modules.items():  # named_children passes over the second place of a module
             if type(child) is nn.Dropout:
-                setattr(parent, name, KeyedDropout(child.p))
+                parent._modules[name] = made.setdefault(child, KeyedDropout(child.p))
     return [m for m in model.modules() if isinstance(m, KeyedDropout)]

@@ -275,6 +275,29 @@ def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
         Learner(model, x, Y, rule, engine="stacked")
 
 
+class TwoHeads(nn.Module):
+    """Only one of its heads is read."""
+
+    def __init__(self):
+        super().__init__()
+        self.spare, self.head = nn.Linear(12, 3), nn.Linear(12, 4)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+@pytest.mark.parametrize("name", ["plain", "all", "adam-all"])
+def test_weights_that_nothing_depends_on_stay_as_they_are(name):
+    own, model = Learner(TwoHeads(), X, Y, RULES[name]), TwoHeads()
+    torch.nn.utils.vector_to_parameters(torch.tensor(own.initial), model.parameters())
+    trained = own.train(own.initial, MEMBERS, IDS, seed=1, t=0, dispersion=True)
+    for i, plan in enumerate(batch_plans(MEMBERS, IDS, RULES[name], 1, 0)):
+        delta, _ = by_hand(model, RULES[name], plan.index, plan.counts, own.initial)
+        np.testing.assert_allclose(trained.deltas[i][39:], delta[39:], atol=2e-6)
+    assert not trained.deltas[:, :39].any()
+    assert not own.passes.gradient(own.initial, np.arange(9))[:39].any()
+
+
 def test_forcing_and_refusing_engines():
     model = nn.Sequential(nn.Linear(12, 4), nn.Softplus(), nn.Linear(4, 4))
     with pytest.raises(InputError, match="engine must be 'auto' or 'sequential'"):

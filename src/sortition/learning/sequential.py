@@ -59,7 +59,7 @@ class SequentialTrainer:
             if squares is not None:
                 each = nn.functional.cross_entropy(logits.detach(), self.labels[batch], reduction="none")
                 squares[s] = each.square().mean()
-            descent.step(torch.autograd.grad(loss, parameters))
+            descent.step(torch.autograd.grad(loss, parameters, allow_unused=True))
             losses += loss.detach()
         final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
         if state is not None:
@@ -84,31 +84,33 @@ class SequentialDescent:
         self.squares = 0.0
 
     @torch.no_grad()
-    def step(self, gradients: Sequence[Tensor]) -> None:
-        """One step, in place."""
-        rule, g = self.rule, list(gradients)
+    def step(self, gradients: Sequence[Tensor | None]) -> None:
+        """One step, in place; parameters that the loss does not depend on stay as they are, as in torch."""
+        rule, g = self.rule, [one for one in gradients if one is not None]
+        used = [at for at, one in enumerate(gradients) if one is not None]
+        values, moments = [self.values[at] for at in used], [self.moments[at] for at in used]
         if self.total is not None:
-            torch._foreach_add_(self.total, g)
+            torch._foreach_add_([self.total[at] for at in used], g)
             self.squares += _square(g)
         pull = rule.weight_decay + rule.proximal
         if pull:
-            torch._foreach_add_(g, self.values, alpha=pull)
+            torch._foreach_add_(g, values, alpha=pull)
         if self.anchor is not None:
-            torch._foreach_add_(g, self.anchor, alpha=-rule.proximal)
+            torch._foreach_add_(g, [self.anchor[at] for at in used], alpha=-rule.proximal)
         if rule.optimizer == "adam":
-            self._adam(g)
+            self._adam(values, g, moments)
             return
         if rule.momentum:
-            velocity = [one for (one,) in self.moments]
+            velocity = [one for (one,) in moments]
             torch._foreach_mul_(velocity, rule.momentum)
             torch._foreach_add_(velocity, g)
             g = velocity
-        torch._foreach_add_(self.values, g, alpha=-self.lr)
+        torch._foreach_add_(values, g, alpha=-self.lr)
 
-    def _adam(self, gradients: Sequence[Tensor]) -> None:
+    def _adam(self, values: Sequence[Tensor], gradients: Sequence[Tensor], moments: Sequence[Sequence[Tensor]]) -> None:
         self.steps += 1
         factors = optimiser.corrections(self.steps, self.lr)
-        for value, gradient, (first, second) in zip(self.values, gradients, self.moments, strict=True):
+        for value, gradient, (first, second) in zip(values, gradients, moments, strict=True):
             optimiser.adam_step(value, gradient, first, second, *factors)
 
     def _recall(self, state: Tensor) -> None:

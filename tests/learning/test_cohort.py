@@ -229,6 +229,14 @@ def test_running_statistics_travel_with_the_model():
     assert (own.passes.gradient(own.initial, np.arange(9))[own.layout.weights :] == 0).all()
 
 
+def test_counters_begin_anew_with_every_client():
+    model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5, momentum=None), nn.ReLU(), nn.Linear(5, 4))
+    own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=3))
+    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas
+    alone = own.train(own.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=0).deltas
+    np.testing.assert_array_equal(together[2], alone[0])  # its running mean is by the number of batches seen
+
+
 def twice(layer):
     return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(12, 4))
 

@@ -25,6 +25,7 @@ class SequentialTrainer:
         self.model, self.examples, self.labels = model, examples, labels
         self.layout = vector.Layout.of(model)
         self.drops = dropout.keyed(model)
+        self.counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
         if examples.image:
             model.to(memory_format=torch.channels_last)
 
@@ -62,6 +63,8 @@ class SequentialTrainer:
             descent.step(torch.autograd.grad(loss, parameters, allow_unused=True))
             losses += loss.detach()
         final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
+        for counter, first in self.counters:  # they do not travel: every training begins with the model's own
+            counter.copy_(first)
         if state is not None:
             state.copy_(descent.remembered())
         return final, losses, descent.spread(plan.steps)

@@ -78,6 +78,11 @@ class Passes:
         return losses.cpu().numpy(), hits.cpu().numpy()
 
     @torch.inference_mode()
+    def first_outputs(self, params: Vector, count: int) -> torch.Tensor:
+        """What the model makes of the first ``count`` examples, whatever that is."""
+        return self._forward(params)(self.examples.take(torch.arange(count, device=self.labels.device)))
+
+    @torch.inference_mode()
     def outputs(self, params: Vector, inputs: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
         """Logits (n, classes) of given inputs (n, …)."""
         device = self._load(params)

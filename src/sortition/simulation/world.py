@@ -25,7 +25,8 @@ from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.data import Dataset
-from sortition.learning import Learner, LocalRule
+from sortition.learning import LocalRule
+from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive import adversaries_of
 from sortition.simulation.attacks import Attacks
@@ -99,7 +100,9 @@ class World:
         self.evaluated = self.holdings if holdout is None else self._held_out(clients, holdout)
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.validation = None if validation is None else self._server_data(validation)
-        self.learner = Learner(model, train, data.y_train, rule, device=device, engine=engine, white=data.white)
+        self.learner = learner_for(
+            model, train, data.y_train, rule, data.classes, device=device, engine=engine, white=data.white
+        )
         self._test = self.learner.over(test, data.y_test)
         self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
@@ -119,14 +122,17 @@ class World:
         return Holdings(parts, len(self.y), "World.holdout")
 
     def _check_batches(self, rule: LocalRule) -> None:
-        """Batch normalisation has no variance of one example, and torch would raise in the middle of a run."""
+        """Batch normalisation may have no variance of one example, and torch would raise in the middle of a run."""
         if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.learner.model.modules()):
             return
-        rows = np.minimum(self.holdings.sizes, rule.batch or self.holdings.sizes)
-        if ((self.holdings.sizes - 1) % rows == 0).any():
-            client = int(np.argmax((self.holdings.sizes - 1) % rows == 0))
-            size = int(self.holdings.sizes[client])
-            got = f"a batch of one at client {client} with {size} examples"
+        sizes = self.holdings.sizes
+        rows = np.minimum(sizes, rule.batch or sizes)
+        alone = (sizes - 1) % rows == 0
+        if rule.steps is not None:
+            alone &= rule.steps >= -(-sizes // rows)  # otherwise the last batch of an epoch is never reached
+        if alone.any() and not trains_on_one(self.learner):
+            client = int(np.argmax(alone))
+            got = f"a batch of one at client {client} with {int(sizes[client])} examples"
             raise bad("LocalRule.batch", "such that batch normalisation sees two examples or more", got)
 
     def _settle(self, rule: LocalRule, fleet: Fleet) -> None:

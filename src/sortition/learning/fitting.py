@@ -1,0 +1,55 @@
+"""A learner for any model, tried on two examples: what does not fit the data is refused before anything trains."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from sortition.core.errors import bad
+from sortition.learning.learner import Learner
+from sortition.learning.rule import LocalRule
+
+
+def learner_for(
+    model: nn.Module, x: npt.ArrayLike, y: npt.ArrayLike, rule: LocalRule, classes: int, **how: Any
+) -> Learner:
+    """A learner whose model makes a score for each of ``classes`` labels; ``how`` are further arguments of Learner.
+
+    Images lie channels-last, which is fastest; a module that cannot read them so (``x.view(…)``) gets them as they are.
+    """
+    made = Learner(model, x, y, rule, **how)
+    if (fault := _fault(made, classes)) and made.examples.image:
+        made = Learner(model, x, y, rule, channels_last=False, **how)
+        fault = _fault(made, classes)
+    if fault:
+        shape = tuple(made.examples.shape)
+        raise bad("model", f"a module that makes {classes} scores of each example, of shape {shape}", fault)
+    return made
+
+
+def _fault(learner: Learner, classes: int) -> str:
+    """Why the model does not fit the examples; empty where it does."""
+    some = min(2, len(learner.y))
+    try:
+        found: Any = learner.passes.first_outputs(learner.initial, some)
+    except Exception as error:  # a module of one's own can raise anything
+        return f"{type(error).__name__}: {error}"
+    if not isinstance(found, torch.Tensor):
+        return f"a {type(found).__name__}"
+    fits = found.ndim == 2 and len(found) == some and found.size(1) >= classes
+    return "" if fits else f"a tensor of shape {tuple(found.shape)} of {some} examples"
+
+
+def trains_on_one(learner: Learner) -> bool:
+    """Whether the model can train on a batch of one example, of which some normalisations have no variance."""
+    model = copy.deepcopy(learner.model).train()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            model(learner.examples.take(torch.zeros(1, dtype=torch.int64, device=learner.device)))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from sortition.core.errors import InputError
+from sortition.learning import LocalRule
+from sortition.learning.fitting import learner_for, trains_on_one
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(30, 3, 8, 8)).astype(np.float32), RNG.integers(0, 4, 30)
+RULE = LocalRule(lr=0.1, steps=2, batch=10)
+
+
+class Net(nn.Module):
+    """A small CNN; ``ends`` is what becomes of the last convolution."""
+
+    def __init__(self, ends, norm=None):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(3, 5, 3), nn.ReLU(), nn.Conv2d(5, 6, 3), norm or nn.Identity())
+        self.head, self.ends = nn.Linear(6 * 4 * 4, 4), ends
+
+    def forward(self, x):
+        return self.ends(self, self.body(x))
+
+
+def viewed(net, h):
+    return net.head(h.view(-1, 6 * 4 * 4))
+
+
+def flat(net, h):
+    return net.head(h.flatten(1))
+
+
+def test_a_module_that_takes_views_of_images_trains_like_one_that_flattens_them():
+    torch.manual_seed(0)
+    model = Net(viewed)
+    own = learner_for(model, X, Y, RULE, 4)
+    model.ends = flat
+    other = learner_for(model, X, Y, RULE, 4)
+    assert (other.examples.image, own.examples.image) == (True, False)  # channels-last where the module can read it
+    a, b = (one.train(one.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas for one in (own, other))
+    np.testing.assert_allclose(a, b, atol=2e-6)
+    np.testing.assert_allclose(own.passes.losses(own.initial)[0], other.passes.losses(other.initial)[0], atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("ends", "message"),
+    [
+        (lambda net, h: (flat(net, h), h), "got a tuple"),
+        (lambda net, h: flat(net, h)[:, :3], r"got a tensor of shape \(2, 3\) of 2 examples"),
+        (lambda net, h: flat(net, h)[:, None], r"got a tensor of shape \(2, 1, 4\)"),
+        (lambda net, h: net.head(h), "got RuntimeError: mat1 and mat2 shapes"),
+    ],
+    ids=["two outputs", "too few scores", "another axis", "another width"],
+)
+def test_a_model_that_does_not_fit_is_refused_before_it_trains(ends, message):
+    with pytest.raises(InputError, match=r"model must be a module that makes 4 scores of each example, .*" + message):
+        learner_for(Net(ends), X, Y, RULE, 4)
+
+
+@pytest.mark.parametrize(
+    ("model", "can"),
+    [
+        (Net(flat, nn.BatchNorm2d(6)), True),  # a variance over the places of one image
+        (nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.BatchNorm1d(5), nn.Linear(5, 4)), False),
+    ],
+)
+def test_whether_a_model_trains_on_one_example_leaves_it_as_it_was(model, can):
+    own = learner_for(model, X, Y, RULE, 4)
+    before = {name: value.clone() for name, value in own.model.state_dict().items()}
+    assert trains_on_one(own) == can
+    assert all(torch.equal(value, before[name]) for name, value in own.model.state_dict().items())

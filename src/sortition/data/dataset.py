@@ -52,6 +52,9 @@ class Dataset:
             object.__setattr__(self, f"y_{split}", frozen(np.ascontiguousarray(y, dtype=np.int64)))
         if self.x_train.shape[1:] != self.x_test.shape[1:]:
             raise bad(f"{self.name}.x_test", f"of examples shaped {self.x_train.shape[1:]}", self.x_test.shape[1:])
+        if (self.x_train.dtype.kind == "f") != (self.x_test.dtype.kind == "f"):
+            rule = f"like x_train, of type {self.x_train.dtype}"  # whole numbers are scaled, floats are not
+            raise bad(f"{self.name}.x_test", rule, self.x_test.dtype, "Give both as floats, or both as whole numbers.")
         for part in ("clients", "validation"):
             self._check_indices(part)
         if not self.digest:
@@ -163,7 +166,9 @@ def _check(who: str, x: Array, y: Array, classes: int) -> None:
     if x.ndim < 2 or len(x) == 0:
         raise bad(f"{who}: x", "of shape (examples, …), with at least one example", x.shape)
     if x.dtype.kind not in "uif" or not _finite(x):
-        raise bad(f"{who}: x", "finite numbers", x.dtype if x.dtype.kind not in "uif" else "NaN or infinity")
+        raise bad(
+            f"{who}: x", "finite numbers", x.dtype if x.dtype.kind not in "uif" else "NaN, infinity or above 3e38"
+        )
     if y.shape != (len(x),) or y.dtype.kind not in "iu":
         raise bad(f"{who}: y", f"{len(x)} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
     if classes > MOST_CLASSES:
@@ -173,8 +178,11 @@ def _check(who: str, x: Array, y: Array, classes: int) -> None:
 
 
 def _finite(x: Array) -> bool:
-    """Whether all numbers are; the smallest and the largest are not where one is not."""
-    return x.dtype.kind != "f" or bool(x.size == 0 or np.isfinite([x.min(), x.max()]).all())
+    """Whether all numbers are, as float32; the smallest and the largest are not where one is not."""
+    if x.dtype.kind != "f" or x.size == 0:
+        return True
+    with np.errstate(over="ignore"):
+        return bool(np.isfinite(np.array([x.min(), x.max()]).astype(np.float32)).all())
 
 
 def _floats(x: Array, white: int) -> Array:

@@ -38,6 +38,58 @@ def test_arrays_of_every_client():
         from_clients({"one": (X[:10], Y[:9])})
 
 
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        ({"a": 3}, r"a table client → \(x, y\) of arrays"),
+        ({"a": (X, Y, Y)}, r"a table client → \(x, y\) of arrays"),
+        ({"a": (X, 1)}, r"a table client → \(x, y\) of arrays"),
+        (
+            {"a": (X, Y), "b": (X[:, :1], Y)},
+            r"own.x must be of one shape for all clients; got examples of shapes \[\(1,",
+        ),
+    ],
+)
+def test_odd_arrays_of_clients_are_refused(examples, message):
+    with pytest.raises(InputError, match=message):
+        from_clients(examples)
+
+
+def test_a_client_without_examples_is_left_out():
+    made, expected = from_clients({"a": (X, Y), "b": ([], []), "c": (X, Y)}), from_clients({"a": (X, Y), "c": (X, Y)})
+    assert made.digest == expected.digest
+
+
+def test_clients_of_several_types_are_refused():
+    with pytest.raises(InputError, match=r"own.clients must be all numbers or all texts; got ids of several types"):
+        by_client(X, Y, np.array(["a", 1, 2] * 10, dtype=object))
+
+
+class NumberedColumns(dict):
+    """What is used of a data frame whose columns have numbers for names, as pandas makes them of an array."""
+
+    @property
+    def columns(self):
+        return list(self)
+
+
+def test_columns_that_are_named_by_numbers():
+    made = from_frame(NumberedColumns({0: X[:, 0], 1: X[:, 1], "ward": Y, "y": Y}), client="ward", label="y")
+    assert (
+        made.digest
+        == from_frame(pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "w": Y, "y": Y}), client="w", label="y").digest
+    )
+
+
+def test_types_of_a_table_are_those_of_all_its_rows(tmp_path):
+    rows = [f"{k if k < 200 else 'x'},{k % 2},{1 if k < 200 else 1.5}" for k in range(300)]
+    path = tmp_path / "TABLE.CSV"
+    path.write_text("\n".join(["ward,y,size", *rows, *rows]))
+    made = load(path, client="ward", label="y", test=0.5)
+    assert len(made.clients) == 201
+    assert set(np.unique(made.x_train)) == {1.0, 1.5}
+
+
 def test_a_frame_with_a_client_column():
     frame = pl.DataFrame({"who": ["u", "v"] * 15, "a": X[:, 0], "b": X[:, 1], "label": ["no", "yes", "maybe"] * 10})
     made = from_frame(frame, client="who", label="label")

@@ -100,7 +100,7 @@ def _reader(path: Path) -> Callable[..., Dataset]:
     """How a path is read: LEAF's folder, a table with a client column, or arrays."""
     if (path / "train").is_dir():
         return from_leaf
-    return from_table if path.suffix in (".csv", ".parquet") else from_file
+    return from_table if path.suffix.lower() in (".csv", ".parquet") else from_file
 
 
 def _imported(path: str, options: dict[str, Any]) -> Dataset:

@@ -34,7 +34,10 @@ def by_client(
     if not 0 < test < 1:
         raise bad(f"{name}.test", "a share between 0 and 1", test)
     _check_present(owners, f"{name}.clients")
-    held = _held_out(owners, test, seed)
+    try:
+        held = _held_out(owners, test, seed)
+    except TypeError:  # they have no order
+        raise bad(f"{name}.clients", "all numbers or all texts", "ids of several types") from None
     return pooled(x, y, owners, held, name=name, white=white)
 
 
@@ -75,11 +78,18 @@ def from_clients(
     examples: Mapping[Any, Sequence[Any]], *, name: str = "own", test: float = TEST, seed: int = 0
 ) -> Dataset:
     """``{client: (x, y)}``: the arrays of every client."""
-    pairs = {client: (as_numpy(pair[0]), as_numpy(pair[1])) for client, pair in examples.items()}
-    if not pairs or any(len(x) != len(y) for x, y in pairs.values()):
+    try:
+        pairs = {client: (as_numpy(x), as_numpy(y)) for client, (x, y) in examples.items()}
+        alike = all(len(x) == len(y) for x, y in pairs.values())
+    except (TypeError, ValueError) as error:  # no pair, rows of different lengths, or a single number
+        raise bad(name, "a table client → (x, y) of arrays", f"{error}") from None
+    if not pairs or not alike:
         raise bad(f"{name}", "a table client → (x, y), as many labels as examples", f"{len(pairs)} clients")
-    owners = np.repeat(np.arange(len(pairs)), [len(y) for _, y in pairs.values()])
-    x, y = (np.concatenate([pair[at] for pair in pairs.values()]) for at in (0, 1))
+    held = [pair for pair in pairs.values() if len(pair[1])]  # a list without examples has no shape
+    if len(shapes := {x.shape[1:] for x, _ in held}) > 1:
+        raise bad(f"{name}.x", "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
+    owners = np.repeat(np.arange(len(held)), [len(y) for _, y in held])
+    x, y = (np.concatenate([pair[at] for pair in held or pairs.values()]) for at in (0, 1))
     return by_client(x, y, owners, name=name, test=test, seed=seed)
 
 
@@ -88,16 +98,16 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
 
     Labels that are texts are numbered in alphabetical order.
     """
-    columns = [str(column) for column in frame.columns]
+    columns = {str(column): column for column in frame.columns}  # pandas' names may be numbers
     for wanted in (client, label):
         if wanted not in columns:
             raise bad(f"{name}: column", f"one of {', '.join(columns)}", wanted)
-    features = [column for column in columns if column not in (client, label)]
+    features = [column for key, column in columns.items() if key not in (client, label)]
     try:
         x = np.stack([np.asarray(frame[column], np.float32) for column in features], 1)
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: features", "numbers", f"{error}", "Encode texts first.") from None
-    given, owners = np.asarray(frame[label]), np.asarray(frame[client])
+    given, owners = np.asarray(frame[columns[label]]), np.asarray(frame[columns[client]])
     _check_present(given, f"{name}: {label}")
     _check_present(owners, f"{name}: {client}")
     try:
@@ -114,12 +124,15 @@ def from_table(path: Path, *, client: str, label: str, test: float = TEST, seed:
         import polars as pl
     except ImportError as error:
         raise DataError("Reading a table needs polars: pip install 'sortition[lab]'.") from error
+    parquet = path.suffix.lower() == ".parquet"
     try:
         if path.exists() and not path.is_file():  # a pipe never begins, a device never ends
             raise OSError("it is not a file")
-        if path.suffix == ".parquet" and pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > MOST:
+        if parquet and pl.scan_parquet(path, glob=False).select(pl.len()).collect().item() > MOST:
             raise OSError(f"it announces more than {MOST:,} rows")
-        frame = pl.read_parquet(path, glob=False) if path.suffix == ".parquet" else pl.read_csv(path, glob=False)
+        frame = (
+            pl.read_parquet(path, glob=False) if parquet else pl.read_csv(path, glob=False, infer_schema_length=None)
+        )
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise DataError(f"{path} cannot be read as a table: {str(error).splitlines()[0]}.") from None
     return from_frame(frame, client=client, label=label, name=path.stem, test=test, seed=seed)

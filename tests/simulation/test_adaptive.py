@@ -56,4 +56,6 @@ def test_sizes_are_below_the_cap_and_of_the_rarest_label(adversaries):
 def test_without_honest_company_there_is_nothing_to_hide_behind(adversaries):
     alone = Reading(adversaries.ids, np.ones(adversaries.ids.size))
     assert adversaries.reading(LOSS, alone, COUNTS) is alone
+    everybody, facts = AdaptiveAdversaries(Attacks("adaptive", share=0.99), N, 0), {"sizes": 0, "label_counts": COUNTS}
+    assert everybody.facts(facts) == facts
     assert (adversaries.reading(DURATION, Reading(np.arange(N), np.ones(N)), COUNTS).values == 0).sum() == 4

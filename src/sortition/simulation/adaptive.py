@@ -30,6 +30,8 @@ class AdaptiveAdversaries(Adversaries):
         """Sizes just below the cap, all of them of the label that is rarest among the honest clients."""
         counts = np.asarray(facts["label_counts"])
         honest = counts[~self.mask]
+        if not len(honest):
+            return dict(facts)  # nobody to compare with
         size = int(BELOW * self.attacks.size_cap * float(np.median(totals(honest))))
         forged, sizes = counts.copy(), np.asarray(facts["sizes"]).copy()
         forged[self.ids] = 0

@@ -63,6 +63,7 @@ def test_budget_and_bad_devices():
     assert Devices(overselect=1.3).budget(10) == 13
     assert Devices().budget(10) == 10
     bad_fields = {"speed": 0, "jitter": -1, "dropout": 1.5, "deadline": 0, "overselect": 0.5, "bandwidth": math.nan}
+    bad_fields |= {"speed_spread": "1", "bandwidth_spread": None}
     for name, value in bad_fields.items():
         with pytest.raises(InputError, match=f"Devices.{name} must be"):
             Devices(**{name: value})

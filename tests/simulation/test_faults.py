@@ -66,6 +66,7 @@ def test_without_faults_nothing_changes(name):
     ("wrong", "told"),
     [
         ({"before": 1.5}, r"Faults.before must be a probability in \[0, 1\]; got 1.5"),
+        ({"after": "0.1"}, "Faults.after must be a probability"),
         ({"lost": float("nan")}, "Faults.lost must be a probability"),
         ({"during": 0.6, "after": 0.6}, r"before \+ during \+ after must be at most 1"),
         ({"newcomers": 1.0}, "Faults.newcomers must be below 1"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sortition.core.errors import bad, unknown
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import is_number, known_keys_only
 
 OPTIMIZERS = ("sgd", "adam")
 ADDED = {"optimizer": "sgd", "keep_state": False}  # later keys: configurations leave them out where they are so
@@ -54,9 +54,13 @@ class LocalRule:
     keep_state: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.milestones, list | tuple):
+            raise bad("LocalRule.milestones", "a list of rounds", self.milestones)
         object.__setattr__(self, "milestones", tuple(self.milestones))
         if (self.steps is None) == (self.epochs is None):
             raise bad("LocalRule", "given either steps or epochs", f"steps={self.steps} and epochs={self.epochs}")
+        numbers = ("lr", "decay", "drop", "weight_decay", "momentum", "proximal")
+        self._check(numbers, "a number", is_number)
         counts = ("steps", "epochs", "batch", "decay_every")
         self._check(counts, "a whole number ≥ 1", lambda value: value is None or _whole(value, 1))
         self._check(("lr", "decay", "drop"), "finite and > 0", lambda value: math.isfinite(value) and value > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.streams import stream
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import is_number, known_keys_only
 
 FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes
 
@@ -42,6 +42,10 @@ class Devices:
     overselect: float = 1.0
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if not (is_number(value) or (item.name == "deadline" and value is None)):
+                raise bad(f"Devices.{item.name}", "a number", value)
         for name in ("speed", "bandwidth"):
             if not getattr(self, name) > 0:
                 raise bad(f"Devices.{name}", "> 0", getattr(self, name))

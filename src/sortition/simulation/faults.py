@@ -20,7 +20,7 @@ from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure, Reading
 from sortition.core.streams import stream
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import is_number, known_keys_only
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Faults:
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if not 0 <= value <= 1:
+            if not (is_number(value) and 0 <= value <= 1):
                 raise bad(f"Faults.{item.name}", "a probability in [0, 1]", value)
         for together in (FATES, ("lost", "late"), ("returning", "reused")):
             if (total := sum(getattr(self, name) for name in together)) > 1 + 1e-12:

@@ -35,6 +35,12 @@ def test_after_the_end(tmp_path: Path, after: str, later: str) -> None:
     assert rows(one, 5)[4] == later
 
 
+@pytest.mark.parametrize(("after", "later"), [("loop", "100"), ("hold", "011"), ("end", "000")])
+def test_after_the_end_of_transitions_the_last_one_of_each_client_holds(tmp_path: Path, after: str, later: str) -> None:
+    one = trace(tmp_path, "client_id,time,state\n0,0,1\n1,1,1\n2,2,1\n0,4,0\n", after=after)
+    assert rows(one, 5) == ["100", "110", "111", "111", later]
+
+
 def test_overlaps_are_merged_reversed_and_unknown_reported(tmp_path: Path) -> None:
     text = "client_id,start,end\n0,0,5\n0,1,2\n0,4,8\n1,6,3\n1,0,8\n2,2,2\n9,0,1\nsomebody,0,1\n"
     one = trace(tmp_path, text)

@@ -22,6 +22,7 @@ class Events:
         states: (M,) bool, the state from that moment on.
         initial: (N,) bool.
         span: first and last moment that the trace covers.
+        lasting: whether the last states go on beyond the span, as those of transitions do (of intervals not).
     """
 
     times: Floats
@@ -29,6 +30,7 @@ class Events:
     states: Mask
     initial: Mask
     span: tuple[float, float]
+    lasting: bool = False
 
     @cached_property
     def _stride(self) -> int:
@@ -87,7 +89,7 @@ def from_transitions(ids: Ids, times: Floats, states: Mask, clients: int, notes:
     initial[ids[first]] = ~states[first]
     span = (float(times.min()), float(times.max())) if len(ids) else (0.0, 0.0)
     by_time = np.argsort(times, kind="stable")
-    return Events(times[by_time], ids[by_time], states[by_time], initial, span)
+    return Events(times[by_time], ids[by_time], states[by_time], initial, span, lasting=True)
 
 
 def _running_max(ids: Ids, ends: Floats) -> Floats:

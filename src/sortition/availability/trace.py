@@ -23,7 +23,8 @@ class Trace(Mode):
         frame: a polars frame with the columns of a file, instead of one; from Python only.
         step: time between rounds, in the trace's unit (seconds where it has dates).
         start: moment of round 0; the trace's first moment unless given.
-        after: "loop" begins again, "hold" keeps the last state, "end" leaves nobody.
+        after: "loop" begins again, "hold" keeps the last state (of transitions, the one that the last of them made),
+            "end" leaves nobody.
     """
 
     path: str | None = None
@@ -55,14 +56,17 @@ class Trace(Mode):
         if start >= last and self.start is not None:
             raise bad("availability trace.start", f"before the trace's end, {last:g}", start)
         rounds = max(1, int(np.ceil((last - start) / self.step)))
-        return self._after(lambda t: events.at(start + t * self.step), rounds, facts.clients)
+        held = last if events.lasting else start + (rounds - 1) * self.step  # the moment that "hold" keeps
+        return self._after(lambda t: events.at(start + t * self.step), rounds, facts.clients, lambda _: events.at(held))
 
-    def _after(self, inside: Masks, rounds: int, clients: int) -> Masks:
+    def _after(self, inside: Masks, rounds: int, clients: int, held: Masks | None = None) -> Masks:
         def at(t: int) -> Mask:
             if t < rounds:
                 return inside(t)
             if self.after == "end":
                 return np.zeros(clients, dtype=bool)
+            if self.after == "hold" and held is not None:
+                return held(t)
             return inside(t % rounds if self.after == "loop" else rounds - 1)
 
         return at

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.core import Cohort, InputError, Population, Round, UndeclaredError
-from sortition.core.rounds import check_cohort
+from sortition.core.rounds import check_cohort, with_standby
 
 
 def make_round(available, budget=2, population=None):
@@ -171,3 +171,8 @@ def test_a_random_size_is_bounded_in_expectation():
 def test_a_budget_beyond_all_clients_on_earth_is_refused():
     with pytest.raises(InputError, match=r"Round\.budget must be at most 10,000,000; got 1099511627776\."):
         Round(0, None, np.arange(3), 2**40, Population(np.ones(3)), np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(("cohort", "overselect", "begin"), [(10, 1.0, 10), (10, 1.3, 13), (50, 1.1, 55), (7, 1.3, 10)])
+def test_standby_is_rounded_up_from_the_true_product(cohort, overselect, begin):
+    assert with_standby(cohort, overselect) == begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,6 +16,14 @@ from sortition.core.facts import check_fact, check_names
 from sortition.core.ties import TOLERANCE
 
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
+
+
+def with_standby(cohort: int, overselect: float) -> int:
+    """How many clients begin a round that closes when ``cohort`` of them have answered.
+
+    50 × 1.1 are 55, though as floats a little more.
+    """
+    return math.ceil(round(cohort * overselect, 9))
 
 
 def _rows(shape: tuple[int, ...]) -> str:

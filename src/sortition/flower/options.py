@@ -15,6 +15,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
+from sortition.core.rounds import with_standby
 from sortition.core.selector import Selector
 from sortition.core.validation import is_number, is_whole
 from sortition.flower.privacy_notes import log_findings
@@ -144,7 +145,7 @@ class Options:
     @property
     def asked_to_train(self) -> int:
         """Clients per round, with those that stand by for the late."""
-        return math.ceil(self.cohort * self.overselect)
+        return with_standby(self.cohort, self.overselect)
 
 
 def _is_several(value: object) -> bool:

@@ -9,13 +9,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from nvflare.app_common.abstract.fl_model import FLModel
 
 from sortition.audit.log_file import LogFile
 from sortition.clients.models import Model, as_vector, from_vector, model_size
 from sortition.core import Cohort, InputError, Measure, Needs, Registrar, Turn
 from sortition.core.arrays import Ids
+from sortition.core.rounds import with_standby
 from sortition.core.signals import UPDATE
 from sortition.nvflare import wire
 from sortition.nvflare.returned import Returned, combined, screen
@@ -110,7 +110,7 @@ class Selection:
         """Ask what the selector wants to know; the names of the sites that it chose, in the cohort's order."""
         available = self.enrol(model)
         registrar = self._up_to_date(model)
-        budget = int(np.ceil(self.settings.cohort * self.settings.overselect))
+        budget = with_standby(self.settings.cohort, self.settings.overselect)
         self.turn = turn = registrar.begin(available, budget)
         while turn.question is not None:
             turn.answer(self._ask(turn.question, model, turn.index))

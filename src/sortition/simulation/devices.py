@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.rounds import with_standby
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only
 
@@ -61,7 +62,7 @@ class Devices:
 
     def budget(self, cohort: int) -> int:
         """How many are selected so that ``cohort`` may answer."""
-        return math.ceil(cohort * self.overselect)
+        return with_standby(cohort, self.overselect)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pytest
 from sortition.core import (
     GRADIENT,
     LOSS,
+    TRAINING_LOSS,
     UPDATE,
     Cohort,
     Guards,
@@ -79,6 +80,23 @@ class Rogue(Selector[State]):
         if self.how == "outside":
             return Cohort.uniform([9])
         return Cohort.uniform(round.available)  # too many
+
+
+@method
+class Listener(Selector[State]):
+    """Reads a report, and says so beforehand or not."""
+
+    declared: bool = True
+
+    @property
+    def needs(self):
+        return Needs(reports=(TRAINING_LOSS,) if self.declared else ())
+
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
+
+    def observe(self, state, feedback):
+        assert len(feedback.report(TRAINING_LOSS)) == 0
 
 
 @pytest.fixture
@@ -291,6 +309,17 @@ class TestMistakesOfTheSelector:
         registrar = Registrar(Rogue(how=how), Population(SIZES))
         with pytest.raises(error, match=sentence):
             registrar.begin([0, 1, 2], 2)
+
+    def test_a_report_that_is_not_declared_is_refused_not_empty(self):
+        registrar = Registrar(Listener(declared=False), Population(SIZES))
+        with pytest.raises(UndeclaredError, match=r"Listener read reports of 'training-loss'.*needs\.reports"):
+            registrar.finish(registrar.begin([0, 1], 1))
+
+    @pytest.mark.parametrize("guards", [Guards(), Guards(minimum=2)])
+    def test_a_declared_report_that_nobody_sent_is_empty(self, guards):
+        registrar = Registrar(Listener(), Population(SIZES), guards=guards)
+        registrar.finish(registrar.begin([0, 1], 2), ids=[0])
+        assert registrar.index == 1
 
 
 class TestLifetime:

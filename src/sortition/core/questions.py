@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core.arrays import Array, Ids, as_array, as_ids, frozen
-from sortition.core.errors import bad
+from sortition.core.errors import UndeclaredError, bad
 from sortition.core.rounds import Cohort, Round
 from sortition.core.sampling import top
 from sortition.core.signals import Signal
@@ -87,7 +87,10 @@ class Feedback:
     cohort: Cohort
     ids: Ids
     reports: Mapping[str, Reading]
+    owner: str = "observe"
 
     def report(self, signal: Signal) -> Reading:
-        """The reports of one signal; empty if nobody sent any."""
-        return self.reports.get(signal.name, Reading.empty())
+        """The reports of one signal; empty if nobody sent any. One that ``needs.reports`` does not name is refused."""
+        if signal.name not in self.reports:
+            raise UndeclaredError(f"{self.owner} read reports of {signal.name!r}, which needs.reports do not declare.")
+        return self.reports[signal.name]

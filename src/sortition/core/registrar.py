@@ -22,7 +22,7 @@ from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.observer import Observer, Reports
 from sortition.core.one_thread import OneThread
-from sortition.core.questions import Feedback
+from sortition.core.questions import Feedback, Reading
 from sortition.core.rounds import Population, Round
 from sortition.core.selector import Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
@@ -172,9 +172,9 @@ class Registrar:
         readings, usable = turn.reports(done, {} if reports is None else reports), done
         if done.size < min(self.guards.minimum, turn.cohort.ids.size):
             turn.guarded["too_few_completed"] = int(done.size)
-            usable, readings = done[:0], {}
+            usable, readings = done[:0], dict.fromkeys(readings, Reading.empty())
         if turn.round is not None:
-            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings))
+            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings, self.owner))
         self._take_over(turn, usable)
         if self.observer is not None:
             self.observer.finished(turn, done, reports or {})

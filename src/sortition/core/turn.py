@@ -174,7 +174,7 @@ class Turn:
         self._advance(reading)
 
     def reports(self, done: Ids, reports: Reports) -> dict[str, Reading]:
-        """What the selector gets of the reports of those who completed.
+        """What the selector gets of the reports of those who completed: a reading per declared signal.
 
         All of them are screened before any is accepted: a caller's mistake leaves the turn as it was.
         """
@@ -186,7 +186,8 @@ class Turn:
             if name not in known:
                 raise unknown("report", name, list(known), f"{self._context.owner}.needs.reports")
             found[known[name]] = self._screen(known[name], with_ids(name, rows, done), done)
-        return {signal.name: self._accept(signal, screened) for signal, screened in found.items()}
+        accepted = {signal.name: self._accept(signal, screened) for signal, screened in found.items()}
+        return dict.fromkeys(known, Reading.empty()) | accepted
 
     def blame(self, clients: Mapping[int, str]) -> None:
         """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""

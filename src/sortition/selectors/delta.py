@@ -35,6 +35,7 @@ from sortition.core import (
     Cohort,
     Feedback,
     Needs,
+    Reading,
     Round,
     Selector,
     State,
@@ -114,8 +115,9 @@ class Delta(Selector[Memory]):
         if self.by == "norm":
             norms = feedback.report(UPDATE_NORM)
             return norms.ids, rounded(norms.values)
-        gradients, spread = feedback.report(STEP_GRADIENT), feedback.report(DISPERSION)
+        gradients, spread = feedback.report(STEP_GRADIENT), Reading.empty()
         if self.alpha < 1:
+            spread = feedback.report(DISPERSION)
             gradients = gradients.restrict(spread.ids)
         if not len(gradients):
             return gradients.ids, np.empty(0)

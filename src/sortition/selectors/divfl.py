@@ -118,7 +118,8 @@ class DivFL(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Renew the gradients of the cohort, against everybody's stored one."""
-        self._learn(state, feedback.report(self.signal))
+        if self.refresh == "cohort":
+            self._learn(state, feedback.report(self.signal))
 
     def _cover(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
         """Every known client is covered, every known available one is a candidate."""

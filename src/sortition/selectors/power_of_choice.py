@@ -90,7 +90,8 @@ class PowerOfChoice(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember the reported losses (rpow-d)."""
-        feedback.report(TRAINING_LOSS).scatter(state.loss)
+        if self.variant == "rpow-d":
+            feedback.report(TRAINING_LOSS).scatter(state.loss)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

@@ -113,3 +113,11 @@ def _found(name):
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
         return False
+
+
+def test_a_method_that_is_declared_wrongly_says_so_through_the_import(tmp_path, monkeypatch):
+    text = "from sortition import Selector, method\n\n\n@method\nclass Mine(Selector):\n    memory = dict\n"
+    (tmp_path / "wrongly.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(InputError, match=r"Mine\.memory must be a class that derives from State.* memory = Memory\.$"):
+        imported("wrongly:Mine", "method.name")

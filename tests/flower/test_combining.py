@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 from tests.flower.loopback import Loopback, node
 
 from sortition.aggregation import CombineRule
-from sortition.core import Cohort, InputError, Selector, StorageError
+from sortition.core import Cohort, InputError, Selector, StorageError, method
 from sortition.core.storage import snapshot
 from sortition.flower import SelectorStrategy, wire
 from sortition.selectors import load
@@ -132,6 +132,7 @@ def test_the_memory_is_in_the_checkpoint(name, tmp_path):
             played(name, 6, resume=tmp_path / "bad.npz")
 
 
+@method
 class Expected(Selector):
     """Weights that sum to 1 only in expectation."""
 

@@ -52,7 +52,7 @@ def imported(path: str, what: str) -> Any:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise bad(what, "importable as package.module:name", path, f"{error}.") from error
+        raise bad(what, "importable as package.module:name", path, f"{str(error).rstrip('.')}.") from error
     if own and getattr(found, "__module__", "") != module:
         raise bad(what, f"something that {module} defines", path)
     return found

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
-from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, TypeVar, cast, dataclass_transform
+from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
+from types import FunctionType
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform, get_args
 
 import numpy as np
 from pydantic import ConfigDict, ValidationError
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from sortition.core.errors import bad, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.facts import check_names
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.rounds import Cohort, Population, Round
@@ -46,6 +48,15 @@ class Needs:
     optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name, kind, rule in (
+            ("reads", str, "a tuple of names, such as ('sizes',)"),
+            ("optional", str, "a tuple of names, such as ('speed',)"),
+            ("asks", Signal, "a tuple of signals, such as (LOSS,)"),
+            ("reports", Signal, "a tuple of signals, such as (TRAINING_LOSS,)"),
+        ):
+            given = getattr(self, name)
+            if not isinstance(given, tuple | list) or not all(isinstance(one, kind) for one in given):
+                raise bad(f"Needs.{name}", rule, given)
         check_names((*self.reads, *self.optional), "a selector.needs.reads: Population")
         if own := [signal.name for signal in self.asks if signal.of == "server"]:
             raise bad("Needs.asks", "of signals of clients", own[0], "What the server computes itself is in reports.")
@@ -75,6 +86,10 @@ class Selector(ABC, Generic[S]):
     cite: ClassVar[str] = ""
     scales: ClassVar[bool] = True
     isolates: ClassVar[bool] = True
+
+    def __init__(self) -> None:
+        """Refuse a class without the decorator, which gives every other one an ``__init__`` of its own."""
+        raise _undecorated(type(self))
 
     @property
     def needs(self) -> Needs:
@@ -108,7 +123,9 @@ class Selector(ABC, Generic[S]):
     @classmethod
     def load(cls, **parameters: Any) -> Selector[Any]:
         """An instance with these parameters; an unknown one is met with 'did you mean'."""
-        names = [item.name for item in fields(cast(Any, cls))]
+        if not is_dataclass(cls):
+            raise _undecorated(cls)
+        names = [item.name for item in fields(cls)]
         for name in parameters:
             if name not in names:
                 raise unknown("parameter", name, names, cls.__name__)
@@ -127,6 +144,7 @@ def resolved_for(selector: Selector[S], population: Population) -> Selector[S]:
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def method(cls: C) -> C:
     """Make a Selector class what it must be: a frozen dataclass whose parameters are validated in our grammar."""
+    _check_declared(cls)
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
     made = pydantic_dataclass(frozen=True, kw_only=True, config=config)(cls)
     initialise: Callable[..., None] = made.__init__
@@ -139,4 +157,37 @@ def method(cls: C) -> C:
             raise translated(error, cls.__name__, [item.name for item in fields(type(self))]) from None
 
     made.__init__ = checked  # type: ignore[method-assign]
+    made.__setattr__ = _frozen  # type: ignore[method-assign]
     return cast(C, made)
+
+
+def _frozen(self: Any, name: str, value: Any) -> NoReturn:
+    hint = "What a method remembers belongs in its memory, a State: it is saved, resumed and kept apart for every run."
+    raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be set: a method is frozen. {hint}")
+
+
+def _undecorated(cls: type) -> InputError:
+    return bad(
+        cls.__name__, "decorated with @method", "a plain class", "Write @method above it: from sortition import method."
+    )
+
+
+def _check_declared(cls: Any) -> None:
+    """Refuse what is no Selector, a memory that cannot be kept, and needs that are no property."""
+    if not (isinstance(cls, type) and issubclass(cls, Selector)):
+        raise bad("@method", "above a class that derives from Selector", cls)
+    memory, who = cls.memory, f"{cls.__name__}.memory"
+    if not (isinstance(memory, type) and issubclass(memory, State)):
+        raise bad(who, "a class that derives from State", memory, "Write class Memory(State), then memory = Memory.")
+    if vars(memory).get("__annotations__") and "__dataclass_fields__" not in vars(memory):
+        raise bad(who, "a dataclass", memory, f"Write @dataclass above {memory.__name__}.")
+    said = [one for base in vars(cls).get("__orig_bases__", ()) for one in get_args(base) if isinstance(one, type)]
+    if said and not issubclass(memory, said[0]):
+        raise bad(
+            who,
+            f"{said[0].__name__}, as Selector[{said[0].__name__}] says",
+            memory,
+            f"Write memory = {said[0].__name__}.",
+        )
+    if isinstance(inspect.getattr_static(cls, "needs"), FunctionType):
+        raise bad(f"{cls.__name__}.needs", "a property", "a function", "Write @property above it.")

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
+import sortition
 from sortition import __version__
 from sortition.cli import app
 from sortition.core.errors import InputError
@@ -86,6 +89,16 @@ class Broken(Selector[State]):
     def select(self, state, round):
         return 1 / 0
 '''
+
+
+def test_check_names_the_line_of_the_method_where_the_library_raised(tmp_path, monkeypatch):
+    text = BROKEN.replace("return 1 / 0", "return Cohort.uniform([0, 0])").replace("Broken", "Twice")
+    (tmp_path / "twicemethod.py").write_text("from sortition import Cohort\n" + text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    output = call("check", "twicemethod:Twice", code=1)
+    assert "Cohort.ids must be distinct; got client 0 twice" in output
+    assert f"at {tmp_path / 'twicemethod.py'}:11" in output
+    assert "at " + str(Path(sortition.__file__).parent) not in output
 
 
 def test_check_shows_file_line_and_traceback(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from sortition.core import LOSS, Cohort, InputError, Measure, Needs, Round, Selector, State, method, per_pair
-from sortition.testing import ContractError, check_selector
+from sortition.testing import ContractError, check_selector, contract
 
 
 @method
@@ -28,8 +28,16 @@ class Good(Selector[State]):
 def test_a_good_method_passes():
     check_selector(Good)
     check_selector(lambda: Good(share=0.3))
-    with pytest.raises(InputError, match="must be given a Selector class"):
-        check_selector(int)
+    for other in (int, "uniform", Good(share=0.3)):
+        with pytest.raises(InputError, match="must be given a Selector class"):
+            check_selector(other)
+    with pytest.raises(InputError, match="Plain must be decorated with @method"):
+        check_selector(Plain)
+
+
+class Plain(Selector[State]):
+    def select(self, state, round):
+        return Cohort.uniform(round.available[: round.budget])
 
 
 @method
@@ -58,6 +66,13 @@ class Clockwork(Good):
     def select(self, state, round):
         self.counter[0] += 1
         return Cohort.uniform(np.roll(round.available, self.counter[0])[: round.budget])
+
+
+@method
+class Tossed(Good):
+    def select(self, state, round):
+        _ = self.share
+        return Cohort.uniform(np.random.permutation(round.available)[: round.budget])  # noqa: NPY002
 
 
 @method
@@ -116,6 +131,7 @@ class Noisy(Good):
         (Everybody, "within the budget"),
         (Positions, "not available"),
         (Global, "drew from a global random generator"),
+        (Tossed, r"drew from a global random generator\. Draw from round\.rng"),
         (Clockwork, "chose other clients under the same seed"),
         (Unread, r"never reads \['speed'\]"),
         (Unbounded, "accepts"),
@@ -130,6 +146,18 @@ def test_a_broken_method_is_told_what_it_breaks(broken, sentence, monkeypatch):
         monkeypatch.setattr("sortition.testing.cost.selection_cost", lambda s, n: (0.01, float(n) ** 2))
     with pytest.raises(ContractError, match=sentence):
         check_selector(broken)
+
+
+@pytest.mark.parametrize("broken", [Tossed, Clockwork])
+def test_a_method_that_is_not_repeatable_is_not_said_to_read_what_it_does_not(broken):
+    said = []
+    for _, point in contract(broken):
+        try:
+            point()
+        except ContractError as error:
+            said.append(str(error))
+    assert sum("round.rng" in one for one in said) == 4
+    assert not any("beyond population.known" in one for one in said)
 
 
 def test_a_method_may_say_that_it_does_not_scale(monkeypatch):

@@ -212,11 +212,12 @@ def check(name: Name) -> None:
     from sortition.testing import ContractError, contract
 
     broken: list[str] = []  # where each broken point raised
-    for title, point in contract(_find(name)):
+    found = _find(name)
+    for title, point in contract(found):
         try:
             point()
         except ContractError as error:
-            where = _where(error)
+            where = _where(error, found)
             lines = "" if where in broken else _traceback(error)
             typer.echo(f"BROKEN  {title}\n        {error}{where}{lines}")
             broken.append(where)
@@ -226,12 +227,13 @@ def check(name: Name) -> None:
         raise typer.Exit(1)
 
 
-def _where(error: BaseException) -> str:
-    """File and line where a method raised; empty where it kept silent but chose wrongly."""
+def _where(error: BaseException, found: type[Any]) -> str:
+    """Line of the method's file, else of any, where it raised; empty where it kept silent but chose wrongly."""
     cause = error.__cause__
     if cause is None:
         return ""
-    last = traceback.extract_tb(cause.__traceback__)[-1]
+    frames = traceback.extract_tb(cause.__traceback__)
+    last = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(found)), frames[-1])
     return f"\n        at {last.filename}:{last.lineno}"
 
 

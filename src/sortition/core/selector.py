@@ -89,7 +89,7 @@ class Selector(ABC, Generic[S]):
 
     def __init__(self) -> None:
         """Refuse a class without the decorator, which gives every other one an ``__init__`` of its own."""
-        raise _undecorated(type(self))
+        raise undecorated(type(self))
 
     @property
     def needs(self) -> Needs:
@@ -124,7 +124,7 @@ class Selector(ABC, Generic[S]):
     def load(cls, **parameters: Any) -> Selector[Any]:
         """An instance with these parameters; an unknown one is met with 'did you mean'."""
         if not is_dataclass(cls):
-            raise _undecorated(cls)
+            raise undecorated(cls)
         names = [item.name for item in fields(cls)]
         for name in parameters:
             if name not in names:
@@ -166,7 +166,8 @@ def _frozen(self: Any, name: str, value: Any) -> NoReturn:
     raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be set: a method is frozen. {hint}")
 
 
-def _undecorated(cls: type) -> InputError:
+def undecorated(cls: type) -> InputError:
+    """The message for a Selector class without :func:`method`."""
     return bad(
         cls.__name__, "decorated with @method", "a plain class", "Write @method above it: from sortition import method."
     )

@@ -6,9 +6,12 @@ Each check plays the method in scripted worlds over the class's ``examples()`` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from typing import Any
 
-from sortition.core import InputError, Selector
+from sortition.core import Selector
+from sortition.core.errors import bad
+from sortition.core.selector import undecorated
 from sortition.testing.cost import scales
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
 from sortition.testing.selection_checks import (
@@ -48,9 +51,11 @@ def check_selector(make: type[Selector[Any]] | Callable[[], Selector[Any]]) -> N
 
 def contract(make: type[Selector[Any]] | Callable[[], Selector[Any]]) -> Iterator[tuple[str, Callable[[], None]]]:
     """The points of the contract, each a name and a function to call."""
-    cls = make if isinstance(make, type) else type(make())
-    if not issubclass(cls, Selector):
-        raise InputError(f"check_selector must be given a Selector class; got {cls!r}.")
+    cls = make if isinstance(make, type) else type(make()) if callable(make) else None
+    if cls is None or not issubclass(cls, Selector):
+        raise bad("check_selector", "given a Selector class, or a function that makes one", make)
+    if not is_dataclass(cls):
+        raise undecorated(cls)
     for check in CHECKS:
         yield (check.__doc__ or check.__name__).strip().rstrip("."), _guarded(check, cls)
 

@@ -15,6 +15,8 @@ from sortition.testing.play import BUDGET, ROUNDS, AnswerFaults, everybody, inst
 from sortition.testing.violation import require
 from sortition.testing.worlds import ScriptedWorld
 
+REMEDY = "Draw from round.rng, and keep memory in the state alone."
+
 
 def _equal(a: list[Cohort], b: list[Cohort]) -> bool:
     return len(a) == len(b) and all(
@@ -57,8 +59,8 @@ def repeatable(cls: type[Selector[Any]]) -> None:
         first = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
         after = (random.getstate(), np.random.get_state())  # noqa: NPY002
         second = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
-        require(cls, _equal(first, second), "chose other clients under the same seed.")
-        require(cls, repr(before) == repr(after), "drew from a global random generator.")
+        require(cls, repr(before) == repr(after), "drew from a global random generator. Draw from round.rng.")
+        require(cls, _equal(first, second), f"chose other clients under the same seed. {REMEDY}")
 
 
 def interleaved(cls: type[Selector[Any]]) -> None:
@@ -73,7 +75,11 @@ def interleaved(cls: type[Selector[Any]]) -> None:
             for s in (0, 1):
                 turn = play_turn(runs[s], world, who[s](t), BUDGET)
                 both[s].append(turn.cohort or Cohort.uniform([]))
-        require(cls, all(_equal(a, b) for a, b in zip(alone, both, strict=True)), "keeps memory outside its state.")
+        require(
+            cls,
+            all(_equal(a, b) for a, b in zip(alone, both, strict=True)),
+            f"chose otherwise beside another run. {REMEDY}",
+        )
 
 
 def resumable(cls: type[Selector[Any]]) -> None:
@@ -96,7 +102,7 @@ def resumable(cls: type[Selector[Any]]) -> None:
             require(
                 cls,
                 _equal(straight, stopped),
-                "chooses differently after a restart: something is not in its state.",
+                f"chooses differently after a restart. {REMEDY}",
             )
 
 
@@ -138,14 +144,15 @@ def known_facts(cls: type[Selector[Any]]) -> None:
     """Facts of clients that are not known are never read."""
     world, known = ScriptedWorld(), np.arange(30)
     who = share_of(world, 0.6)
-    views = [_known_only(world.population, known, filler) for filler in (0.0, np.nan)]
+    views = [_known_only(world.population, known, filler) for filler in (0.0, 0.0, np.nan)]
     for selector in instances(cls):
-        both = []
+        chosen = []
         for population in views:
             registrar = Registrar(selector, population, horizon=ROUNDS)
             played = turns(registrar, world, ROUNDS, BUDGET, lambda t: np.intersect1d(who(t), known))
-            both.append([turn.cohort or Cohort.uniform([]) for turn in played])
-        require(cls, _equal(*both), "reads facts of clients beyond population.known.")
+            chosen.append([turn.cohort or Cohort.uniform([]) for turn in played])
+        require(cls, _equal(*chosen[:2]), f"chose other clients under the same seed, so this cannot be told. {REMEDY}")
+        require(cls, _equal(*chosen[1:]), "reads facts of clients beyond population.known.")
 
 
 def _known_only(population: Population, known: Ids, filler: float) -> Population:

@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -42,6 +46,45 @@ def test_digests_say_what_an_object_is_and_not_where_it_lies():
     with torch.no_grad():
         linear.bias += 1
     assert given.fingerprint(linear) != before
+
+
+def written(text, **around):
+    """A function of a script with these global names."""
+    space = {"__name__": "script", "np": np, **around}
+    exec(f"def made(t, n, rng):\n    return {text}\n\n\ndef helper(p):\n    return p * {around.get('times', 1)}", space)  # noqa: S102
+    return given.fingerprint(space["made"])
+
+
+@pytest.mark.parametrize(
+    ("text", "one", "other"),
+    [
+        (
+            "[rng.random() < 0.6 for _ in range(n)]",
+            {},
+            "[rng.random() < 0.3 for _ in range(n)]",
+        ),  # code within the code
+        ("list(map(lambda k: k < 0.6, rng.random(n)))", {}, "list(map(lambda k: k < 0.3, rng.random(n)))"),
+        ("rng.random(n) < RATE", {"RATE": 0.6}, {"RATE": 0.3}),  # numbers and arrays around it
+        ("RATES[t]", {"RATES": np.zeros(3)}, {"RATES": np.ones(3)}),
+        ("[RATE for _ in range(n)]", {"RATE": 0.6}, {"RATE": 0.3}),
+        ("helper(0.5)", {"times": 1}, {"times": 2}),  # functions beside it
+    ],
+)
+def test_what_a_function_does_is_in_its_digest(text, one, other):
+    changed = written(other, **one) if isinstance(other, str) else written(text, **other)
+    assert written(text, **one) == written(text, **one)
+    assert written(text, **one) != changed
+
+
+def test_the_digest_of_a_function_is_the_same_in_every_process():
+    code = "from sortition.studies import given; print(given.fingerprint(lambda k: k in {'a', 'b', 'c', 'd', 'e'}))"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(digests) == 1
 
 
 def test_classes_without_a_file_are_told_apart_by_their_code():

@@ -12,6 +12,7 @@ import inspect
 import pickle
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from sortition.core.errors import InputError
 
 PREFIX = f"{__name__}:"
+PLAIN = (str, int, float, bool, bytes, np.generic, np.ndarray, type(None))
 _held: dict[str, Any] = {}
 _digests: dict[str, str] = {}
 
@@ -108,7 +110,8 @@ def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
         for key in sorted(value, key=str):
             yield from (part for item in (key, value[key]) for part in _parts(item, seen))
     elif isinstance(value, list | tuple | set | frozenset):
-        yield from (part for item in value for part in _parts(item, seen))
+        ordered = sorted(value, key=repr) if isinstance(value, set | frozenset) else value  # sets have no order
+        yield from (part for item in ordered for part in _parts(item, seen))
     elif inspect.isfunction(value):
         yield from _function(value, seen)
     elif inspect.isclass(value):
@@ -118,14 +121,24 @@ def _parts(value: Any, seen: set[int]) -> Iterator[bytes]:
 
 
 def _function(value: Any, seen: set[int]) -> Iterator[bytes]:
-    """Byte code, constants, defaults and what a closure holds: where it was written does not count."""
-    code = value.__code__
+    """Byte code, constants, defaults and what it finds around it: where it was written does not count."""
+    names = list[str]()
+    yield from _code(value.__code__, names, seen)
+    cells = [cell.cell_contents for cell in value.__closure__ or ()]
+    yield from _parts([value.__defaults__, value.__kwdefaults__, cells], seen)
+    for name in sorted({one for one in names if one in value.__globals__}):
+        found = value.__globals__[name]
+        if isinstance(found, PLAIN) or (inspect.isfunction(found) and found.__module__ == value.__module__):
+            yield from _parts([name, found], seen)
+
+
+def _code(code: CodeType, names: list[str], seen: set[int]) -> Iterator[bytes]:
+    """A code's instructions and constants, those of the code within it too; ``names`` takes what it looks up."""
+    names += code.co_names
     yield code.co_code
     yield repr(code.co_names).encode()
     for constant in code.co_consts:
-        yield from _parts(constant.co_code if inspect.iscode(constant) else constant, seen)
-    cells = [cell.cell_contents for cell in value.__closure__ or ()]
-    yield from _parts([value.__defaults__, value.__kwdefaults__, cells], seen)
+        yield from _code(constant, names, seen) if inspect.iscode(constant) else _parts(constant, seen)
 
 
 def _source(value: type, seen: set[int]) -> bytes:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -68,6 +69,39 @@ def test_an_import_path_names_what_load_takes(form: str, monkeypatch: pytest.Mon
     for path in ("loads_by_path:made", "loads_by_path:make"):
         with pytest.raises(InputError, match="Unknown key 'tset'"):
             load(path, tset=0.1)
+
+
+class Items:
+    """What a torch Dataset is: a length, and items (x, y)."""
+
+    def __init__(self, x: Any, y: Any) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, at: int) -> tuple[Any, Any]:
+        return self.x[at], self.y[at]
+
+
+def test_a_training_and_a_test_dataset() -> None:
+    data = load((Items(X[:8], Y[:8]), Items(X[8:], Y[8:])))
+    assert data.x_train.tolist() == X[:8].tolist()
+    assert data.y_test.tolist() == Y[8:].tolist()
+    columns = load(Items(X, Y[:, None]))  # each label an array of one, as in MedMNIST
+    assert sorted([*columns.y_train, *columns.y_test]) == sorted(Y)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (Items(X, Y / 2), r"own\.y must be whole numbers, one label per example; got float"),
+        ((X, Y.tolist()), r"got 11 arrays\. Lists of examples or labels must be arrays"),
+    ],
+)
+def test_labels_are_whole_numbers_of_an_array(data: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load(data)
 
 
 def test_an_import_path_names_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,11 +50,19 @@ def from_arrays(
 
 
 def from_pairs(arrays: Sequence[Any], *, name: str = "own", test: float = 0.2, seed: int = 0) -> Dataset:
-    """``(x, y)``, ``((x, y), (x_test, y_test))`` or ``(x, y, x_test, y_test)``."""
-    flat = [item for pair in arrays for item in (pair if isinstance(pair, tuple | list) else (pair,))]
+    """``(x, y)``, ``((x, y), (x_test, y_test))``, ``(x, y, x_test, y_test)`` or two torch Datasets."""
+    flat = [item for pair in arrays for item in _flat(pair)]
     if len(flat) not in (2, 4):
-        raise bad("data", "(x, y) or (x_train, y_train, x_test, y_test)", f"{len(flat)} arrays")
+        rule = "(x, y), (x_train, y_train, x_test, y_test) or two Datasets"
+        raise bad("data", rule, f"{len(flat)} arrays", "Lists of examples or labels must be arrays: np.array(y).")
     return from_arrays(*flat, name=name, test=test, seed=seed)
+
+
+def _flat(part: Any) -> Sequence[Any]:
+    """One array, a pair of them, or the examples and labels of a Dataset."""
+    if isinstance(part, tuple | list):
+        return part
+    return from_items(part) if hasattr(part, "__getitem__") and not hasattr(part, "shape") else (part,)
 
 
 def from_items(source: Any) -> tuple[Array, Array]:
@@ -63,7 +71,8 @@ def from_items(source: Any) -> tuple[Array, Array]:
         raise bad("data", "arrays, or sortition.data.from_frame(frame, client=…, label=…)", type(source).__name__)
     try:
         pairs = [source[at] for at in range(len(source))]
-        return np.stack([as_numpy(x) for x, _ in pairs]), np.array([int(y) for _, y in pairs])
+        x, y = np.stack([as_numpy(x) for x, _ in pairs]), np.array([as_numpy(y) for _, y in pairs])
+        return x, y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y  # some give each label as an array of one
     except (TypeError, ValueError, KeyError) as error:
         rule = "a name, arrays, a Dataset of (x, y) or {client: (x, y)}"
         raise bad("data", rule, type(source).__name__, f"{error}") from None

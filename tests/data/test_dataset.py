@@ -19,6 +19,11 @@ def made(**changes: object) -> Dataset:
     return Dataset(**(fields | changes))  # type: ignore[arg-type]
 
 
+def test_printed_it_is_one_line() -> None:
+    assert repr(made()) == "Dataset('tiny': 3 training and 1 test examples of shape (2, 2), 3 classes)"
+    assert repr(made(clients=([0], [1]))).endswith("3 classes, 2 clients)")
+
+
 def test_grey_images_scale_to_one_channel_in_zero_to_one() -> None:
     x = made().scaled().x_train
     assert x.shape == (3, 1, 2, 2)
@@ -133,3 +138,22 @@ def test_what_own_clients_leave_out_is_noted() -> None:
         "1 of 3 training examples are held by no client, and are not used.",
     )
     assert made(clients=([0], [1]), validation=([2], [])).client_notes == ()
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "channels"),
+    [
+        ((8, 8, 3), np.uint8, None),
+        ((3, 8, 8), np.uint8, "8 channels, 3 × 8 pixels"),  # torch's order in bytes
+        ((3, 8, 8), np.float32, None),
+        ((8, 8, 3), np.float32, "8 channels, 8 × 3 pixels"),  # the order of files in floats
+        ((16, 8, 8), np.float32, None),  # features of many channels
+        ((8, 8), np.float32, None),
+    ],
+)
+def test_channels_that_seem_to_be_elsewhere_are_noted(shape: tuple[int, ...], kind: type, channels: str | None) -> None:
+    data = made(x_train=np.zeros((3, *shape), kind), x_test=np.zeros((1, *shape), kind))
+    for one in (data, data.prepared()):
+        assert [note.partition(" each.")[0] for note in one.notes] == (
+            [f"tiny has images of {channels}"] if channels else []
+        )

@@ -11,6 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids, as_whole, frozen
 from sortition.core.errors import bad
 
+CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory
 
 
@@ -60,6 +61,14 @@ class Dataset:
         if not self.digest:
             object.__setattr__(self, "digest", arrays_digest(self._arrays()))
 
+    def __repr__(self) -> str:
+        """How many examples of what shape, not the examples."""
+        many = (
+            f"{len(self.y_train):,} training and {len(self.y_test):,} test examples of shape {self.x_train.shape[1:]}"
+        )
+        own = "" if self.clients is None else f", {len(self.clients):,} clients"
+        return f"Dataset({self.name!r}: {many}, {self.classes:,} classes{own})"
+
     def scaled(self, *, standardise: bool = False) -> Dataset:
         """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) as they are.
 
@@ -84,9 +93,9 @@ class Dataset:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What a reader may not expect of the labels, in words."""
+        """What a reader may not expect of the images and labels, in words."""
         train, test = (np.bincount(y, minlength=self.classes) for y in (self.y_train, self.y_test))
-        notes = []
+        notes = self._odd_channels()
         if (empty := np.flatnonzero(train + test == 0)).size:
             notes.append(
                 f"{self.name} has {self.classes:,} classes, labels 0 … {self.classes - 1}, but examples of only "
@@ -99,6 +108,16 @@ class Dataset:
                 f"training example has ({_first(unseen)})."
             )
         return tuple(notes)
+
+    def _odd_channels(self) -> list[str]:
+        """A word on images that have many channels, and another side as long as channels are many."""
+        shape = _channels_first(self.x_train).shape[1:] if self.white else ()
+        if len(shape) != 3 or shape[0] in CHANNELS or not set(shape[1:]) & set(CHANNELS):
+            return []
+        return [
+            f"{self.name} has images of {shape[0]} channels, {shape[1]} × {shape[2]} pixels each. If this is not "
+            "meant: whole numbers have their channels last, (n, h, w, channels), and floats first, (n, channels, h, w)."
+        ]
 
     @property
     def client_notes(self) -> tuple[str, ...]:

@@ -71,3 +71,13 @@ def test_whether_a_model_trains_on_one_example_leaves_it_as_it_was(model, can):
     before = {name: value.clone() for name, value in own.model.state_dict().items()}
     assert trains_on_one(own) == can
     assert all(torch.equal(value, before[name]) for name, value in own.model.state_dict().items())
+
+
+def test_trying_a_model_leaves_it_and_torchs_random_numbers_as_they_were():
+    model = Net(flat, nn.BatchNorm2d(6))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = torch.get_rng_state()
+    learner_for(model, X, Y, RULE, 4)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert model.training
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

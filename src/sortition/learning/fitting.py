@@ -27,7 +27,8 @@ def learner_for(
         fault = _fault(made, classes)
     if fault:
         shape = tuple(made.examples.shape)
-        raise bad("model", f"a module that makes {classes} scores of each example, of shape {shape}", fault)
+        hint = f"Labels are 0 … {classes - 1}; each numbers a score."
+        raise bad("model", f"a module that makes {classes} scores of each example, of shape {shape}", fault, hint)
     return made
 
 

@@ -131,6 +131,9 @@ def test_mistakes(tmp_path: Path) -> None:
             make("trace", clients=2, seed=0, **parameters)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="before the trace's end, 2"):
         trace(tmp_path, "client_id,start,end\n0,1,2\n", start=5.0)
+    for text in ("a,b\n1,0\n", "1;0\n0;1\n", "1,0\n0\n"):
+        with pytest.raises(InputError, match=r"A matrix of 0 and 1 has no header, commas .* rows of one length"):
+            trace(tmp_path, text)
     (tmp_path / "torn.npz").write_bytes(b"PK\x03\x04torn")
     with pytest.raises(DataError, match="cannot be read as a trace"):
         make("trace", clients=2, seed=0, path=str(tmp_path / "torn.npz"))

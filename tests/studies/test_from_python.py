@@ -232,6 +232,16 @@ def test_sweeps_and_other_keys_of_a_study():
         ({"data": (X, Y), "partition": lambda labels, clients, rng: [[0], [1]]}, "partition.clients must be 2"),
         ({"data": (X, Y), "partition": lambda labels, clients, rng: 7}, "^partition must be index arrays"),
         (
+            {"data": (X, Y), "availability": lambda t: np.ones(6, bool)},
+            r"^availability must be a function \(t, clients, rng\); got one with the parameters \(t\)\.$",
+        ),
+        (
+            {"data": (X, Y), "partition": lambda labels: []},
+            r"^partition must be a function \(labels, clients, rng\); got",
+        ),
+        ({"data": (X, Y), "model": nn.Linear}, "model must be a module, or a function .*in_features, out_features"),
+        ({"data": (X, Y), "model": lambda a, b: None}, "model must be a module, or a function .*got one with a, b"),
+        (
             {"data": (X, Y), "partition": lambda labels, clients, rng: [[[0]], [[1]]]},
             "partition.indices must be whole numbers in one dimension",
         ),

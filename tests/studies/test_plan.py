@@ -103,6 +103,18 @@ def test_a_server_that_only_steps_is_recorded_as_before():
         ({"method": [{"name": "unifrm"}]}, "Did you mean 'uniform'"),
         ({"method": [{"name": "uniform"}, {"name": "uniform"}]}, "unique"),
         ({"method": [{"name": "uniform", "alpha": 1}]}, "Uniform has weights"),
+        (
+            {"method": [{"name": "uniform", "rounds": 9}]},
+            r"Uniform has weights.* write it above the first \[\[method\]\]",
+        ),
+        (
+            {"method": [{"name": "uniform", "target": {"loss": 1}, "alpha": 1}]},
+            r"'target'.* above the first \[\[method\]\]",
+        ),
+        (
+            {"method": [{"name": "mine.py"}]},
+            r"package\.module:Class; got 'mine\.py'\. Name the class: mine:Class",
+        ),
         ({"method": [{"name": "uniform", "label": "a/b"}]}, "name a folder"),
         ({"method": [{"name": "no.such.module:Thing"}]}, "importable"),
         ({"method": [{"name": "pathlib:Path"}]}, "Selector class"),

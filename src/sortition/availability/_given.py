@@ -12,6 +12,7 @@ from sortition.availability._mode import Facts, Mask, Masks, Mode
 from sortition.core.errors import bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.streams import stream
+from sortition.core.validation import check_takes
 
 Reachable = Callable[[int, int, np.random.Generator], npt.ArrayLike]
 
@@ -42,4 +43,5 @@ def given(path: str, options: dict[str, Any]) -> Mode:
         return found
     if not callable(found):
         raise bad("availability.name", "a function (t, clients, rng) → mask", type(found).__name__)
+    check_takes(found, ("t", "clients", "rng"), "availability")
     return Function(function=found)

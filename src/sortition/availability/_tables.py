@@ -44,7 +44,8 @@ def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
 def from_table(table: pl.DataFrame, clients: int, notes: list[str]) -> Events:
     """Events of a table ``client_id, start, end`` or ``client_id, time, state``."""
     if not _named(table):
-        raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns))
+        hint = "A matrix of 0 and 1 has no header, commas between its numbers, and rows of one length."
+        raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns), hint)
     keep = _known(table["client_id"], clients, notes)
     table = table.filter(keep)
     ids = table["client_id"].cast(int).to_numpy()

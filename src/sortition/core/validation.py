@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, TypeVar
 
@@ -38,6 +39,18 @@ def is_number(value: object) -> bool:
 def is_whole(value: object, least: int) -> bool:
     """Whether it is a whole number from ``least`` on; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_takes(function: Callable[..., Any], names: tuple[str, ...], who: str, **options: Any) -> None:
+    """Refuse a user's function that cannot be called with these arguments, in this order, before anything runs."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some of C's functions do not tell
+        return
+    try:
+        signature.bind(*names, **options)
+    except TypeError:
+        raise bad(who, f"a function ({', '.join(names)})", f"one with the parameters {signature}") from None
 
 
 def known_keys_only(cls: type[C]) -> type[C]:

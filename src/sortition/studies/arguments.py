@@ -154,6 +154,7 @@ def model_table(model: Any) -> Table:
     if hasattr(model, "state_dict") and not inspect.isclass(model):
         return {"name": given.keep("model", Copies(model), given.fingerprint(model))}
     if callable(model):
+        _check_maker(model)
         return {"name": given.keep("model", model)}
     raise bad("model", "a name, a table, a torch module or a function that makes one", model)
 
@@ -174,3 +175,15 @@ def rule_table(rule: Any) -> Any:
     if is_dataclass(rule) and not inspect.isclass(rule):
         return {key: value for key, value in asdict(rule).items() if value is not None}
     return dict(rule) if isinstance(rule, Mapping) else rule
+
+
+def _check_maker(make: Any) -> None:
+    """Refuse a function or class that wants more than the shape of the inputs and the number of classes."""
+    wants = [
+        one.name
+        for one in inspect.signature(make).parameters.values()
+        if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)
+    ]
+    if more := [name for name in wants if name not in ("inputs", "classes")]:
+        rule = "a module, or a function whose parameters are called inputs and classes or have defaults"
+        raise bad("model", rule, f"one with {', '.join(more)}", "Try model=lambda inputs, classes: Net(…).")

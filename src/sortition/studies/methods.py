@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sortition import selectors
-from sortition.core.errors import InputError, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 from sortition.results.reference_lines import REFERENCES
@@ -27,6 +27,9 @@ def selector_class(name: str) -> type[Selector[Any]]:
     if ":" not in name:
         if (hint := ELSEWHERE.get(name.lower())) and name not in selectors.discover():
             raise InputError(f"method.name must be one of the methods; got {name!r}. Note: {hint}.")
+        if name.endswith(".py"):
+            path = name.removesuffix(".py").replace("/", ".")
+            raise bad("method.name", "a method, or package.module:Class", name, f"Name the class: {path}:Class.")
         return selectors.find(name)
     found = imported(name, "method.name")
     found = type(found) if isinstance(found, Selector) else found

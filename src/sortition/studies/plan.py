@@ -215,10 +215,21 @@ def _runs(setting: str, study: Study) -> list[RunConfig]:
             "server": _overridden(study.server, method.server, f"{method.label}.server"),
             "guards": _overridden(study.guards, _guards(method), f"{method.label}.guards"),
         }
-        methods.selector(method.name, method.options)
+        _check_parameters(method)
         resolved = Method(name=method.name, label=method.label, **method.options)
         runs += [RunConfig(**federation, setting=setting, seed=seed, method=resolved) for seed in study.seeds]
     return runs
+
+
+def _check_parameters(method: Method) -> None:
+    """Load the method; a key of the study among its parameters stands below ``[[method]]`` by mistake."""
+    try:
+        methods.selector(method.name, method.options)
+    except InputError as error:
+        for key in method.options:
+            if key in Study.model_fields and f"{key!r};" in str(error):
+                raise InputError(f"{error} It is a key of the study: write it above the first [[method]].") from None
+        raise
 
 
 def _guards(method: Method) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Ids, as_whole
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
+from sortition.core.validation import check_takes
 from sortition.data.dataset import unheld
 from sortition.data.partitions._partition import Partition
 
@@ -43,6 +44,7 @@ def check(name: str, options: dict[str, Any]) -> None:
     for key in options:
         if key not in accepted and not any(p.kind is p.VAR_KEYWORD for p in accepted.values()):
             raise unknown("key", key, list(accepted)[3:], f"partition {name}")
+    check_takes(found, ("labels", "clients", "rng"), "partition", **options)
 
 
 def split(name: str, labels: Ids, clients: int, rng: np.random.Generator, options: dict[str, Any]) -> Partition:

@@ -300,9 +300,9 @@ class TestMistakesOfTheSelector:
             ("asks", UndeclaredError, "Rogue asked for 'gradient'"),
             ("absent", InputError, "Rogue's question must be to available clients; got client 9"),
             ("yields", InputError, "a generator that yields Measure"),
-            ("returns", InputError, "a function that returns a Cohort"),
+            ("returns", InputError, r"a function that returns a Cohort; got \[1\]\. Return Cohort\.uniform\(ids\)"),
             ("outside", InputError, "available clients; got client 9"),
-            ("many", InputError, "at most 2 clients"),
+            ("many", InputError, r"at most 2 clients; got 3\. Take ids\[: round\.budget\]"),
         ],
     )
     def test_refused(self, how, error, sentence):

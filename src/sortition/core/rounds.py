@@ -277,12 +277,13 @@ def rescaled(weights: Floats, total: float) -> Floats:
 def check_cohort(cohort: object, round: Round, owner: str) -> Cohort:
     """The cohort, if it is one that this round allows."""
     if not isinstance(cohort, Cohort):
-        raise bad(f"{owner}.select", "a function that returns a Cohort", cohort)
+        raise bad(f"{owner}.select", "a function that returns a Cohort", cohort, "Return Cohort.uniform(ids).")
     outside = not_among(cohort.ids, round.available)
     if outside.size:
         raise bad(f"{owner}'s cohort", "available clients", f"client {int(outside[0])}, who is not available")
     size = cohort.ids.size if cohort.expected_size is None else cohort.expected_size * (1 - TOLERANCE)
     if not cohort.full and size > round.budget:
-        of = f"{cohort.ids.size}" if cohort.expected_size is None else f"{cohort.expected_size:g} in expectation"
-        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", of, "Say full=True if meant.")
+        of = cohort.ids.size if cohort.expected_size is None else f"{cohort.expected_size:g} in expectation"
+        hint = "Take ids[: round.budget], or say full=True if more are meant."
+        raise bad(f"{owner}'s cohort", f"at most {round.budget} clients", of, hint)
     return cohort

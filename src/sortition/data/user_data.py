@@ -37,7 +37,7 @@ def from_arrays(
     """Arrays or torch tensors; without a test set a share ``test`` of the examples is drawn for it."""
     x, y = as_numpy(x), as_labels(as_numpy(y), f"{name}.y")
     if len(x) != len(y):
-        raise bad(f"{name}.y", f"{len(x)} labels, one per example", f"{len(y)}")
+        raise bad(f"{name}.y", f"{len(x)} labels, one per example", len(y))
     if x_test is None:
         if not 0 < test < 1:
             raise bad(f"{name}.test", "a share between 0 and 1", test)

@@ -87,10 +87,10 @@ class Feedback:
     cohort: Cohort
     ids: Ids
     reports: Mapping[str, Reading]
-    owner: str = "observe"
+    _owner: str = "observe"
 
     def report(self, signal: Signal) -> Reading:
         """The reports of one signal; empty if nobody sent any. One that ``needs.reports`` does not name is refused."""
         if signal.name not in self.reports:
-            raise UndeclaredError(f"{self.owner} read reports of {signal.name!r}, which needs.reports do not declare.")
+            raise UndeclaredError(f"{self._owner} read reports of {signal.name!r}, which needs.reports do not declare.")
         return self.reports[signal.name]

@@ -38,19 +38,17 @@ def layers_of(model: nn.Module, width: int | None = None) -> list[nn.Module] | N
 
     Examples of ``width`` numbers are flattened first: a first layer of another width reads them in another shape.
     """
-    if type(model) is not nn.Sequential or _hooked(model):
-        return None
-    flat: list[nn.Module] = []
-    for child in model:
-        inner = layers_of(child) if type(child) is nn.Sequential else [child]
-        if inner is None:
-            return None
-        flat += inner
+    flat = [] if _hooked(model) else _chain(model)
     flat = [m for m in flat if type(m) not in (nn.Identity, nn.Flatten) and getattr(m, "p", 1) != 0]  # idle dropout
-    known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
-    if not (known and flat and type(flat[0]) is nn.Linear and type(flat[-1]) is nn.Linear) or _shares(flat):
+    if not (flat and isinstance(flat[0], nn.Linear) and isinstance(flat[-1], nn.Linear)) or _shares(flat):
         return None
-    return flat if width in (None, flat[0].in_features) else None
+    known = all(type(m) in (nn.Linear, nn.Dropout, *_FORWARD) for m in flat)
+    return flat if known and width in (None, flat[0].in_features) else None
+
+
+def _chain(model: nn.Module) -> list[nn.Module]:
+    """The modules that are called one after the other, Sequentials opened; the model itself where it is none."""
+    return [part for child in model for part in _chain(child)] if type(model) is nn.Sequential else [model]
 
 
 def _hooked(model: nn.Module) -> bool:

@@ -17,6 +17,10 @@ from sortition.results.reference_lines import REFERENCES
 
 TO_TARGET = "rounds-to-target-smoothed"  # as the tables have it
 FURTHEST, POINTS = 4.0, 61  # factors of the best that a profile shows
+PROFILE = (
+    "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
+)
+OF_ROUNDS = " Rounds to the target are those of the 5-round mean; seeds on which no method reached it are left out."
 
 
 def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
@@ -72,8 +76,7 @@ def _ranks(found: Ranking, palette: Palette) -> Chart:
 
 def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     """Each setting and seed is a problem; its cost the rounds to target, or the error where there is no target."""
-    shared = [label for label in gathered.methods if all(label in s.methods for s in gathered.settings)]
-    shared = [label for label in shared if label not in REFERENCES]
+    shared = _shared(gathered)
     by_rounds = any(run.figures.get(TO_TARGET) for run in gathered.runs)
     by_rounds = by_rounds and all(s.target is not None for s in gathered.settings)
     costs = {
@@ -91,15 +94,15 @@ def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     x = alt.X("factor:Q", title=f"{what}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     chart = lines("profiles", palette, x, y, ["method:N", "factor:Q", "share:Q"])
-    caption = (
-        "Performance profile: how often a method needs at most so many times what the best one needs; higher is better."
-    )
-    if by_rounds:
-        caption += (
-            " Rounds to the target are those of the 5-round mean; seeds on which no method reached it are left out."
-        )
+    caption = PROFILE + (OF_ROUNDS if by_rounds else "")
     tables = {"profiles": rows, "profiles_names": end_labels(rows, "share", 260, zero=True)}
     return Chart("profiles", "Performance profiles", caption, filling(chart, 260), tables, span=3)
+
+
+def _shared(gathered: Gathered) -> list[str]:
+    """The methods that every setting has."""
+    everywhere = [label for label in gathered.methods if all(label in s.methods for s in gathered.settings)]
+    return [label for label in everywhere if label not in REFERENCES]
 
 
 def _costs(setting: Setting, label: str, shared: list[str], by_rounds: bool) -> Floats:

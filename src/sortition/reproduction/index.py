@@ -152,8 +152,7 @@ def readme(shown: Mapping[str, Extent]) -> str:
             f"{counts[0]} of the {counts[1]} entries below have a page with the paper's figures beside ours; the "
             "others were never run, and say why. *In full* means every run of the preset with its published number of "
             "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
-            "seed* is the file with the values of single seeds; where they are *missing*, the runs of an older page "
-            "were not kept.",
+            "seed* is the file with the values of single seeds.",
             "`sortition reproduce` prints the same; `sortition reproduce NAME` reproduces an entry.",
             *("\n".join([f"## {paper}\n", *lines]) for paper, lines in lists.items()),
         ]

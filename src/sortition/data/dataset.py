@@ -70,7 +70,9 @@ class Dataset:
         return f"Dataset({self.name!r}: {many}, {self.classes:,} classes{own})"
 
     def scaled(self, *, standardise: bool = False) -> Dataset:
-        """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) as they are.
+        """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) of floats as they are.
+
+        Whole numbers are divided by ``white``, also those of vectors.
 
         ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel
         (images) or per feature (vectors). The digest stays that of the stored data.

@@ -55,7 +55,7 @@ def test_a_module_that_takes_views_of_images_trains_like_one_that_flattens_them(
     ids=["two outputs", "too few scores", "another axis", "another width"],
 )
 def test_a_model_that_does_not_fit_is_refused_before_it_trains(ends, message):
-    with pytest.raises(InputError, match=r"model must be a module that makes 4 scores of each example, .*" + message):
+    with pytest.raises(InputError, match=r"model must be a module that gives 4 logits for each example, .*" + message):
         learner_for(Net(ends), X, Y, RULE, 4)
 
 

@@ -176,5 +176,5 @@ def test_bad_worlds_are_refused():
     with pytest.raises(InputError, match="a batch of one at client 2 with 9 examples"):
         world(LocalRule(lr=0.1, steps=2, batch=8), normed)
     world(LocalRule(lr=0.1, steps=1, batch=8), normed)  # which never comes to the end of such an epoch
-    with pytest.raises(InputError, match="model must be a module that makes 4 scores of each example"):
+    with pytest.raises(InputError, match="model must be a module that gives 4 logits for each example"):
         world(model=nn.Linear(6, 3))

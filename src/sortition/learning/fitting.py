@@ -17,7 +17,7 @@ from sortition.learning.rule import LocalRule
 def learner_for(
     model: nn.Module, x: npt.ArrayLike, y: npt.ArrayLike, rule: LocalRule, classes: int, **how: Any
 ) -> Learner:
-    """A learner whose model makes a score for each of ``classes`` labels; ``how`` are further arguments of Learner.
+    """A learner whose model gives a logit for each of ``classes`` labels; ``how`` are further arguments of Learner.
 
     Images lie channels-last, which is fastest; a module that cannot read them so (``x.view(…)``) gets them as they are.
     """
@@ -27,8 +27,8 @@ def learner_for(
         fault = _fault(made, classes)
     if fault:
         shape = tuple(made.examples.shape)
-        hint = f"Labels are 0 … {classes - 1}; each numbers a score."
-        raise bad("model", f"a module that makes {classes} scores of each example, of shape {shape}", fault, hint)
+        hint = f"Labels are 0 … {classes - 1}; each is the number of a logit."
+        raise bad("model", f"a module that gives {classes} logits for each example, of shape {shape}", fault, hint)
     return made
 
 

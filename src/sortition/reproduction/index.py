@@ -138,7 +138,7 @@ def index_lines(shown: Mapping[str, Extent]) -> list[str]:
 
 
 def readme(shown: Mapping[str, Extent]) -> str:
-    """The page docs/reproduction/README.md: a list for every paper, which also a phone can show."""
+    """The page docs/reproduction/README.md: a list for every paper, which fits the screen of a phone."""
     counts = [sum(item.preset in shown for item in items()), len(items())]
     lists: dict[str, list[str]] = {}
     for paper, what, preset, state, verdict, page, values, date in index_rows(shown, links=True):

@@ -68,6 +68,7 @@ def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
     assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
     shares = across.figures(cut_short, Palette(cut_short.methods, cut_short.names))[1].tables["profiles"]
     assert {row["share"] for row in shares if row["method"] == "fedgs"} == {1.0}
+    assert across._costs(setting, "uniform", ["uniform", "fedgs"], by_rounds=True).size == 2  # seeds that both finished
 
 
 def test_reference_lines_are_never_ranked(cut_short):

@@ -1,4 +1,4 @@
-"""``python -m campaign soak|kills|fuzz|claims|long|portable``: one part of the campaign, bounded by its options."""
+"""``python -m campaign soak|kills|fuzz|claims|long|portable|identity``: one part of the campaign, bounded by its options."""
 
 from __future__ import annotations
 
@@ -40,6 +40,9 @@ def _arguments() -> argparse.Namespace:
     portable = parts.add_parser("portable", help="other kernels, odd folders, another user")
     portable.add_argument("--only", nargs="*", default=[], choices=["kernels", "odd", "nobody"])
     portable.add_argument("paths", nargs="*", default=["tests"], help="of the tests in odd folders")
+    identity = parts.add_parser("identity", help="do two trees of the source choose the same?")
+    identity.add_argument("--write", metavar="FILE", help="play every method, and write digests")
+    identity.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="two such files")
     return parser.parse_args()
 
 
@@ -70,9 +73,23 @@ def main() -> int:
         from campaign import portable
 
         return portable.run(given.only, given.paths)
+    if given.part == "identity":
+        return _identity(given)
     from campaign import long_run
 
     return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1
+
+
+def _identity(given: argparse.Namespace) -> int:
+    import json
+    from pathlib import Path
+
+    from campaign import identity
+
+    if given.compare:
+        return identity.compare(Path(given.compare[0]), Path(given.compare[1]))
+    Path(given.write).write_text(json.dumps(identity.digests(), indent=1))
+    return 0
 
 
 if __name__ == "__main__":

@@ -126,6 +126,19 @@ def test_clients_that_joined_around_a_restart_are_in_the_log(tmp_path, joined):
     assert "1 log holds" in call("audit", path)
 
 
+def test_clients_that_join_while_a_round_is_in_flight_count_from_the_next_line(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    registrar, book = federation(path, "by-size", rounds=1)
+    turn = registrar.begin(np.arange(10), 4)
+    registrar.dispatch(turn)
+    registrar.join(Population(np.arange(1, 41)))
+    registrar.finish(turn)
+    registrar.finish(registrar.begin(np.arange(40), 4))
+    book.reveal()
+    assert ["joined" in json.loads(line) for line in path.read_text().splitlines()] == [False] * 3 + [True]
+    assert "1 log holds" in call("audit", path)
+
+
 def test_a_run_that_died_in_its_first_round_goes_on(tmp_path):
     path = tmp_path / "audit.jsonl"
     registrar, book = federation(path, "by-size", rounds=0)

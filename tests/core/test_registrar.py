@@ -337,7 +337,7 @@ class TestLifetime:
         turn.answer({})  # late, in a turn that then is abandoned
         turn = registrar.begin(range(10), 3)
         turn.answer({**{k: 0.1 * k for k in range(9)}, 9: np.nan})
-        registrar.join(registrar.population)  # abandons it too
+        registrar.give_up(turn)
         turn = play_until_cohort(registrar)
         registrar.finish(turn, reports={"update": np.ones((3, 7))})
         assert turn.rejected == {}
@@ -729,3 +729,79 @@ class TestThreads:
             other.start()
             other.join()
         assert registrar.index == 3
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]])
+@pytest.mark.parametrize("form", ["reading", "mapping"])
+def test_equal_answers_in_any_order_of_arrival_give_one_cohort(registrar, order, form):
+    @method
+    class FirstCome(Selector[State]):
+        @property
+        def needs(self):
+            return Needs(asks=(LOSS,), reports=(LOSS,))
+
+        def select(self, state, round):
+            loss = yield Measure(LOSS, round.available[::-1])
+            return Cohort.uniform(loss.ids[: round.budget])  # by position, as if ties were broken by arrival
+
+        def observe(self, state, feedback):
+            heard.append(feedback.report(LOSS).ids.tolist())
+
+    heard = []
+    registrar = Registrar(FirstCome(), Population(n_clients=4))
+    turn = registrar.begin(range(4), 2)
+    rows = dict.fromkeys(order, 1.0)
+    turn.answer(rows if form == "mapping" else Reading(order, np.ones(4)))
+    assert turn.cohort.ids.tolist() == [3, 2]  # in the order in which they were asked
+    chosen = [k for k in order if k in (2, 3)]
+    registrar.finish(turn, reports={"loss": dict.fromkeys(chosen, 1.0)})
+    assert heard == [[3, 2]]
+
+
+class TestInFlight:
+    """A cohort at work is not lost because clients join, or because somebody begins once more."""
+
+    def begun(self, registrar):
+        turn = registrar.begin(range(10), 3)
+        turn.answer(losses(turn.question.ids))
+        return turn
+
+    def test_clients_who_join_do_not_void_it(self, registrar):
+        turn = self.begun(registrar)
+        registrar.dispatch(turn)
+        registrar.join(Population(np.arange(10, 25)))
+        assert registrar.finish(turn, reports={"loss": losses(turn.cohort.ids)}).tolist() == [9, 8, 7]
+        assert registrar.state.n_clients == 15
+        assert registrar.state.loss[[7, 8, 9, 14]].tolist() == [0.7, 0.8, 0.9, -1.0]
+        assert registrar.state.turns.tolist() == [1] * 10 + [0] * 5
+        assert play(registrar, range(15)).cohort.ids.tolist() == [14, 13, 12]
+
+    def test_clients_who_join_while_a_question_is_open_do_not_void_it(self, registrar):
+        turn = registrar.begin(range(10), 3)
+        registrar.join(Population(np.arange(10, 25)))
+        turn.answer(losses(turn.question.ids))
+        assert registrar.finish(turn, reports={"loss": losses(turn.cohort.ids)}).tolist() == [9, 8, 7]
+
+    def test_nothing_else_begins_before_it_ends(self, registrar):
+        turn = self.begun(registrar)
+        registrar.dispatch(turn)
+        with pytest.raises(InputError, match=r"begin must be called when no round is in flight; .* round 0"):
+            registrar.begin(range(10), 3)
+        assert registrar.finish(turn).tolist() == [9, 8, 7]
+
+    def test_it_can_be_given_up_and_played_anew(self, registrar):
+        turn = self.begun(registrar)
+        registrar.dispatch(turn)
+        registrar.give_up(turn)
+        assert registrar.state.turns.sum() == 0
+        assert registrar.finish(turn).size == 0
+        assert registrar.counters["stale"] == 1
+        assert play(registrar).cohort.ids.tolist() == [9, 8, 7]
+
+    def test_only_the_open_turn_with_a_cohort_is_dispatched(self, registrar):
+        turn = registrar.begin(range(10), 3)
+        with pytest.raises(InputError, match="a turn whose questions are answered"):
+            registrar.dispatch(turn)
+        registrar.give_up(turn)
+        with pytest.raises(InputError, match="must be the turn that is open"):
+            registrar.dispatch(turn)

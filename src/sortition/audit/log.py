@@ -51,7 +51,8 @@ class AuditLog:
         self, registrar: Registrar, salt: bytes, write: Callable[[bytes], object], entries: int = 0, last: str = ""
     ) -> None:
         self._write, self.entries, self.last = write, entries, last or hash_chain.START
-        self._joined: JoinedEntry | None = None
+        self._joined: JoinedEntry | None = None  # who joined since the last line
+        self._joined_before: JoinedEntry | None = None  # of these, who had joined when the open turn began
         self._pending: RoundEntry | None = None
         self._asked: list[QuestionEntry] = []
         self._begun: tuple[Ids, int] = (np.empty(0, np.int64), 0)
@@ -68,6 +69,7 @@ class AuditLog:
         if self._pending is not None and self._pending["round"] < turn.index:
             self.flush()
         self._begun, self._asked = (available, budget), []
+        self._joined_before = self._joined
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
         """Note the question and what arrived."""
@@ -87,7 +89,7 @@ class AuditLog:
             "round": turn.index,
             "budget": self._begun[1],
             "available": encode_ids(self._begun[0]),
-            "joined": self._joined,
+            "joined": self._joined_before,
             "kept_out": encode_kept_out(turn.kept_out),
             "asked": self._asked or None,
             **encode_cohort(cohort),
@@ -106,7 +108,7 @@ class AuditLog:
         """Write the line of the turn that finished last."""
         if self._pending is not None:
             self._add(cast(Mapping[str, Any], self._pending))
-            if self._pending.get("joined") is self._joined:  # else they joined after this turn
+            if self._pending.get("joined") is self._joined:  # else more joined since that turn began
                 self._joined = None
             self._pending = None
 

@@ -1,7 +1,8 @@
 """Keeps a selection over the rounds: begin a turn, finish it, let clients join, save, resume.
 
 A turn works on a copy of the state, which becomes the registrar's own when the turn finishes. So an abandoned turn
-leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it.
+leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it. A turn whose
+cohort was dispatched is in flight: clients may join meanwhile, and only ``finish`` or ``give_up`` ends it.
 """
 
 from __future__ import annotations
@@ -105,8 +106,12 @@ class Registrar:
     # -- one round ------------------------------------------------------------------------------------------------
 
     def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
-        """Start this round's selection; an earlier turn that is still open is abandoned without a trace."""
+        """Start this round's selection.
+
+        An earlier turn that is still open is abandoned without a trace, unless it is in flight: then this is refused.
+        """
         with self._thread.inside():
+            self._refuse_in_flight("begin")
             return self._begin(as_ids("available", available, ordered=True).copy(), budget)  # the caller keeps his own
 
     def _begin(self, ids: Ids, budget: int) -> Turn:
@@ -146,6 +151,26 @@ class Registrar:
             late=lambda: self.count("late"),
             thread=self._thread,
         )
+
+    def dispatch(self, turn: Turn) -> None:
+        """Put the cohort in flight: its members are at work, so that no other turn may begin before this one ends."""
+        with self._thread.inside():
+            if turn is not self._open:
+                raise bad("dispatch(turn)", "the turn that is open", "a turn that has ended")
+            if turn.cohort is None:
+                raise bad("dispatch(turn)", "a turn whose questions are answered", "one with an open question")
+            turn.in_flight = True
+
+    def give_up(self, turn: Turn) -> None:
+        """End a turn without a trace, in flight or not: nobody's update counts, and the round can be played anew."""
+        with self._thread.inside():
+            if turn is self._open:
+                self._abandon()
+
+    def _refuse_in_flight(self, what: str) -> None:
+        if self._open is not None and self._open.in_flight:
+            hint = "Call finish(turn) with those who answered, or give_up(turn)."
+            raise bad(what, "called when no round is in flight", f"a call during round {self.index}", hint)
 
     def finish(self, turn: Turn, ids: npt.ArrayLike | None = None, reports: Reports | None = None) -> Ids:
         """Close the round; returned are those whose updates may be aggregated: nobody, if fewer than the minimum.
@@ -190,6 +215,7 @@ class Registrar:
     def _take_over(self, turn: Turn, used: Ids) -> None:
         """What the turn changed becomes the registrar's own, and the next round begins."""
         turn.close()
+        turn.state.grow(self.population.n_clients)  # clients may have joined since it began
         self.state, self.shapes, self._open = turn.state, turn.shapes, None
         for what, count in turn.counters.items():
             self.counters[what] += count
@@ -216,9 +242,10 @@ class Registrar:
     # -- clients join; the server stops and goes on ----------------------------------------------------------------
 
     def join(self, population: Population) -> None:
-        """Go on with a larger (or better known) population; ids never shift. An open turn is abandoned.
+        """Go on with a larger (or better known) population; ids never shift.
 
-        A population that is refused leaves the registrar as it was.
+        An open turn goes on among those who were there when it began. A population that is refused leaves the registrar
+        as it was.
         """
         if not isinstance(population, Population):
             raise bad("join(population)", "a Population", population)
@@ -230,17 +257,20 @@ class Registrar:
         eligibility = self.eligibility.grown(population)
         view, state = self._disclosed(population, eligibility), self.state.copy()
         state.grow(population.n_clients)
-        self._abandon()
         self.population, self._view, self.eligibility, self.state = population, view, eligibility, state
         self.lengths = self.lengths.grown(population.n_clients)
         if self.observer is not None:
             self.observer.joined(population)
 
     def resize(self, model: ModelSize) -> None:
-        """Go on with a model of another size; memory of vectors whose length changes is lost. Abandons an open turn."""
+        """Go on with a model of another size; memory of vectors whose length changes is lost.
+
+        An open turn is abandoned; while one is in flight, this is refused.
+        """
         if model == self._model:
             return
         with self._thread.inside():
+            self._refuse_in_flight("resize")
             lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
             self._abandon()
             self._model, self.lengths = model, lengths

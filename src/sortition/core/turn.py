@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sortition.core.arrays import Array, Ids, as_array, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, Screened, screen, winsorised
+from sortition.core.guards.screening import Answers, Screened, in_order_asked, screen, winsorised
 from sortition.core.guards.settings import Guards
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
@@ -101,6 +101,7 @@ class Turn:
         self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
         self.shapes = dict(context.shapes)
         self.open = True
+        self.in_flight = False  # the cohort was dispatched
         self._context = context
         self._asking: Asking | None = None
         if round is None:
@@ -146,7 +147,7 @@ class Turn:
 
     def close(self, *, abandoned: bool = False) -> None:
         """Take no more answers; an abandoned turn ends with nobody chosen."""
-        self.open = False
+        self.open = self.in_flight = False
         if abandoned:
             self.question, self._asking = None, None
             self.cohort = Cohort.uniform([], notes={"skipped": "abandoned"})
@@ -167,6 +168,7 @@ class Turn:
                 self._answer(self.question, answers)
 
     def _answer(self, question: Measure, answers: Answers) -> None:
+        answers = in_order_asked(question.signal, answers, question.ids)
         reading = self._accept(question.signal, self._screen(question.signal, answers, question.ids))
         if self._context.observer is not None:
             self._context.observer.answered(self, question, answers)
@@ -185,7 +187,8 @@ class Turn:
         for name, rows in reports.items():
             if name not in known:
                 raise unknown("report", name, list(known), f"{self._context.owner}.needs.reports")
-            found[known[name]] = self._screen(known[name], with_ids(name, rows, done), done)
+            ordered = in_order_asked(known[name], with_ids(name, rows, done), done)
+            found[known[name]] = self._screen(known[name], ordered, done)
         accepted = {signal.name: self._accept(signal, screened) for signal, screened in found.items()}
         return dict.fromkeys(known, Reading.empty()) | accepted
 

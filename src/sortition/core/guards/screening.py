@@ -44,6 +44,21 @@ def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, gu
     return Screened(table.reading, found.rejected | table.rejected, found.lengths)
 
 
+def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
+    """The same rows in the order in which their clients were asked, whatever the order in which they arrived.
+
+    So that a choice among equal values does not depend on the network. Ids that were not asked raise.
+    """
+    _check_asked(signal, answers, asked)
+    if isinstance(answers, Mapping):
+        return {client: answers[client] for client in asked.tolist() if client in answers}
+    if np.array_equal(answers.ids, asked):
+        return answers
+    place = {client: row for row, client in enumerate(answers.ids.tolist())}
+    rows = [place[client] for client in asked.tolist() if client in place]
+    return Reading(answers.ids[rows], answers.values[rows])
+
+
 def _check_asked(signal: Signal, answers: object, asked: Ids) -> None:
     if not isinstance(answers, Reading | Mapping):
         raise bad("answer", "a Reading or a mapping from client id to row", answers)

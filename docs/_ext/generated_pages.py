@@ -16,12 +16,13 @@ from pydantic_core import PydanticUndefined
 
 from sortition import core
 from sortition.cli import app as command
+from sortition.core import record
 from sortition.results import schema
 from sortition.studies.study_table import Study
 
 RECORDS = {
-    "A record of `rounds.jsonl`": schema.RoundRecord,
-    "A question in a record": schema.QuestionRecord,
+    "A record of `rounds.jsonl`": record.RoundRecord,
+    "A question in a record": record.QuestionRecord,
     "`config.toml`": schema.Config,
     "`manifest.json`": schema.Manifest,
     "`summary.json`": schema.Summary,

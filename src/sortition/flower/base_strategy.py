@@ -20,7 +20,6 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError
 from sortition.flower import wire
-from sortition.flower.grid_views import NodesView
 from sortition.flower.metrics import first_metrics, is_amount, shared_metrics, usable_metrics
 from sortition.flower.strategy_kinds import innermost, kind_of
 
@@ -185,10 +184,10 @@ class BaseStrategy:
     # -- evaluation ----------------------------------------------------------------------------------------------------
 
     def configure_evaluation(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid, busy: Collection[int] = ()
     ) -> Iterable[Message]:
-        """As the strategy does; with fewer nodes online than it wants, nobody evaluates."""
-        online = list(grid.get_node_ids())
+        """As the strategy does, without busy nodes; with fewer nodes idle than it wants, nobody evaluates."""
+        online = [node for node in grid.get_node_ids() if node not in busy]
         if not self._can_evaluate(len(online)):
             log(WARNING, "Evaluation of round %d is skipped: %d nodes online", server_round, len(online))
             return []
@@ -224,6 +223,25 @@ class BaseStrategy:
         except Exception as error:  # an app's own average that cannot cope with what clients sent
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return None
+
+
+class NodesView:
+    """A grid with just these nodes: the chosen ones, or those that were online at one moment."""
+
+    def __init__(self, grid: Grid, nodes: Collection[int]) -> None:
+        self._grid = grid
+        self._nodes = list(nodes)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def get_node_ids(self) -> list[int]:
+        """These nodes."""
+        return list(self._nodes)
+
+    def get_nodes(self) -> list[Any]:
+        """What is known of these nodes."""
+        return [info for info in self._grid.get_nodes() if info.node_id in self._nodes]
 
 
 def _with_metrics(content: RecordDict, key: str, values: Mapping[str, Any], extra: Collection[str] = ()) -> RecordDict:

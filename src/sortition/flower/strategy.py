@@ -7,45 +7,44 @@ chosen. It aggregates them too: the cohort's weights stand in their replies.
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result, Strategy
 
 from sortition.aggregation import CombineRule
-from sortition.audit.log_file import LogFile
-from sortition.clients.models import Model, model_size
-from sortition.core import Guards, Registrar, Turn
-from sortition.core.arrays import Ids
+from sortition.core import Guards, Registrar
 from sortition.core.errors import InputError, bad
+from sortition.core.record import RoundRecord
+from sortition.core.rounds import Cohort
 from sortition.core.selector import Selector
-from sortition.core.signals import UPDATE
+from sortition.federation.checkpoint import RunFiles
+from sortition.federation.driver import Driver, Selection
+from sortition.federation.engine import Combining
+from sortition.federation.members import Refresh
+from sortition.federation.messenger import Messenger
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
+from sortition.federation.pace import DEADLINE
+from sortition.federation.screening import ModelCheck
 from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
-from sortition.flower.combining import CombineRound, Combining, rate_of
-from sortition.flower.enrolment import Enrolment, Waiting
-from sortition.flower.exchange import match
-from sortition.flower.grid_views import EarlyClose
-from sortition.flower.options import Eligible, Options, as_path, named_selector, paths
-from sortition.flower.questions import Interview, RoundMessages
-from sortition.flower.replies import log_other_examples, reports, usable_models
-from sortition.flower.run_files import RunFiles
-from sortition.flower.run_outcome import RunOutcome
-from sortition.flower.strategy_kinds import layers, log_unread
-from sortition.flower.updates import ModelCheck, with_counters
-from sortition.flower.weights import Combined, check_mass, weigh
+from sortition.flower.engine import FlowerEngine, check_mass, log_other_examples, train_config
+from sortition.flower.strategy_kinds import Kind, layers, log_unread
+from sortition.flower.transport import FlowerRound, FlowerTransport, collect
+from sortition.privacy import Deployment, Promises, lint
 
 LOOP = ("summary", "configure_train", "aggregate_train", "configure_evaluate", "aggregate_evaluate")  # of a run
-TIMEOUT = 3600.0  # seconds of a round, as Flower's own start has it; this very object means that none was given
+NOT_GIVEN: Any = object()  # sentinel: no timeout was passed to start()
+IN_VAIN = 3  # cohorts in a row that are too small, after which a run that has no model yet ends
+WHO = "SelectorStrategy"
 
 
 class SelectorStrategy(Strategy):
@@ -55,30 +54,31 @@ class SelectorStrategy(Strategy):
         selector: the method, such as ``sortition.selectors.load("fedgs")``, or its name. ``"auto"`` is Microcosm with
             label counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients per round.
-        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at the time limit.
+        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
         seed: of the selector's draws; it stays on the server.
-        guards: how far clients are trusted; default: no honest client notices.
+        guards: how far clients are trusted; the defaults reject only broken values.
         owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
         bind_names: a name belongs to the node key that first had it; for SuperNodes that are authenticated.
         eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
+        refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
+            are asked before every selection.
         strategy: your own strategy; everything but the choice of clients is its own. Default: FedAvg.
         combine: a rule that makes one update of all, before the strategy's step: a name (``median``, ``trimmed-mean``,
             ``geometric-median``, ``norm-bound``, ``fedvarp``, ``mifa``) or a ``sortition.aggregation.CombineRule``.
         answer_timeout: seconds that clients have for a question.
         profile_timeout: seconds that a node has to say who it is; only before the first round is it waited for.
         wait_for: nodes that must be online before the first round; before each, the strategy's ``min_available_nodes``.
-        patience: seconds with too few nodes after which a round is skipped; before the first client came, none is.
+        patience: seconds with too few nodes after which a round is skipped; before the first round, the run ends.
         checkpoint: file that model, selection and roster are written to; an old one is never overwritten unasked.
         checkpoint_every: rounds between two checkpoints.
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
-        on_round: called with the record of each round.
+        on_round: called with the record of each round, when it is kept; what it raises is logged.
     """
 
-    registrar: Registrar | None = None
-    _turn: Turn | None = None
+    _ready = False  # whether attributes are those of a whole object
 
     def __init__(
         self,
@@ -93,6 +93,7 @@ class SelectorStrategy(Strategy):
         bind_names: bool = False,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
+        refresh: Mapping[str, Refresh] | None = None,
         strategy: Strategy | None = None,
         combine: CombineRule | str = "mean",
         answer_timeout: float = 60.0,
@@ -103,33 +104,96 @@ class SelectorStrategy(Strategy):
         checkpoint_every: int = 1,
         resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
-        on_round: Callable[[dict[str, Any]], object] | None = None,
+        on_round: Callable[[RoundRecord], object] | None = None,
     ) -> None:
-        selector, self.guards = named_selector(selector), Guards() if guards is None else guards
-        limits = answer_timeout, profile_timeout, wait_for, patience
-        about = selector, cohort, overselect, self.guards, owner_of, eligible, horizon, seed, facts, on_round
-        self.combining = Combining.by(combine)
-        self.options = Options(*about, *limits, checkpoint_every, *paths(checkpoint, resume), self.combining.rule)
         self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
+        written, resumed = checkpoint_paths(WHO, checkpoint, resume)
+        self._given: dict[str, Any] = {
+            "selector": named_selector(selector),
+            "cohort": cohort,
+            "overselect": overselect,
+            "horizon": horizon,
+            "seed": seed,
+            "guards": Guards() if guards is None else guards,
+            "owner_of": owner_of,
+            "bind_names": bind_names,
+            "eligible": eligible,
+            "facts": facts,
+            "refresh": refresh or {},
+            "answer_timeout": answer_timeout,
+            "profile_timeout": profile_timeout,
+            "wait_for": wait_for,
+            "patience": patience,
+            "checkpoint": written,
+            "checkpoint_every": checkpoint_every,
+            "resume": resumed,
+            "audit": None if audit is None else as_path(WHO, "audit", audit),
+            "on_round": on_round,
+            "who": WHO,
+        }
+        self.options = Options(**self._given)
+        self.combining = Combining.by(combine, WHO)
+        self.selector = self.options.selector
         self._check_base()
-        self.selector, self.horizon, self.seed = selector, horizon, int(seed)
-        waiting = Waiting(profile_timeout, wait_for, self.base.least_online, patience)
-        self.enrolment = Enrolment(selector.needs, type(selector).__name__, waiting, facts)
-        self.roster = self.enrolment.roster
-        self.roster.owner_of, self.roster.bind_keys = owner_of, bind_names
-        kept = self.options, self.base.strategy, self.roster, self.combining
-        self.files = RunFiles(*kept, None if audit is None else LogFile(as_path("audit", audit)))
-        self.files.on_round = on_round
-        self._models = ModelCheck(self.guards, self.base.kind.trees, self.base.kind.own)
-        self._interview = Interview(answer_timeout, self._models)
-        self._sent: dict[int, Message] = {}
-        self._model: Model = {}
-        self._running, self._outcome, self._timeout, self._target = False, RunOutcome(), TIMEOUT, 0
+        self._set_up(self.options)
+        self._ready = True
+
+    def _set_up(self, options: Options) -> None:
+        """Make the parts of a run that begins: nothing of an earlier run of the same object is left."""
+        self.combining.memory = None
+        self.engine = FlowerEngine(self.base, self.combining)
+        self.transport = FlowerTransport(self.base, self._candidates)
+        self.messenger = Messenger(
+            self.transport,
+            self.engine,
+            options,
+            check=ModelCheck(options.guards, free_shapes=self.base.kind.trees),
+            logger=logging.getLogger("flwr"),
+        )
+        self.members = self.messenger.members
+        self.files = RunFiles(options, self.engine, self.members, "flower")
+        self.driver = Driver(
+            self.messenger,
+            Selection(self.selector, options.horizon, int(options.seed), options.guards),
+            options.pace,
+            started=self._started,
+            keep=self.files.keep,
+            sinks=() if options.on_round is None else (options.on_round,),
+            complain=lambda sentence: log(WARNING, sentence),
+        )
+        self._running = False
+        self._too_small = 0  # cohorts in a row that are smaller than the strategy needs
+
+    def _started(self, registrar: Registrar) -> None:
+        self.messenger.needs = registrar.needs
+        self.files.watch(registrar)
+        self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
+
+    def _candidates(self) -> list[str]:
+        return [self.members.session_of(client) for client in self.messenger.candidates.tolist()]
 
     def _check_base(self) -> None:
+        """Refuse combinations with a strategy that cannot work; log what breaks a promise of privacy."""
+        options, kind, name = self.options, self.base.kind, type(self.base.strategy).__name__
         if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
             raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
-        self.options.check_strategy(type(self.base.strategy).__name__, self.base.kind)
+        if kind.equal and (kind.equal != options.cohort or options.overselect > 1):
+            rule = f"the cohort, {options.cohort}, without overselect: its noise is of that many equal weights"
+            raise bad(f"{name}.num_sampled_clients", rule, kind.equal)
+        if options.cohort < kind.least:
+            rule = f"at least {kind.least}: of fewer updates {name} makes no model"
+            raise bad("SelectorStrategy.cohort", rule, options.cohort)
+        if self.combining.own and not kind.linear:
+            raise InputError(
+                f"SelectorStrategy.combine = {self.combining.rule.name!r} makes one update of all, and {name} aggregates "
+                "by a rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
+            )
+        if kind.trees and self.selector.needs.individual:
+            raise InputError(
+                f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
+                "Choose a method that reads facts or losses."
+            )
+        log_privacy(self.selector, options.cohort, options.guards, kind)
 
     def __getattr__(self, name: str) -> Any:
         """What only the user's own strategy has: an app goes on calling it where it did before."""
@@ -139,12 +203,19 @@ class SelectorStrategy(Strategy):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """What only the user's own strategy has is set there, where it is read."""
-        ours = "_target" not in self.__dict__ or name in self.__dict__ or hasattr(type(self), name)
-        theirs = not ours and not name.startswith("_") and hasattr(self.base.strategy, name)
-        setattr(self.base.strategy, name, value) if theirs else super().__setattr__(name, value)
+        ours = not self._ready or name in self.__dict__ or hasattr(type(self), name)
+        if not ours and not name.startswith("_") and hasattr(self.base.strategy, name):
+            setattr(self.base.strategy, name, value)
+        else:
+            super().__setattr__(name, value)
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def registrar(self) -> Registrar | None:
+        """The registrar of this run; None before its first round."""
+        return self.driver.registrar
+
+    @property
+    def history(self) -> list[RoundRecord]:
         """The records of all rounds."""
         return self.files.history
 
@@ -170,38 +241,54 @@ class SelectorStrategy(Strategy):
         grid: Grid,
         initial_arrays: ArrayRecord,
         num_rounds: int = 3,
-        timeout: float | None = TIMEOUT,
+        timeout: float | None = NOT_GIVEN,
         train_config: ConfigRecord | None = None,
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
         **more: Any,
     ) -> Result:
-        """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped."""
+        """Run the strategy's own ``start`` from the first round, or go on from ``resume`` as if nothing had stopped.
+
+        ``timeout`` is the deadline of a round in seconds, its questions included (default: 1,800); None waits for
+        everybody.
+        """
         self.base.check_model(initial_arrays)
-        self.horizon, files = self.options.horizon or num_rounds, self.files
-        self._timeout = math.inf if timeout is None else timeout
-        if self.options.overselect > 1:
-            grid = cast(Grid, EarlyClose(grid, lambda: self._target))
-        shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + files.played, arrays)
+        deadline = DEADLINE if timeout is NOT_GIVEN else timeout
+        self._set_up(
+            Options(
+                **{
+                    **self._given,
+                    "horizon": self.options.horizon or num_rounds,
+                    "deadline": math.inf if deadline is None else deadline,
+                    "least_online": self.base.least_online,
+                }
+            )
+        )
+        self.engine.show(initial_arrays)
+        self.transport.grid = grid
         with ExitStack() as stack:
-            initial_arrays = files.open(stack, initial_arrays)
+            self.files.open(stack)
+            played = self.files.played
+            if played:
+                log(INFO, "Going on after round %d of %s", played, self.options.resume)
+                initial_arrays = wire.to_record(self.engine.model)
             self._take_over(stack)
-            left = max(num_rounds - files.played, 0)
-            more |= {"num_rounds": left, **({} if timeout is TIMEOUT else {"timeout": timeout})}
+            left = max(num_rounds - played, 0)
+            more |= {"num_rounds": left, **({} if timeout is NOT_GIVEN else {"timeout": timeout})}
+            shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + played, arrays)
             configs = {"train_config": train_config, "evaluate_config": evaluate_config, "evaluate_fn": shifted}
             more |= {name: value for name, value in configs.items() if value is not None}
-            result: Result = self.base.strategy.start(grid, initial_arrays, **more)
-            if files.log_file is not None:
-                files.log_file.reveal()
-        self._outcome.check_end(left, self.history[files.played :], self.base)
-        return files.renumbered(result, initial_arrays) if isinstance(result, Result) else result
+            result: Result = self.base.strategy.start(cast(Grid, DrivenGrid(grid, self)), initial_arrays, **more)
+            if self.files.log_file is not None:
+                self.files.log_file.reveal()
+        self._check_end(left)
+        return renumbered(result, played, initial_arrays) if isinstance(result, Result) else result
 
     def _take_over(self, stack: ExitStack) -> None:
         """Stand in the place of the strategy's own methods for as long as it runs."""
-        self._outcome = RunOutcome(any(record["answered"] for record in self.history))
-        ours = {name: getattr(self, name) for name in LOOP}
-        stack.enter_context(self.base.replaced(**ours))
-        self._running, self.registrar, self.enrolment.begun = True, None, False
+        self.messenger.moved = any(record["answered"] for record in self.history)
+        stack.enter_context(self.base.replaced(**{name: getattr(self, name) for name in LOOP}))
+        self._running = True
         stack.callback(setattr, self, "_running", False)
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -215,86 +302,143 @@ class SelectorStrategy(Strategy):
                 "SelectorStrategy must be started by its own start(); a strategy around it would bypass the selection. "
                 "Put that strategy inside: SelectorStrategy(selector, strategy=…)."
             )
-        available, self._model = self._eligible(self.enrolment.present(grid)), wire.view_arrays(arrays)
-        registrar = self._up_to_date()
-        turn = self._turn = registrar.begin(available, self.options.asked_to_train)
-        number = server_round + self.files.played
-        write = RoundMessages(self.base, self.roster, grid, number, arrays, config, turn.index, available)
-        while turn.question is not None:
-            turn.answer(self._interview.ask(grid, write, turn.question, self._model))
-        chosen = turn.cohort.ids if turn.cohort is not None else np.empty(0, np.int64)
-        reported = tuple(signal.name for signal in registrar.needs.reports if signal != UPDATE)
-        early = self.options.overselect > 1 and turn.cohort is not None and not turn.cohort.full
-        self._target = self.options.cohort if early else 0
-        log(INFO, "configure_train: %s chose %d of %d", registrar.owner, chosen.size, available.size)
-        if turn.cohort is not None:
-            check_mass(turn.cohort, self.base, self.combining.rule, registrar.owner)
-            self._outcome.check_cohort(turn.cohort, available.size, self.base, registrar.owner)
-        self._sent = write.train(chosen.tolist(), self._timeout, reported)
-        return list(self._sent.values())
+        self.engine.show(arrays)
+        self.engine.server_round = server_round + self.files.played
+        self.transport.round = FlowerRound(self.engine.server_round, arrays, config, self.engine.model)
+        opened = self.driver.open_round()
+        size = self.messenger.model_size().parameters or 0
+        self.combining.check_memory(size, len(self.members))
+        owner = type(self.selector).__name__
+        log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
+        check_mass(opened.cohort, self.engine, owner)
+        self._check_cohort(opened.cohort, opened.available)
+        messages = self.transport.write_training(self.messenger.orders(opened.turn, opened.cohort))
+        self.engine.config = train_config(self.transport.written, self.base.config)
+        return messages
 
-    def _eligible(self, present: Ids) -> Ids:
-        """Those of the present clients that may be chosen."""
-        if self.options.eligible is None:
-            return present
-        roster, may = self.roster, self.options.is_eligible
-        return present[[may(roster.names[k], roster.tags[k], roster.facts[k]) for k in present.tolist()]]
-
-    def _up_to_date(self) -> Registrar:
-        """The registrar, with everybody on the roster, and the lengths of the model's vectors."""
-        model = model_size(self._model)
-        if self.registrar is None:
-            self.roster.settle()
-            about = self.selector, self.roster.population()
-            self.registrar = Registrar(*about, horizon=self.horizon, seed=self.seed, guards=self.guards, model=model)
-            self.files.watch(self.registrar, self._model)
-        elif self.enrolment.changed:
-            self.registrar.join(self.roster.population())
-        self.combining.check_memory(model.parameters or 0, len(self.roster))
-        self.registrar.resize(model)
-        self.enrolment.changed = False
-        return self.registrar
+    def exchange_training(self) -> list[Message]:
+        """Send the train messages of the open round, and wait until it is over; the replies that count, and errors."""
+        opened = self.driver.round
+        if opened is None:
+            raise bad("send_and_receive", "called after configure_train", "a call without")
+        self.driver.dispatch()
+        self.messenger.wait_for_training(opened.cohort)
+        used = set(self.messenger.used(opened.cohort).tolist())
+        replies = self.messenger.training.replies
+        return [reply.native for client, reply in replies.items() if client in used or reply.outcome != "ok"]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The strategy's aggregate of the replies that can be used, in the cohort's order, by the cohort's weights."""
-        registrar, turn = self.registrar, self._turn
-        if registrar is None or turn is None or turn.cohort is None:
+        opened = self.driver.round
+        if opened is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
-        found = match(self._sent, list(replies))
-        models, faults = usable_models(found, self._model, self._models, self.base)
-        turn.blame(faults)
-        log_other_examples(turn.index, found, self.roster, self.base)
-        done = turn.cohort.ids[[k in models for k in turn.cohort.ids.tolist()]]
-        rows = reports(registrar.needs.reports, found, models, self._model, done)
-        usable = registrar.finish(turn, done, rows)
-        registrar.counters["duplicate"] += found.duplicate
-        registrar.counters["late"] += found.stray
-        weighing = weigh(turn.cohort, done if usable.size else usable, self.base, found.errors)
-        weighing.combined = self._combined(turn.cohort.mass) if self.combining.own else None
-        arrays, metrics = weighing.aggregate(server_round + self.files.played, found.messages, self._model, models)
-        if arrays is not None:
-            arrays = with_counters(arrays, self._model)
-            self._outcome.moved, self._model = True, wire.view_arrays(arrays)
-        self.files.remember(turn, registrar, self._model, done, found.failed | faults, weighing.notes)
-        self._outcome.check_replies(len(self._sent), found, faults, self.roster.names)
-        return arrays, metrics
+        if not self.messenger.training.asks:
+            self.messenger.dispatched_by_others(opened.turn, opened.cohort)
+        self.messenger.hand_over(self.transport.replies_to_training(replies))
+        if opened.turn.index == 0:
+            log_other_examples(self.messenger.training.replies, self.members, self.base)
+        self.driver.close_round()
+        self._count_messages()
+        self.messenger.check_progress()
+        return self.engine.result
 
-    def _combined(self, mass: str) -> Combined:
-        """The model that this round's updates lead to, by the combining rule."""
-        about = CombineRound(len(self.roster), rate_of(self._sent, self.base.config), mass)
-        return partial(self.combining.target, self._model, about)
+    def _count_messages(self) -> None:
+        """Count messages that answered nothing, where the registrar counts its own."""
+        if self.registrar is not None:
+            for what, count in self.messenger.counted.items():
+                self.registrar.counters[what] += count
+            self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
 
     # -- evaluation is the strategy's own ------------------------------------------------------------------------------
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """As the strategy does; with fewer nodes online than it wants, nobody evaluates."""
-        self._target = 0
-        return self.base.configure_evaluation(server_round + self.files.played, arrays, config, grid)
+        """As the strategy does, of idle nodes; with fewer of them than it wants, nobody evaluates."""
+        busy = {int(session) for session in self.messenger.busy_sessions()}
+        return self.base.configure_evaluation(server_round + self.files.played, arrays, config, grid, busy)
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """As the strategy does, of the replies that can be averaged."""
         return self.base.aggregate_evaluation(server_round + self.files.played, replies)
+
+    # -- whether a run leads anywhere ----------------------------------------------------------------------------------
+
+    def _check_cohort(self, cohort: Cohort, available: int) -> None:
+        """Refuse a selector that keeps choosing fewer clients than the strategy needs, before they train."""
+        least, size = self.base.kind.least, cohort.ids.size
+        if not size or size >= least or available < least:
+            self._too_small = 0
+            return
+        self._too_small += 1
+        owner = type(self.selector).__name__
+        why = (
+            f"{owner} chose {size} of {available} clients, and {type(self.base.strategy).__name__} makes no model of "
+            f"fewer than {least} updates."
+        )
+        if self.messenger.moved or self._too_small < IN_VAIN:
+            log(WARNING, "This round leaves the model as it is: %s", why)
+            return
+        raise InputError(
+            f"{why} Let {owner} choose more at a time (a larger cohort, or fewer groups of clients), or use another "
+            "strategy."
+        )
+
+    def _check_end(self, rounds: int) -> None:
+        """Raise where none of these rounds moved the model: such a run must not look like success."""
+        if self.messenger.moved or not rounds:
+            return
+        history = self.history[self.files.played :]
+        strategy = type(self.base.strategy).__name__
+        most = max((len(record["answered"] or ()) for record in history), default=0)
+        least = self.base.kind.least
+        why = "The log says of every round who was left out and why."
+        if not history:
+            why = f"{strategy}.start must call self.configure_train, where the selector chooses."
+        if 0 < most < least:
+            why = f"{strategy} needs {least} usable updates in a round, and at most {most} came. "
+            why += "Let the selector choose more clients at a time, or use another strategy."
+        raise InputError(
+            f"None of {rounds} rounds brought an update that could be used: the model is the one that was given. {why}"
+        )
+
+
+class DrivenGrid:
+    """The grid that a strategy's loop is given: rounds of training close by the driver's pace.
+
+    Evaluation ends at the deadline, too. Everything else is the grid's own.
+    """
+
+    def __init__(self, grid: Grid, strategy: SelectorStrategy) -> None:
+        self._grid = grid
+        self._strategy = strategy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
+        """Send messages and wait for their replies."""
+        sent, strategy = list(messages), self._strategy
+        ours = list(strategy.transport.written.values())
+        if strategy.driver.round is not None and [id(one) for one in sent] == [id(one) for one in ours]:
+            return strategy.exchange_training()
+        deadline = strategy.driver.pace.deadline
+        return collect(self._grid, sent, deadline if timeout is None else min(timeout, deadline))
+
+
+def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
+    """The result of a run that went on: rounds are counted from the very first, and there is always a model."""
+    if not result.arrays:
+        result.arrays = initial
+    for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
+        setattr(result, name, {r + played: value for r, value in getattr(result, name).items()})
+    return result
+
+
+def log_privacy(selector: Selector[Any], cohort: int, guards: Guards, kind: Kind) -> None:
+    """Log what ``sortition lint`` would find; whether secure aggregation is used cannot be seen here."""
+    promises = Promises(differential_privacy="central" if kind.equal else "none")
+    for finding in lint(selector, promises, Deployment(cohort=cohort, guards=guards)):
+        log(WARNING, "privacy: %s", finding)

@@ -18,7 +18,7 @@ from numpy.lib import format as npy
 
 from sortition.core import arrays
 from sortition.core.errors import bad
-from sortition.core.signals import Signal, sketched
+from sortition.core.signals import sketched
 from sortition.core.storage.snapshot import FOREIGN
 
 OURS = "sortition."  # how the names of our records begin
@@ -71,9 +71,9 @@ def without_ours(content: RecordDict) -> RecordDict:
     return RecordDict({name: record for name, record in content.items() if not name.startswith(OURS)})
 
 
-def query(signal: Signal) -> str:
-    """The message type that asks for a signal; a sketch is asked of the vector that it folds."""
-    return query_of(sketched(signal.name)[0])
+def query(name: str) -> str:
+    """The message type that asks for a signal of this name; a sketch is asked of the vector that it folds."""
+    return query_of(sketched(name)[0])
 
 
 def query_of(name: str) -> str:

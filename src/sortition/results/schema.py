@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
+from sortition.core.record import RoundRecord
 
 Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]  # what TOML can hold
 Table = dict[str, Any]
-Tally = Mapping[str, float]
 
 
 def _goal(target: dict[str, float]) -> dict[str, float]:
@@ -34,87 +33,6 @@ class Checked(BaseModel):
     """Keys that readers rely on; those of later versions are let through."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
-
-
-FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
-
-
-@with_config(ConfigDict(strict=True, extra="ignore"))
-class QuestionRecord(TypedDict):
-    """What a method asked in a round.
-
-    Attributes:
-        signal: the name of what was asked.
-        of: "model", "training" or "pairs".
-        asked: how many clients.
-        answered: how many of them.
-        floats: numbers that were sent up.
-        after: clients of the rehearsal, 0 without one.
-    """
-
-    signal: str
-    of: NotRequired[str]
-    asked: Whole
-    answered: NotRequired[Whole]
-    floats: NotRequired[Whole]
-    after: NotRequired[Whole]
-
-
-@with_config(ConfigDict(strict=True, extra="ignore"))
-class RoundRecord(TypedDict):
-    """A line of rounds.jsonl: what the engine writes and all readers read. Files of older versions lack some keys.
-
-    Attributes:
-        round: index, from 0.
-        available: how many clients could be reached.
-        cohort: ids of the clients that were selected.
-        weights: their aggregation weights.
-        mass: "expected" where weights sum to 1 in expectation only.
-        expected_size: of a cohort whose size is random, the sum of the clients' probabilities.
-        answered: ids whose update arrived in time; null where the whole cohort answered.
-        skipped: whether nobody was available.
-        full: whether more than the budget trained on purpose.
-        questions: what the method asked before it chose, one table each.
-        started: ids that began to train, where not the whole cohort did.
-        trainings: local trainings, where also others than the cohort trained.
-        uploads: updates that were sent, in the same rounds.
-        bytes: traffic by purpose and direction.
-        passes: examples that clients computed on by purpose, wasted ones included.
-        server_passes: examples of its own that the server computed on, where a method asks the server itself.
-        steps: local steps of the cohort.
-        clock: simulated seconds since the start.
-        train_loss: mean training loss of the cohort.
-        rejected: client → why its numbers were withheld from the method.
-        faults: ids by what befell them, or how often it happened.
-        test: loss and accuracy of the global model on the test set, where this round was evaluated.
-        clients: mean, spread and worst tenth of the clients' accuracies, where this round evaluated them.
-        notes: the method's diagnostics, what the guards did, empty places.
-    """
-
-    round: Whole
-    available: NotRequired[Whole | None]
-    cohort: NotRequired[list[Whole] | None]
-    weights: NotRequired[list[float] | None]
-    mass: NotRequired[Literal["expected"]]
-    expected_size: NotRequired[float]
-    answered: NotRequired[list[Whole] | None]
-    skipped: NotRequired[bool]
-    full: NotRequired[bool]
-    questions: NotRequired[list[QuestionRecord] | None]
-    started: NotRequired[list[Whole] | None]
-    trainings: NotRequired[Whole]
-    uploads: NotRequired[Whole]
-    bytes: NotRequired[Tally | None]
-    passes: NotRequired[Tally | None]
-    server_passes: NotRequired[Whole]
-    steps: NotRequired[Whole]
-    clock: NotRequired[Number]
-    train_loss: NotRequired[Number]
-    rejected: NotRequired[Table | None]
-    faults: NotRequired[FaultRecord | None]
-    test: NotRequired[Mapping[str, Number] | None]
-    clients: NotRequired[Mapping[str, Number] | None]
-    notes: NotRequired[Table | None]
 
 
 class Chosen(Checked):

@@ -18,7 +18,7 @@ import numpy as np
 from sortition.core.arrays import Ids
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
-from sortition.results.schema import FaultRecord, RoundRecord
+from sortition.core.record import FaultRecord, RoundRecord
 from sortition.simulation import exchange
 from sortition.simulation.exchange import Arrived, AskedQuestions
 from sortition.simulation.faults import POINTS

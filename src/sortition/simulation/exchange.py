@@ -19,7 +19,7 @@ from sortition.core.rounds import Cohort
 from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 from sortition.learning.vector import Vector
-from sortition.results.schema import FaultRecord
+from sortition.core.record import FaultRecord
 from sortition.simulation import folding
 from sortition.simulation.faults import FATES
 from sortition.simulation.ledger import NUMBER, Ledger

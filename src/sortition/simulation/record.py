@@ -11,7 +11,7 @@ from sortition.audit.encoding import json_value
 from sortition.core.arrays import Floats
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
-from sortition.results.schema import FaultRecord, QuestionRecord, RoundRecord
+from sortition.core.record import FaultRecord, QuestionRecord, RoundRecord
 from sortition.simulation.exchange import Arrived
 from sortition.simulation.ledger import Ledger
 

@@ -12,7 +12,7 @@ from typing import Any
 from sortition.core.errors import SortitionError, unknown
 from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
-from sortition.results.schema import RoundRecord
+from sortition.core.record import RoundRecord
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback

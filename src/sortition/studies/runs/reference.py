@@ -15,7 +15,7 @@ import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.streams import stream
-from sortition.results.schema import RoundRecord
+from sortition.core.record import RoundRecord
 from sortition.simulation import Setup, World
 from sortition.studies.config import RunConfig
 

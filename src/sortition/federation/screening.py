@@ -1,20 +1,20 @@
-"""Which of the models that clients sent can be used, and what they weigh."""
+"""Which of the models that clients sent can be used, and the rows that they reported with them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from flwr.app import ArrayRecord, RecordDict
 
 from sortition.aggregation import weighted_sum
-from sortition.clients.models import Model
+from sortition.clients.models import Model, shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.screening import norms
 from sortition.core.guards.settings import Guards
-from sortition.flower import wire
+from sortition.core.signals import UPDATE, Signal
+from sortition.federation.messages import Reply
 
 BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
 
@@ -25,30 +25,15 @@ class ModelCheck:
 
     Clients may send some of the arrays only (personal layers stay at home), or others, if most replies of the first
     round agree on that; a reply that comes alone decides nothing. ``free_shapes`` is for models that are no vectors,
-    such as trees; ``several`` for rules of one's own, whose replies may hold further ArrayRecords beside the model.
+    such as trees.
     """
 
     guards: Guards = field(default_factory=Guards)
     free_shapes: bool = False
-    several: bool = False
     names: frozenset[str] | None = None
 
-    def usable(
-        self, contents: Mapping[int, RecordDict], model: Model, key: str = "arrays"
-    ) -> tuple[dict[int, Model], dict[int, str]]:
-        """The models that can be used, by client, and what is wrong with the others; ``key`` is the model's record."""
-        records = {client: model_records(content) for client, content in contents.items()}
-        sent = {
-            client: wire.received_arrays(contents[client], key if self.several and key in names else names[0])
-            for client, names in records.items()
-            if len(names) == 1 or (self.several and key in names)
-        }
-        models, faults = self.judge(sent | {client: {} for client in records if client not in sent}, model)
-        many = {client: names for client, names in records.items() if client not in sent and names}
-        return models, faults | {k: f"{len(names)} ArrayRecords in place of one" for k, names in many.items()}
-
     def judge(self, sent: Mapping[int, Model], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
-        """The same of models that are read already."""
+        """The models that can be used, by client, and what is wrong with the others."""
         if self.names is None and len(sent) > 1:
             self.names = usual_names(sent, model)
         faults = {client: fault for client, arrays in sent.items() if (fault := self._fault(arrays, model))}
@@ -59,38 +44,68 @@ class ModelCheck:
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
         """Whose update the guards refuse. Where norms and a few coordinates show that none is, no more is computed."""
-        clients, start = sorted(models), length(model, model)
+        clients = sorted(models)
+        start = length(model, model)
         most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
         least = np.array([distance(models[client], model, first_block=True) for client in clients])  # ≤ ‖w_k − w‖
         limit = min(self.guards.bound or np.inf, (self.guards.norm or np.inf) * _median(least))
         if (most <= limit).all():
             return {}
         far = np.array([distance(models[client], model) for client in clients])
-        return {clients[at]: reason for at, reason in self.guards.absurd(far).items()}
+        return {clients[row]: reason for row, reason in self.guards.absurd(far).items()}
 
     def _fault(self, arrays: Model, model: Model) -> str:
         if not arrays:
             return "no model"
         expected = self.names or frozenset(model)
         if expected and (strange := sorted(arrays.keys() ^ expected)):
-            alone = "; alone, a reply must have the arrays that start() was given" if self.names is None else ""
+            alone = "; alone, a reply must have the arrays of the first model" if self.names is None else ""
             return f"arrays {strange[:3]} missing or unknown{alone}"
         for name, value in arrays.items():
-            before = model.get(name, value)
+            sent_out = model.get(name, value)
             if value.dtype.kind not in "fiub":
                 return f"{name} holds no numbers"
-            if value.shape != before.shape and not self.free_shapes:
-                return f"{name} of shape {value.shape} in place of {before.shape}"
-            if before.dtype.kind != "f" and value.dtype.kind != before.dtype.kind:
-                return f"{name} of type {value.dtype} in place of {before.dtype}"
-            if value.dtype.itemsize > before.dtype.itemsize and not_finite({name: value}, model):
+            if value.shape != sent_out.shape and not self.free_shapes:
+                return f"{name} of shape {value.shape} in place of {sent_out.shape}"
+            if sent_out.dtype.kind != "f" and value.dtype.kind != sent_out.dtype.kind:
+                return f"{name} of type {value.dtype} in place of {sent_out.dtype}"
+            if value.dtype.itemsize > sent_out.dtype.itemsize and not_finite({name: value}, model):
                 return f"{name} is not finite"  # finite as it was sent, infinite as it is kept
         return ""
 
 
-def model_records(content: RecordDict) -> list[str]:
-    """The names of a reply's ArrayRecords, without ours."""
-    return [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
+def different(saved: Model, given: Model) -> str:
+    """In what a saved model differs from the one that is to be trained, in words; empty if in nothing."""
+    shared = {name: value for name, value in given.items() if name in saved}
+    if given and not shared:
+        return f"arrays {sorted(saved.keys() ^ given.keys())[:3]} missing or unknown"
+    _, faults = ModelCheck(names=frozenset(saved)).judge({0: saved}, given)
+    return faults.get(0, "")
+
+
+def reported_rows(
+    signals: Sequence[Signal], replies: Mapping[int, Reply], models: Mapping[int, Model], model: Model, done: Ids
+) -> dict[str, dict[int, Array]]:
+    """Rows by signal and client; the update is the difference of the models themselves."""
+    reported: dict[str, dict[int, Array]] = {}
+    for signal in signals:
+        if signal == UPDATE:
+            reported[signal.name] = {client: shared_update(models[client], model) for client in done.tolist()}
+            continue
+        rows = {client: replies[client].rows for client in done.tolist()}
+        reported[signal.name] = {client: sent[signal.name] for client, sent in rows.items() if signal.name in sent}
+    return reported
+
+
+def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) -> Model:
+    """w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type; counters are averaged too."""
+    after = {}
+    for name, first in models[int(done[0])].items():
+        before = model.get(name, np.zeros_like(first))
+        kind = before.dtype if before.dtype.kind == "f" else np.dtype(np.float64)
+        updates = np.stack([np.subtract(models[k][name], before, dtype=kind).reshape(-1) for k in done.tolist()])
+        after[name] = (before + weighted_sum(weights, updates).reshape(before.shape)).astype(before.dtype)
+    return after
 
 
 def usual_names(sent: Mapping[int, Model], model: Model) -> frozenset[str] | None:
@@ -147,25 +162,3 @@ def _squared(value: Array, before: Array) -> float:
         part = np.subtract(value[start : start + BLOCK], before[start : start + BLOCK], dtype=kind)
         total += float(np.dot(part, part))
     return total
-
-
-def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
-    """The same arrays, but whole numbers (``num_batches_tracked``) stay what they were: Flower averages to floats.
-
-    PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
-    """
-    counters = [name for name, before in model.items() if name in arrays and before.dtype.kind in "iub"]
-    averaged = {name: value for name in counters if (value := arrays[name].numpy()).dtype.kind == "f"}
-    cut = wire.to_record({name: value.astype(model[name].dtype) for name, value in averaged.items()})
-    return ArrayRecord({**arrays, **cut}) if cut else arrays
-
-
-def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats) -> Model:
-    """w + Σ a_k (w_k − w) over the arrays that were sent, every array in its own type; counters are averaged too."""
-    out = {}
-    for name, first in models[int(done[0])].items():
-        before = model.get(name, np.zeros_like(first))
-        kind = before.dtype if before.dtype.kind == "f" else np.dtype(np.float64)
-        updates = np.stack([np.subtract(models[k][name], before, dtype=kind).reshape(-1) for k in done.tolist()])
-        out[name] = (before + weighted_sum(weights, updates).reshape(before.shape)).astype(before.dtype)
-    return out

@@ -1,0 +1,122 @@
+"""The record of a round: what every backend writes, one line a round, and what all readers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+Number = float | None
+Whole = Annotated[int, Field(ge=0, lt=2**62)]
+Table = dict[str, Any]
+Tally = Mapping[str, float]
+Reasons = Mapping[str, str]  # client id → why
+
+FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
+
+
+@with_config(ConfigDict(strict=True, extra="ignore"))
+class QuestionRecord(TypedDict):
+    """What a method asked in a round.
+
+    Attributes:
+        signal: the name of what was asked.
+        of: "model", "training" or "pairs".
+        asked: how many clients.
+        answered: how many of them.
+        floats: numbers that were sent up.
+        after: clients of the rehearsal, 0 without one.
+    """
+
+    signal: str
+    of: NotRequired[str]
+    asked: Whole
+    answered: NotRequired[Whole]
+    floats: NotRequired[Whole]
+    after: NotRequired[Whole]
+
+
+@with_config(ConfigDict(strict=True, extra="ignore"))
+class RoundRecord(TypedDict):
+    """One round: a line of rounds.jsonl in a run's folder, and of NAME.history.jsonl in a federation.
+
+    The keys stand in a line in this order; a key that says nothing is left out. The simulator writes costs, a clock and
+    test figures; a federation writes names, and what became of everybody who was asked to train.
+
+    Attributes:
+        round: index, from 0.
+        available: how many clients could be chosen.
+        cohort: ids of the clients that were selected.
+        weights: their aggregation weights.
+        answered: ids whose update is used; null where the whole cohort's is.
+        skipped: whether nobody was available.
+        full: whether more than the budget trained on purpose.
+        questions: what the method asked before it chose, one table each.
+        mass: "expected" where weights sum to 1 in expectation only.
+        expected_size: of a cohort whose size is random, the sum of the clients' probabilities.
+        members: how many clients the federation knows.
+        names: the stable names of the cohort, in its order.
+        present: ids of the clients that could be chosen, as the audit log writes ids.
+        busy: how many clients were online, and still at work for an earlier round.
+        standby: ids that were not needed: the round had closed with enough answers.
+        silent: ids that did not answer before the round closed, though they were waited for.
+        failed: client id → what its program raised.
+        left_out: client id → why the model that it sent cannot be used.
+        late: ids whose answer to an earlier round came in this one.
+        started: ids that began to train, where not the whole cohort did.
+        trainings: local trainings, where also others than the cohort trained.
+        uploads: updates that were sent, in the same rounds.
+        bytes: traffic by purpose and direction.
+        passes: examples that clients computed on by purpose, wasted ones included.
+        server_passes: examples of its own that the server computed on, where a method asks the server itself.
+        steps: local steps of the cohort.
+        clock: seconds since the start, simulated or real.
+        train_loss: mean training loss of the cohort.
+        rejected: client id → why its numbers were withheld from the method.
+        faults: ids by what befell them, or how often it happened.
+        test: loss and accuracy of the global model on the test set, where this round was evaluated.
+        clients: mean, spread and worst tenth of the clients' accuracies, where this round evaluated them.
+        notes: the method's diagnostics, what the guards did, empty places.
+    """
+
+    round: Whole
+    available: NotRequired[Whole | None]
+    cohort: NotRequired[list[Whole] | None]
+    weights: NotRequired[list[float] | None]
+    answered: NotRequired[list[Whole] | None]
+    skipped: NotRequired[bool]
+    full: NotRequired[bool]
+    questions: NotRequired[list[QuestionRecord] | None]
+    mass: NotRequired[Literal["expected"]]
+    expected_size: NotRequired[float]
+    members: NotRequired[Whole]
+    names: NotRequired[list[str]]
+    present: NotRequired[Any]
+    busy: NotRequired[Whole]
+    standby: NotRequired[list[Whole]]
+    silent: NotRequired[list[Whole]]
+    failed: NotRequired[Reasons]
+    left_out: NotRequired[Reasons]
+    late: NotRequired[list[Whole]]
+    started: NotRequired[list[Whole] | None]
+    trainings: NotRequired[Whole]
+    uploads: NotRequired[Whole]
+    bytes: NotRequired[Tally | None]
+    passes: NotRequired[Tally | None]
+    server_passes: NotRequired[Whole]
+    steps: NotRequired[Whole]
+    clock: NotRequired[Number]
+    train_loss: NotRequired[Number]
+    rejected: NotRequired[Table | None]
+    faults: NotRequired[FaultRecord | None]
+    test: NotRequired[Mapping[str, Number] | None]
+    clients: NotRequired[Mapping[str, Number] | None]
+    notes: NotRequired[Table | None]
+
+
+def answered_ids(record: RoundRecord) -> list[int]:
+    """Whose updates a round used."""
+    answered = record.get("answered")
+    return list((record.get("cohort") or []) if answered is None else answered)

@@ -1,0 +1,285 @@
+"""What a federation leaves on the disk: one checkpoint, the history of its rounds, and the audit log.
+
+Model, selection, members and the engine's memory are in one file after a round: what a server needs to go on after it
+died. The history is appended to a journal beside it (``NAME.history.jsonl``), of which the file says how many lines
+belong to it: a checkpoint costs the same in the first round and in the ten-thousandth. Beside them, ``NAME.about.json``
+says what the history is of: the method, the cohort, and the names of the clients by id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sortition import __version__
+from sortition.audit.encoding import json_value
+from sortition.audit.log_file import LogFile
+from sortition.clients.models import Model
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, StorageError
+from sortition.core.record import RoundRecord
+from sortition.core.registrar import Registrar
+from sortition.core.storage import lock, snapshot
+from sortition.core.storage.journal import Journal
+from sortition.federation.engine import Engine
+from sortition.federation.members import Members
+from sortition.federation.options import Options
+from sortition.federation.screening import different
+
+HISTORY, ABOUT = ".history.jsonl", ".about.json"
+
+
+@dataclass
+class Saved:
+    """What a checkpoint held: the registrar's arrays and header, and the rounds so far."""
+
+    arrays: dict[str, Array]
+    registrar: dict[str, Any]
+    index: int
+    history: list[RoundRecord] = field(default_factory=list)
+
+
+def beside(path: Path, ending: str) -> Path:
+    """A file that belongs to a checkpoint."""
+    return path.with_name(path.name + ending)
+
+
+def part(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """The arrays whose names start with ``prefix``, without it."""
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+class RunFiles:
+    """The files of one federation, and its history in memory.
+
+    Args:
+        options: which files there are.
+        engine: whose model and memory are kept.
+        members: whose names and facts are kept.
+        backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
+    """
+
+    def __init__(self, options: Options, engine: Engine, members: Members, backend: str) -> None:
+        self.options = options
+        self.engine = engine
+        self.members = members
+        self.backend = backend
+        self.log_file = None if options.audit is None else LogFile(options.audit)
+        self.history: list[RoundRecord] = []
+        self.played = 0  # rounds before this start
+        self.saved: Saved | None = None
+        self.registrar: Registrar | None = None
+        self._journal: Journal | None = None
+        self._described: list[str] | None = None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be the same when a federation goes on, beside the registrar's own parameters."""
+        pace = self.options.pace
+        return {"cohort": pace.cohort, "overselect": float(pace.overselect), **self.engine.identity}
+
+    # -- a run begins, or goes on --------------------------------------------------------------------------------------
+
+    def open(self, stack: ExitStack) -> None:
+        """Take the files, to be given back when the stack closes; where a run goes on, everything is restored.
+
+        What an earlier run of the same object left in memory is forgotten.
+        """
+        self.saved = None
+        self.history = []
+        self.played = 0
+        self.registrar = None
+        stack.enter_context(reserved(self.options.checkpoint, self.options.resume))
+        if self.log_file is not None:
+            stack.enter_context(closing(self.log_file))
+        if self.options.resume is not None and self.options.resume.exists():
+            self._load(self.options.resume)
+        self._check_log()
+        if self.options.checkpoint is not None:
+            stack.enter_context(closing(self._open_journal(self.options.checkpoint)))
+
+    def _open_journal(self, path: Path) -> Journal:
+        """The journal, with the lines that the checkpoint counts on."""
+        place = beside(path, HISTORY)
+        # without its checkpoint, a journal is of another run, which died before it wrote one
+        kept = len(self.history) if path.exists() and place.exists() else 0
+        self._journal = Journal(place, kept)
+        for record in self.history[kept:]:  # of a checkpoint that was copied without its journal
+            self._journal.append(dict(record))
+        return self._journal
+
+    def _check_log(self) -> None:
+        """Refuse to begin where the log of an earlier run is."""
+        if self.log_file is None or self.saved is not None:
+            return
+        path = self.log_file.path
+        if path.exists() and path.stat().st_size:
+            raise StorageError(
+                f"{path} is the audit log of an earlier run. Go on from its checkpoint with resume=, or choose another "
+                "audit=."
+            )
+
+    def watch(self, registrar: Registrar) -> None:
+        """Restore a registrar where the run goes on, and let the audit log observe it.
+
+        A run that begins has a checkpoint before its log has a line: without the log's salt nobody could go on.
+        """
+        self.registrar = registrar
+        if self.saved is not None:
+            registrar.restore(self.saved.arrays, self.saved.registrar)
+        if self.log_file is not None:
+            if self.saved is None:
+                self.save()
+            self.log_file.watch(registrar)
+
+    # -- a round is over -----------------------------------------------------------------------------------------------
+
+    def keep(self, record: RoundRecord) -> None:
+        """Keep the record of a round that is over, and write a checkpoint where one is due."""
+        self.history.append(record)
+        if self.log_file is not None:
+            self.log_file.sync()
+        if self._journal is not None:
+            self._journal.append(dict(record))
+        if (record["round"] + 1) % self.options.checkpoint_every == 0:
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint, atomically, where one is wanted."""
+        if self._journal is None or self.options.checkpoint is None or self.registrar is None:
+            return
+        self._journal.sync()
+        selection, registrar = self.registrar.export()
+        facts, members = self.members.export()
+        memory, engine = self.engine.export()
+        model = self.engine.model
+        arrays = {f"model.{row}": value for row, value in enumerate(model.values())}
+        arrays |= {f"registrar.{name}": value for name, value in selection.items()}
+        arrays |= {f"facts.{name}": value for name, value in facts.items()}
+        arrays |= {f"engine.{name}": value for name, value in memory.items()}
+        header = {
+            "federation": {
+                "backend": self.backend,
+                "model": list(model),
+                "members": members,
+                "engine": engine,
+                "salt": "" if self.log_file is None else self.log_file.salt.hex(),
+                "options": self.identity,
+            },
+            "registrar": registrar,
+            "rounds": len(self.history),
+        }
+        snapshot.save(self.options.checkpoint, arrays, header)
+        self._describe(self.options.checkpoint)
+
+    def _describe(self, checkpoint: Path) -> None:
+        """Say what the history is of, whenever clients have joined."""
+        names = self.members.names
+        if self.registrar is None or names == self._described:
+            return
+        selector = self.registrar.selector
+        needs = self.registrar.needs
+        about = {
+            "sortition": __version__,
+            "backend": self.backend,
+            "method": type(selector).__name__,
+            "parameters": {name: str(value) for name, value in selector.parameters().items()},
+            "needs": {
+                "reads": list(needs.reads),
+                "asks": [signal.name for signal in needs.asks],
+                "reports": [signal.name for signal in needs.reports],
+            },
+            "cohort": self.options.cohort,
+            "overselect": float(self.options.overselect),
+            "horizon": self.registrar.horizon,
+            "guards": self.registrar.guards.changed(),
+            "names": names,
+        }
+        snapshot.write_atomically(beside(checkpoint, ABOUT), json.dumps(json_value(about), indent=1).encode())
+        self._described = names
+
+    # -- what was saved ------------------------------------------------------------------------------------------------
+
+    def _load(self, path: Path) -> None:
+        """Restore members and engine; the registrar waits for its population.
+
+        Refused, naming the difference, if the options are others than those of the run that wrote it.
+        """
+        arrays, header = snapshot.load(path)
+        try:
+            about = header["federation"]
+            snapshot.check_options(path, about["options"], self.identity)
+            model: Model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(about["model"])}
+            index = header["registrar"]["index"]
+            if isinstance(index, bool) or not isinstance(index, int) or index < 0:
+                raise ValueError(f"round {index!r}")
+            salt = bytes.fromhex(about["salt"])
+            history = _read_history(path, header["rounds"])
+            if fault := different(model, self.engine.model):
+                raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+            self.members.restore(part(arrays, "facts."), about["members"])
+            self.engine.restore(model, part(arrays, "engine."), about["engine"])
+        except StorageError as error:
+            raise StorageError(str(error) if str(path) in str(error) else f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError, InputError) as error:
+            what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+            raise StorageError(f"{path} is not a checkpoint of this federation: {what}.") from None
+        self.members.changed = True
+        self.saved = Saved(part(arrays, "registrar."), header["registrar"], index, history)
+        self.history = history
+        self.played = index
+        if self.log_file is not None and salt:
+            self.log_file.salt = salt
+
+
+def _read_history(path: Path, rounds: Any) -> list[RoundRecord]:
+    """The first lines of the journal beside a checkpoint."""
+    if isinstance(rounds, bool) or not isinstance(rounds, int) or rounds < 0:
+        raise ValueError(f"{rounds!r} rounds")
+    place = beside(path, HISTORY)
+    try:
+        with place.open(encoding="utf-8") as file:
+            lines = [line for line, _ in zip(file, range(rounds), strict=False)]
+    except OSError as error:
+        raise StorageError(
+            f"{place} must be beside {path.name}: it holds the rounds so far; {error.strerror}."
+        ) from None
+    if len(lines) < rounds or not all(line.endswith("\n") for line in lines):
+        raise StorageError(f"{place} has fewer whole lines than the {rounds} rounds of {path.name}.")
+    records = [json.loads(line) for line in lines]
+    if not all(isinstance(record, dict) for record in records):
+        raise ValueError("its history is no list of rounds")
+    return records
+
+
+@contextmanager
+def reserved(path: Path | None, resumed: Path | None) -> Iterator[None]:
+    """Keep a checkpoint for this server; a second one, or a fresh run over an old file, is refused at once.
+
+    The lock, on a file beside it, dies with its holder.
+    """
+    if path is None:
+        yield
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = lock.acquire(path.with_name(f".{path.name}.lock"))
+    except OSError as error:
+        raise StorageError(
+            f"{path} must be in a folder that can be written; got {error.strerror}. Choose another checkpoint=."
+        ) from None
+    if handle is None:
+        raise StorageError(f"{path} is in use by another server. Wait for it, or choose another checkpoint=.")
+    try:
+        if path.exists() and (resumed is None or not resumed.exists() or not path.samefile(resumed)):
+            raise StorageError(
+                f"{path} is the checkpoint of an earlier run. Go on with resume=True, or choose another checkpoint=."
+            )
+        yield
+    finally:
+        os.close(handle)

@@ -1,0 +1,378 @@
+"""Who is who: dense ids 0, 1, 2, … for clients that come and go under sessions of their own.
+
+A client is its stable name, and a name belongs to its session for as long as that is online. The first members are
+sorted naturally by name ("2" before "10"), so that ids match those of a simulation of the same federation; who joins
+later gets the next ids. Names do not leave the server.
+
+Facts that a selector reads are those of enrolment, until a client comes back with others. Facts that only eligibility
+reads have an age, and are asked anew when they are too old (:meth:`Members.outdated`).
+
+A member that does not answer is left out: for one selection, then for two, four, eight … It takes part again when it
+has answered who it is, and its next silence is short again when it has trained. One that comes back with another session
+is asked at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sortition.core.arrays import Array, Ids
+from sortition.core.client_names import natural_order
+from sortition.core.errors import InputError, bad
+from sortition.core.facts import check_row
+from sortition.core.rounds import Population
+from sortition.core.signals import sketched
+from sortition.federation.messages import Peer, Profile
+
+CHANGE = 10.0  # a client that comes back may have so many times as many examples as before, or so many times fewer
+WHOLE = ("sizes", "label_counts", "groups")  # kept in one type, where they are no floats
+Refresh = float | Literal["selection"]  # seconds that a fact stays true, or: asked before every selection
+Owner = Callable[[str], Hashable]
+
+
+@dataclass
+class Member:
+    """One client.
+
+    Attributes:
+        name: its stable name.
+        facts: what it says of itself, by name.
+        heard: when each fact was heard, by the server's clock.
+        tags: words by which the operator may call it eligible.
+        key: of the session that first had this name, where sessions are authenticated.
+        session: under which it was last online; None since a restart of the server.
+        misses: how often it was silent since it last trained.
+        silent_until: the selection at which it is asked anew; None if it answers.
+    """
+
+    name: str
+    facts: dict[str, Array] = field(default_factory=dict)
+    heard: dict[str, float] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    key: str = ""
+    session: str | None = None
+    misses: int = 0
+    silent_until: int | None = None
+
+
+class Members:
+    """All clients ever met.
+
+    Args:
+        reads: facts that the selector reads, without which nobody takes part.
+        optional: facts that count where everybody gives them when the first round begins (:meth:`settle`).
+        watched: facts for eligibility, with how long each stays true; those that the selector reads are not refreshed.
+        signals: what the selector asks for, which every client must be able to answer.
+        owner_of: from a name to its owner, for quotas.
+        bind_keys: a name belongs to the key that first had it.
+        logger: where it is said who came back as whom.
+    """
+
+    def __init__(
+        self,
+        reads: Collection[str] = (),
+        optional: Collection[str] = (),
+        *,
+        watched: Mapping[str, Refresh] | None = None,
+        signals: Mapping[str, str] | None = None,
+        owner_of: Owner | None = None,
+        bind_keys: bool = False,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.reads = tuple(reads)
+        self.optional = tuple(fact for fact in optional if fact not in self.reads)
+        self.watched = {fact: age for fact, age in (watched or {}).items() if fact not in self.reads}
+        self.signals = dict(signals or {})
+        self.owner_of = owner_of
+        self.bind_keys = bind_keys
+        self.logger = logger or logging.getLogger(__name__)
+        self.members: list[Member] = []
+        self.selections = 0
+        self.changed = False
+        self._id_of_name: dict[str, int] = {}
+        self._id_of_session: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __getitem__(self, client: int) -> Member:
+        return self.members[client]
+
+    @property
+    def names(self) -> list[str]:
+        """The stable names, by id."""
+        return [member.name for member in self.members]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The facts without which nobody takes part."""
+        return (*self.reads, *self.watched)
+
+    def id_of(self, name: str) -> int | None:
+        """The id of a name; None if nobody has it."""
+        return self._id_of_name.get(name)
+
+    def client_of(self, session: str) -> int | None:
+        """The client behind a session; None if it has not said who it is."""
+        return self._id_of_session.get(session)
+
+    def session_of(self, client: int) -> str:
+        """The session of a client that is present."""
+        session = self.members[client].session
+        if session is None:
+            raise bad("client", "one that is online", self.members[client].name)
+        return session
+
+    def holder(self, name: str) -> str | None:
+        """The session that has this name, if one had it since the server started."""
+        client = self._id_of_name.get(name)
+        return None if client is None else self.members[client].session
+
+    def unknown(self, online: Collection[str]) -> list[str]:
+        """Sessions that have not said who they are."""
+        strangers = [session for session in online if session not in self._id_of_session]
+        return sorted(strangers, key=natural_order)
+
+    def present(self, online: Collection[str]) -> Ids:
+        """The clients whose latest session is online, sorted, the silent ones too."""
+        there = set(online)
+        return np.array([k for k, member in enumerate(self.members) if member.session in there], np.int64)
+
+    def answering(self, clients: Ids) -> Ids:
+        """Those of these clients that did not fall silent."""
+        return clients[[self.members[k].silent_until is None for k in clients.tolist()]]
+
+    # -- who comes -----------------------------------------------------------------------------------------------------
+
+    def meet(
+        self,
+        profiles: Mapping[str, Profile],
+        peers: Mapping[str, Peer] | None = None,
+        online: Collection[str] = (),
+        now: float = 0.0,
+    ) -> dict[str, str]:
+        """Enter sessions, or recognise clients that come back under a new one; who is refused, and why."""
+        known = peers or {}
+        named = {session: _named(session, profile, known.get(session, Peer())) for session, profile in profiles.items()}
+        rows: dict[str, dict[str, Array]] = {}
+        refused: dict[str, str] = {}
+        for session, profile in named.items():
+            try:
+                rows[session] = self._checked_facts(profile)
+            except InputError as error:
+                refused[session] = str(error)
+        order = sorted(rows, key=lambda session: (natural_order(named[session].name), natural_order(session)))
+        usual = self._usual_shapes([rows[session] for session in order])
+        for session in order:
+            peer = known.get(session, Peer())
+            reason = self._objection(session, named[session], rows[session], peer, usual, {*profiles, *online})
+            if reason:
+                refused[session] = reason
+            else:
+                self._enter(session, named[session], rows[session], peer, now)
+        return refused
+
+    def _checked_facts(self, profile: Profile) -> dict[str, Array]:
+        """The facts as they are kept; refused if one is missing, cannot be true, or the client cannot answer."""
+        lacking = [name for name in self.signals if sketched(name)[0] not in profile.signals]
+        if lacking:
+            raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
+        self._owner(profile.name)
+        given = [fact for fact in self.optional if fact in profile.facts]
+        return {fact: self._row(fact, profile.facts) for fact in (*self.wanted, *given)}
+
+    def _row(self, fact: str, facts: Mapping[str, Array]) -> Array:
+        """One client's row of a fact, as it is kept: in types that stack with those of all others."""
+        if fact not in facts:
+            raise InputError(f"its facts lack {fact}")
+        check_row(fact, facts[fact], "profile")
+        row = np.asarray(facts[fact])
+        if row.dtype.kind == "f":
+            return row.astype(np.float64) if row.dtype.itemsize > 8 else row
+        if fact == "groups" and int(row) > np.iinfo(np.int64).max:
+            raise bad("profile.groups", "below 2**63", int(row))
+        return row.astype(np.int64) if fact in WHOLE else row
+
+    def _usual_shapes(self, rows: list[dict[str, Array]]) -> dict[str, tuple[int, ...]]:
+        """The shape of every fact: that of those who are known, at first that of most."""
+        usual: dict[str, tuple[int, ...]] = {}
+        for fact in (*self.wanted, *self.optional):
+            known = [member.facts[fact].shape for member in self.members if fact in member.facts][:1]
+            shapes = known or [row[fact].shape for row in rows if fact in row]
+            if shapes:
+                usual[fact] = Counter(shapes).most_common(1)[0][0]
+        return usual
+
+    def _objection(
+        self,
+        session: str,
+        profile: Profile,
+        facts: Mapping[str, Array],
+        peer: Peer,
+        usual: Mapping[str, tuple[int, ...]],
+        claimants: Collection[str],
+    ) -> str:
+        """Why a session cannot be the client that it says it is; empty if it can."""
+        for fact, row in facts.items():
+            if row.shape != usual[fact]:
+                return f"sends {fact} of shape {row.shape} in place of {usual[fact]}"
+        name = profile.name
+        holder = self.holder(name)
+        if holder not in (None, session) and holder in claimants and not peer.name:
+            return f"claims the name {name[:99]!r} of node {holder}, which is online"
+        client = self._id_of_name.get(name)
+        if client is None:
+            return ""
+        member = self.members[client]
+        if self.bind_keys and member.key and peer.key != member.key:
+            return f"claims the name {name[:99]!r}, which belongs to a node with another key"
+        for fact in ("sizes", "label_counts"):
+            if fact in facts and fact in member.facts:
+                before = float(np.sum(member.facts[fact]))
+                now = float(np.sum(facts[fact]))
+                if not before / CHANGE <= now <= max(before, 1.0) * CHANGE:
+                    return f"comes back as {name[:99]!r} with {now:g} examples; it had {before:g}"
+        return ""
+
+    def _enter(self, session: str, profile: Profile, facts: dict[str, Array], peer: Peer, now: float) -> None:
+        client = self._id_of_name.get(profile.name)
+        if client is None:
+            client = len(self.members)
+            self._id_of_name[profile.name] = client
+            self.members.append(Member(profile.name))
+            self.changed = True
+        member = self.members[client]
+        if any(not np.array_equal(facts[fact], member.facts.get(fact)) for fact in facts if fact not in self.watched):
+            self.changed = True
+        member.facts = facts
+        member.heard = dict.fromkeys(facts, now)
+        member.tags = profile.tags
+        member.key = member.key or peer.key
+        if member.session is not None and member.session != session:
+            self._id_of_session.pop(member.session, None)  # should it come back, it is asked who it is
+            self.logger.warning("Client %s came back as node %s (it was %s).", member.name, session, member.session)
+        member.session = session
+        member.silent_until = None
+        self._id_of_session[session] = client
+
+    # -- who is silent -------------------------------------------------------------------------------------------------
+
+    def fell_silent(self, client: int) -> None:
+        """Leave a client out, each time for twice as many selections."""
+        member = self.members[client]
+        member.misses += 1
+        member.silent_until = self.selections + 1 + 2 ** (member.misses - 1)
+
+    def trained(self, client: int) -> None:
+        """A client trained in time: its next silence is short."""
+        self.members[client].misses = 0
+
+    def to_ask_again(self, online: Collection[str]) -> list[int]:
+        """Silent clients that are online and whose pause is over."""
+        return [
+            client
+            for client, member in enumerate(self.members)
+            if member.silent_until is not None and member.silent_until <= self.selections and member.session in online
+        ]
+
+    # -- facts ---------------------------------------------------------------------------------------------------------
+
+    def outdated(self, clients: Ids, now: float) -> list[int]:
+        """Those of these clients of whom a fact for eligibility is too old."""
+        if not self.watched:
+            return []
+        return [client for client in clients.tolist() if self._is_outdated(self.members[client], now)]
+
+    def _is_outdated(self, member: Member, now: float) -> bool:
+        for fact, age in self.watched.items():
+            heard = member.heard.get(fact, -np.inf)
+            if now > heard if age == "selection" else now - heard > age:
+                return True
+        return False
+
+    def refresh(self, client: int, facts: Mapping[str, Array], now: float) -> str:
+        """Take fresh facts for eligibility; what is wrong with them, or nothing."""
+        member = self.members[client]
+        try:
+            fresh = {fact: self._row(fact, facts) for fact in self.watched}
+        except InputError as error:
+            return str(error)
+        member.facts = {**member.facts, **fresh}
+        member.heard = {**member.heard, **dict.fromkeys(fresh, now)}
+        return ""
+
+    def settle(self) -> None:
+        """Read the optional facts that all clients gave from now on, and no others."""
+        agreed = [fact for fact in self.optional if all(fact in member.facts for member in self.members)]
+        self.reads += tuple(agreed)
+        self.optional = ()
+        for member in self.members:
+            member.facts = {fact: member.facts[fact] for fact in self.wanted}
+
+    def _owner(self, name: str) -> Hashable:
+        if self.owner_of is None:
+            return None
+        try:
+            owner = self.owner_of(name)
+            hash(owner)
+        except Exception as error:  # the operator's function, on a name that a client made up
+            raise bad("name", "one that owner_of knows", name, f"{type(error).__name__}: {error}.") from None
+        return owner
+
+    def population(self) -> Population:
+        """What the server knows of them."""
+        facts: dict[str, Any] = self.facts()
+        if self.owner_of is not None and "groups" not in facts:
+            owners = [self._owner(member.name) for member in self.members]
+            numbers = {owner: number for number, owner in enumerate(dict.fromkeys(owners))}
+            facts["groups"] = np.array([numbers[owner] for owner in owners], np.int64)
+        return Population(**facts, n_clients=len(self.members))
+
+    def facts(self) -> dict[str, Array]:
+        """(N, …) the facts that the selector reads, by name."""
+        return {fact: np.stack([member.facts[fact] for member in self.members]) for fact in self.reads}
+
+    # -- a checkpoint --------------------------------------------------------------------------------------------------
+
+    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Facts, and names with their keys; sessions are not kept: clients are asked who they are."""
+        keys = {member.name: member.key for member in self.members if member.key}
+        return self.facts(), {"names": self.names, "keys": keys}
+
+    def restore(self, facts: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+        """Take over what :meth:`export` gave; of sessions nothing is known."""
+        names, keys = header["names"], header.get("keys") or {}
+        if not _are_texts(names):
+            raise ValueError("names are not a list of texts")
+        if len(set(names)) < len(names):
+            raise ValueError("a name stands there twice")
+        if not isinstance(keys, dict) or not _are_texts(list(keys.values())) or not keys.keys() <= set(names):
+            raise ValueError("keys do not belong to names")
+        self.reads += tuple(fact for fact in self.optional if fact in facts)
+        self.optional = ()
+        Population(**{fact: facts[fact] for fact in self.reads}, n_clients=len(names))
+        self.members = [
+            Member(name, {fact: facts[fact][row] for fact in self.reads}, key=keys.get(name, ""))
+            for row, name in enumerate(names)
+        ]
+        self._id_of_name = {name: row for row, name in enumerate(names)}
+        self._id_of_session = {}
+
+
+def _named(session: str, profile: Profile, peer: Peer) -> Profile:
+    """The profile under its stable name: one that is proven, else claimed, else of its key, else of its session."""
+    if peer.name:
+        return replace(profile, name=peer.name)
+    if profile.name:
+        return profile
+    return replace(profile, name=f"key-{peer.key[:16]}" if peer.key else f"node-{session}")
+
+
+def _are_texts(words: object) -> bool:
+    return isinstance(words, list) and all(isinstance(word, str) for word in words)

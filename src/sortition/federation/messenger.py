@@ -1,0 +1,666 @@
+"""A backend over a transport: the driver's steps as messages to single clients, with time limits.
+
+Every message that was sent and not answered is remembered until it expires. Its client is busy: it is neither asked nor
+chosen. One deadline bounds a round, its questions included, and who misses it is left out for a while (see
+:mod:`~sortition.federation.members`). Who they are, clients are asked beside training; only before the first round that
+is waited for, so that ids are the same on every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from sortition.audit.encoding import encode_ids
+from sortition.clients.models import Model, model_size
+from sortition.core.arrays import Floats, Ids
+from sortition.core.errors import InputError
+from sortition.core.guards.screening import Answers
+from sortition.core.questions import Measure
+from sortition.core.rounds import Cohort, Population
+from sortition.core.selector import Needs
+from sortition.core.signals import UPDATE, ModelSize, Signal
+from sortition.core.turn import Turn
+from sortition.federation.driver import Arrivals
+from sortition.federation.engine import Engine, Step
+from sortition.federation.members import Members
+from sortition.federation.messages import NOBODY, Ask, Handle, Peer, Profile, Reply, Transport
+from sortition.federation.options import Options
+from sortition.federation.pace import first_come
+from sortition.federation.screening import ModelCheck, moved, reported_rows
+
+FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5  # seconds between looks for replies: short at first, then longer
+LONGEST_PAUSE = 3600.0  # seconds between two questions to a stranger that was silent or refused
+PRESENT = 100_000  # members up to which a record says who was there
+SAY = 30.0  # seconds between two lines of the log while clients are waited for
+
+
+@dataclass
+class Pending:
+    """A message that is not answered yet."""
+
+    ask: Ask
+    expires: float
+
+
+@dataclass
+class Training:
+    """The training of one cohort.
+
+    Attributes:
+        asks: what each member is to do, by client.
+        handles: of the messages that were sent, by client.
+        began: when it was dispatched.
+        replies: what came back, by client.
+        seconds: when it came, since the dispatch.
+        over: whether the round is closed: what comes now is late.
+    """
+
+    asks: dict[int, Ask] = field(default_factory=dict)
+    handles: dict[int, Handle] = field(default_factory=dict)
+    began: float = 0.0
+    replies: dict[int, Reply] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+    over: bool = False
+
+
+class Messenger:
+    """Asks and trains the members of a federation.
+
+    Args:
+        transport: moves messages.
+        engine: owns the model.
+        options: of the federation.
+        check: which models can be used; default: those of the first model's arrays and shapes.
+        logger: where it is said who is left out, and why.
+        clock: seconds; tests give another one.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        engine: Engine,
+        options: Options,
+        *,
+        check: ModelCheck | None = None,
+        logger: logging.Logger | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.transport = transport
+        self.engine = engine
+        self.options = options
+        self.check = check or ModelCheck(options.guards)
+        self.logger = logger or logging.getLogger("sortition")
+        self.clock = clock
+        self.needs: Needs = options.selector.needs  # as the registrar resolved it, once there is one
+        self.members = Members(
+            self.needs.reads,
+            self.needs.optional,
+            watched=options.watched,
+            signals=_asked_of_clients(self.needs, type(options.selector).__name__),
+            owner_of=options.owner_of,
+            bind_keys=options.bind_names,
+            logger=self.logger,
+        )
+        self.begun = False  # whether everybody who was online has said who it is, once
+        self.moved = False  # whether any round has moved the model
+        self.training = Training()
+        self.busy = 0  # clients that were online and at work when this round began
+        self.counted = {"duplicate": 0, "late": 0}  # messages since the last round that answer nothing open
+        self._started = clock()
+        self._ends = np.inf  # when the round must be over
+        self.candidates: Ids = np.empty(0, np.int64)  # who could be chosen this round
+        self._pending: dict[Handle, Pending] = {}
+        self._answered: set[Handle] = set()  # of this round, so that a second answer is known as one
+        self._inbox: dict[Handle, Reply] = {}
+        self._late: set[int] = set()
+        self._faults: dict[int, str] = {}
+        self._models: dict[int, Model] = {}
+        self._heard: set[str] = set()  # signals that somebody answered
+        self._profiles: dict[str, Profile] = {}  # answers that are not entered yet
+        self._peers: Mapping[str, Peer] = {}
+        self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
+        self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
+
+    # -- who is there --------------------------------------------------------------------------------------------------
+
+    def available(self) -> Ids:
+        """Who can be chosen now: members that are online, idle, answering and eligible."""
+        self.members.selections += 1
+        self._answered.clear()
+        self._late.clear()
+        self.training = Training()
+        present = self.members.answering(self._wait_for_clients())
+        idle = self._idle(present)
+        self.busy = int(present.size - idle.size)
+        fresh = self._refreshed(idle)
+        eligible = [self._is_eligible(client) for client in fresh.tolist()]
+        self.candidates = fresh[eligible] if eligible else fresh
+        self._ends = self.clock() + self.options.pace.deadline
+        return self.candidates
+
+    def _is_eligible(self, client: int) -> bool:
+        member = self.members[client]
+        return self.options.is_eligible(member.name, member.tags, member.facts)
+
+    def busy_sessions(self) -> set[str]:
+        """Sessions that are still at work on a question or a training."""
+        self._forget_expired()
+        return {pending.ask.session for pending in self._pending.values() if not _is_enrolment(pending.ask)}
+
+    def _idle(self, present: Ids) -> Ids:
+        at_work = self.busy_sessions()
+        return present[[self.members[client].session not in at_work for client in present.tolist()]]
+
+    def _wait_for_clients(self) -> Ids:
+        """Wait until enough clients are online; nobody, if too few were for ``patience`` seconds.
+
+        A federation that has not begun, and whose first client was never met, is waited for without end.
+        """
+        options = self.options
+        least = options.least_online if self.begun else max(options.wait_for, options.least_online)
+        began = said = self.clock()
+        pause = FIRST_LOOK
+        while True:
+            online = self._look_around()
+            out_of_patience = len(self.members) > 0 and self.clock() - began >= options.patience
+            ready = len(online) >= least and (self.begun or not self._asking())
+            if ready or out_of_patience:
+                self._enter(online)
+                if out_of_patience and not ready:
+                    self._refuse_to_begin(len(online), least)
+                present = self.members.present(online if ready else [])
+                if present.size or out_of_patience:
+                    self.begun = True
+                    return present
+            if self.clock() >= said:
+                self.logger.info("Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)
+                said = self.clock() + SAY
+            self._receive(min(pause, max(options.patience, 0.01)))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+
+    def _refuse_to_begin(self, online: int, least: int) -> None:
+        if not self.begun:
+            raise InputError(
+                f"{least} clients must be online before the first round; got {online} in {self.options.patience:g} s. "
+                "Lower wait_for, or raise patience."
+            )
+
+    def _look_around(self) -> Mapping[str, Peer]:
+        """Who is online; strangers and those whose silence is over are asked who they are."""
+        online = self._peers = self.transport.online()
+        self._receive(0.0)
+        self._ask_who(online)
+        self._receive(0.0)
+        return online
+
+    # -- who is who ----------------------------------------------------------------------------------------------------
+
+    def _asking(self) -> list[Pending]:
+        return [pending for pending in self._pending.values() if _is_enrolment(pending.ask)]
+
+    def _ask_who(self, online: Mapping[str, Peer]) -> None:
+        """Ask who they are; the answers are taken when they come."""
+        now = self.clock()
+        self._behind = {
+            session: holder for session, holder in self._behind.items() if session in online and holder in online
+        }
+        under_way = {pending.ask.session for pending in self._asking()}
+        strangers = [
+            session
+            for session in self.members.unknown(online)
+            if session not in under_way
+            and session not in self._profiles
+            and session not in self._behind
+            and self._later.get(session, (0.0, 0.0))[0] <= now
+        ]
+        returning = [self.members.session_of(client) for client in self.members.to_ask_again(online)]
+        sessions = strangers + [session for session in returning if session not in under_way | self._profiles.keys()]
+        self._post(
+            [
+                Ask(
+                    "profile",
+                    session,
+                    round=self.members.selections - 1,
+                    seconds=self.options.profile_timeout,
+                    facts=self.members.wanted,
+                    optional=self.members.optional,
+                )
+                for session in sessions
+            ]
+        )
+
+    def _take_profile(self, ask: Ask, reply: Reply) -> None:
+        client = self.members.client_of(ask.session)
+        if reply.outcome == "ok":
+            self._profiles[ask.session] = reply.profile
+        elif client is not None:
+            self.members.fell_silent(client)
+        elif reply.outcome == "lost":
+            self._postpone(ask.session)
+        else:
+            self._refuse({ask.session: f"does not say who it is ({reply.reason.strip()})"})
+
+    def _missed_profile(self, ask: Ask) -> None:
+        client = self.members.client_of(ask.session)
+        if client is not None:
+            self.members.fell_silent(client)
+            return
+        seconds = self.options.profile_timeout
+        self.logger.warning("Node %s did not say who it is in %g s; it is asked later.", ask.session, seconds)
+        self._postpone(ask.session)
+
+    def _enter(self, online: Mapping[str, Peer]) -> None:
+        """Enter those who have said who they are, if they can take part."""
+        profiles, self._profiles = self._profiles, {}
+        nameless = sum(not (profile.name or online.get(s, Peer()).name) for s, profile in profiles.items())
+        if nameless:
+            self.logger.warning(
+                "%d nodes have no stable name; without node authentication they become new clients when they restart. "
+                "Start SuperNodes with --node-config 'name=\"…\"' or partition-id=….",
+                nameless,
+            )
+        refused = self.members.meet(profiles, online, online, now=self.clock())
+        for session in refused:
+            holder = self.members.holder(profiles[session].name)
+            if holder is not None and holder in online and holder != session:
+                self._behind[session] = holder
+        self._refuse(refused)
+
+    def _refuse(self, refused: Mapping[str, str]) -> None:
+        """Log who cannot take part; that nobody can is a mistake of the clients' program, said at once."""
+        for session, reason in refused.items():
+            self.logger.warning("Node %s cannot take part: %s", self._called(session), reason)
+            if session not in self._behind:
+                self._postpone(session)
+        nobody_else = not (len(self.members) or self._asking() or self._profiles)
+        if refused and nobody_else and self._peers.keys() <= self._later.keys():
+            session, reason = next(iter(refused.items()))
+            raise InputError(
+                f"No node can take part; node {self._called(session)}: {reason.rstrip('.')}. "
+                "Let the clients' program answer with the signals and facts that are needed."
+            )
+
+    def _called(self, session: str) -> str:
+        """What a session is called in a message."""
+        return self._peers.get(session, Peer()).name or session
+
+    def _postpone(self, session: str) -> None:
+        """Ask a stranger after a pause, which doubles every time."""
+        pause = self._later.get(session, (0.0, self.options.profile_timeout))[1]
+        self._later[session] = (self.clock() + pause, min(2 * pause, LONGEST_PAUSE))
+
+    def _refreshed(self, clients: Ids) -> Ids:
+        """These clients, with facts for eligibility that are true now; without those who did not say."""
+        outdated = self.members.outdated(clients, self.clock())
+        if not outdated:
+            return clients
+        asks = [
+            Ask(
+                "profile",
+                self.members.session_of(client),
+                client=client,
+                round=self.members.selections - 1,
+                seconds=self.options.answer_timeout,
+                facts=tuple(self.members.watched),
+            )
+            for client in outdated
+        ]
+        unknown = set(outdated)
+        for client, reply in self._exchange(asks, self.options.answer_timeout, "facts").items():
+            reason = reply.reason or self.members.refresh(client, reply.profile.facts, self.clock())
+            if reply.outcome == "ok" and not reason:
+                unknown.discard(client)
+            else:
+                self.logger.warning("Facts of client %s cannot be used: %s", self.members[client].name, reason)
+        return clients[[client not in unknown for client in clients.tolist()]]
+
+    # -- what the driver asks for ----------------------------------------------------------------------------------------
+
+    def population(self) -> Population | None:
+        """What is known of the clients, if it has changed."""
+        if not self.members.changed:
+            return None
+        self.members.changed = False
+        if self.members.optional:
+            self.members.settle()
+        return self.members.population()
+
+    def model_size(self) -> ModelSize:
+        """How long the vectors are that belong to the model."""
+        return model_size(self.engine.model)
+
+    def ask(self, turn: Turn, question: Measure) -> Answers:
+        """The rows that came back, by client; silence makes a shorter reading."""
+        model, purpose = self.engine.model, "train"
+        if question.after is not None:
+            model, purpose = self._rehearsed(turn, question.after, model), "rehearsal"
+        signal = question.signal
+        asks = [
+            Ask(
+                "query",
+                self.members.session_of(client),
+                client=client,
+                round=turn.index,
+                model=model,
+                signals=(signal.name,),
+                purpose=purpose,  # type: ignore[arg-type]
+                trains=signal.of == "training",
+                payload=dict(signal.payload),
+            )
+            for client in question.ids.tolist()
+        ]
+        replies = self._asked(asks, signal.name)
+        return {
+            client: reply.rows[signal.name]
+            for client, reply in replies.items()
+            if reply.outcome == "ok" and signal.name in reply.rows
+        }
+
+    def _rehearsed(self, turn: Turn, cohort: Cohort, model: Model) -> Model:
+        """w + Σ a_k Δ_k of a training that leaves no trace."""
+        asks = [
+            Ask(
+                "rehearse",
+                self.members.session_of(client),
+                client=client,
+                round=turn.index,
+                model=model,
+                purpose="rehearsal",
+                trains=True,
+            )
+            for client in cohort.ids.tolist()
+        ]
+        replies = self._asked(asks, "rehearsal")
+        sent = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
+        models, _ = self.check.judge(sent, model)
+        done = cohort.ids[[client in models for client in cohort.ids.tolist()]]
+        if not done.size:
+            return model
+        weights, _ = cohort.weights_of(done)
+        return {**model, **moved(model, models, done, weights)}
+
+    def _asked(self, asks: Sequence[Ask], what: str) -> dict[int, Reply]:
+        """Ask within the round's seconds for questions; who cannot answer is logged."""
+        left = max(self._ends - self.clock(), 0.0)
+        seconds = self.options.pace.seconds_for_questions(left, self.options.answer_timeout)
+        replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, what)
+        failed = {client: reply.reason for client, reply in replies.items() if reply.outcome == "failed"}
+        for client, reason in failed.items():
+            self.logger.warning("Client %s failed to answer %s: %s", self.members[client].name, what, reason.strip())
+        if any(reply.outcome == "ok" for reply in replies.values()):
+            self._heard.add(what)
+        if asks and len(failed) == len(asks) and what not in self._heard:
+            reason = next(iter(failed.values())).strip()
+            raise InputError(f"None of the {len(asks)} clients asked can answer {what!r}: {reason}")
+        return replies
+
+    # -- training ------------------------------------------------------------------------------------------------------
+
+    def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
+        """What each member of the cohort is to do."""
+        reports = tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
+        seconds = max(self._ends - self.clock(), 0.0)
+        return {
+            client: Ask(
+                "train",
+                self.members.session_of(client),
+                client=client,
+                round=turn.index,
+                seconds=seconds,
+                model=self.engine.model,
+                signals=reports,
+                trains=True,
+            )
+            for client in cohort.ids.tolist()
+        }
+
+    def dispatch(self, turn: Turn, cohort: Cohort) -> None:
+        """Send every member its work."""
+        self.training = Training(self.orders(turn, cohort), began=self.clock())
+        self.training.handles = self._post(list(self.training.asks.values()))
+
+    def dispatched_by_others(self, turn: Turn, cohort: Cohort) -> None:
+        """Note a training whose messages somebody else sent, and whose replies will be handed over."""
+        self.training = Training(self.orders(turn, cohort), began=self.clock(), over=True)
+
+    def wait_for_training(self, cohort: Cohort) -> None:
+        """Wait until the round is over: enough have answered, everybody has, or its deadline has come."""
+        training = self.training
+        target = self.options.pace.target(cohort)
+        pause = FIRST_LOOK
+        while not training.over:
+            self._receive(0.0)
+            self._sort_into(training)
+            answers = sum(reply.outcome == "ok" for reply in training.replies.values())
+            left = self._ends - self.clock()
+            if len(training.replies) == len(training.handles) or answers >= target or left <= 0:
+                training.over = True
+                break
+            self._receive(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+        unneeded = [handle for client, handle in training.handles.items() if client not in training.replies]
+        for handle in self.transport.cancel(unneeded):
+            self._pending.pop(handle, None)
+
+    def _sort_into(self, training: Training) -> None:
+        for client, handle in training.handles.items():
+            if handle in self._inbox:
+                training.replies[client] = self._inbox.pop(handle)
+                training.seconds[client] = self.clock() - training.began
+
+    def hand_over(self, replies: Iterable[tuple[int | None, Reply]]) -> None:
+        """Take the replies of a training that somebody else collected: a client, or None for a message of nobody."""
+        training = self.training
+        training.replies = {}
+        training.over = True
+        for client, reply in replies:
+            if client is None or client not in training.asks:
+                self.counted["late"] += 1
+            elif client in training.replies:
+                self.counted["duplicate"] += 1
+            else:
+                training.replies[client] = reply
+                training.seconds.setdefault(client, 0.0)
+
+    def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
+        """Whose update can be used, of those who answered first."""
+        self.wait_for_training(cohort)
+        used = self.used(cohort)
+        replies = {client: self.training.replies[client] for client in used.tolist()}
+        sound = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
+        models, faults = self.check.judge(sound, self.engine.model)
+        faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
+        odd = self.engine.objections({client: replies[client] for client in models})
+        self._models = {client: model for client, model in models.items() if client not in odd}
+        self._faults = {**faults, **odd}
+        self._log_training(cohort)
+        return Arrivals(used[[client in self._models for client in used.tolist()]], self._faults)
+
+    def used(self, cohort: Cohort) -> Ids:
+        """The members whose answers count: at most as many as the round is meant to use, first come by the clock."""
+        training = self.training
+        seconds = [
+            training.seconds[client] if client in training.replies and training.replies[client].outcome == "ok" else np.inf
+            for client in cohort.ids.tolist()
+        ]
+        return cohort.ids[first_come(cohort.ids, np.array(seconds), self.options.pace.target(cohort), np.inf)]
+
+    def reports(self, done: Ids) -> Mapping[str, Answers]:
+        """What these members reported with their models."""
+        reports: tuple[Signal, ...] = self.needs.reports
+        return reported_rows(reports, self.training.replies, self._models, self.engine.model, done)
+
+    def step(self, cohort: Cohort, done: Ids, weights: Floats) -> Mapping[str, Any]:
+        """Let the engine make the next model."""
+        before = self.engine.model
+        notes = self.engine.step(
+            Step(
+                cohort=cohort,
+                done=done,
+                weights=weights,
+                models=self._models,
+                replies=self.training.replies,
+                clients=len(self.members),
+            )
+        )
+        self.moved = self.moved or self.engine.model is not before
+        return notes
+
+    def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
+        """Names and fates: who stood by, was silent, failed or was left out, and whose late answer came."""
+        cohort = turn.cohort or Cohort.uniform([])
+        fates = self.fates(cohort)
+        record: dict[str, Any] = {
+            "answered": arrivals.ids.tolist(),
+            "members": len(self.members),
+            "names": [self.members[client].name for client in cohort.ids.tolist()],
+            "busy": self.busy,
+            "silent": fates.silent,
+            "failed": {str(client): reason for client, reason in fates.failed.items()},
+            "left_out": {str(client): reason for client, reason in self._faults.items()},
+            "clock": round(self.clock() - self._started, 3),
+        }
+        if len(self.members) <= PRESENT:
+            record["present"] = encode_ids(self.candidates)
+        if fates.standby:
+            record["standby"] = fates.standby
+        if self._late:
+            record["late"] = sorted(self._late)
+        for client in self._models:
+            self.members.trained(client)
+        for client in fates.silent:
+            self.members.fell_silent(client)
+        return record
+
+    def fates(self, cohort: Cohort) -> Fates:
+        """What became of the members whose answer does not count."""
+        used = set(self.used(cohort).tolist())
+        closed_early = self.options.pace.target(cohort) <= len(used) < cohort.ids.size
+        fates = Fates()
+        for client in cohort.ids.tolist():
+            reply = self.training.replies.get(client)
+            if client in used:
+                continue
+            if reply is not None and reply.outcome == "failed":
+                fates.failed[client] = reply.reason.strip()
+            elif closed_early:
+                fates.standby.append(client)
+            else:
+                fates.silent.append(client)
+        return fates
+
+    def check_progress(self) -> None:
+        """Raise where no client at all can train: a mistake of their program, said at once."""
+        training = self.training
+        failed = {c: r.reason for c, r in training.replies.items() if r.outcome == "failed"} | self._faults
+        if training.asks and len(failed) == len(training.asks) and not self.moved:
+            client, reason = next(iter(failed.items()))
+            name = self.members[client].name
+            raise InputError(f"None of the {len(failed)} chosen clients can train; client {name}: {reason.strip()}")
+
+    def _log_training(self, cohort: Cohort) -> None:
+        fates = self.fates(cohort)
+        names = [member.name for member in self.members.members]
+        for client, reason in {**fates.failed, **self._faults}.items():
+            self.logger.warning("Client %s is left out: %s", names[client], reason)
+        for client, reply in self.training.replies.items():
+            if reply.unreported:
+                self.logger.warning("Client %s failed to report after training: %s", names[client], reply.unreported)
+        if fates.standby:
+            self.logger.info("Not needed, since enough had answered: %s", ", ".join(names[k] for k in fates.standby))
+        if fates.silent:
+            self.logger.warning("No answer in time from %s", ", ".join(names[k] for k in fates.silent))
+
+    # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _post(self, asks: Sequence[Ask]) -> dict[int, Handle]:
+        """Send messages and remember them; the handles of those to members, by client."""
+        if not asks:
+            return {}
+        now = self.clock()
+        handles: dict[int, Handle] = {}
+        for ask, handle in zip(asks, self.transport.post(asks), strict=True):
+            if handle is not None:
+                self._pending[handle] = Pending(ask, now + ask.seconds)
+                handles[ask.client] = handle
+        return handles
+
+    def _exchange(self, asks: Sequence[Ask], seconds: float, what: str) -> dict[int, Reply]:
+        """Ask members and wait for their replies, so many seconds at most; who is silent is left out for a while."""
+        handles = self._post(asks)
+        ends = self.clock() + seconds
+        pause = FIRST_LOOK
+        while True:
+            self._receive(0.0)
+            waiting = [handle for handle in handles.values() if handle not in self._inbox]
+            left = ends - self.clock()
+            if not waiting or left <= 0:
+                break
+            self._receive(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+        replies = {client: self._inbox.pop(handle) for client, handle in handles.items() if handle in self._inbox}
+        answered = {client: reply for client, reply in replies.items() if reply.outcome != "lost"}
+        silent = [ask.client for ask in asks if ask.client not in answered]
+        for handle in self.transport.cancel(waiting):
+            self._pending.pop(handle, None)
+        for client in silent:
+            self.members.fell_silent(client)
+        if silent:
+            names = ", ".join(self.members[client].name for client in silent)
+            self.logger.warning("No answer to %s from %s in %g s", what, names, seconds)
+        return answered
+
+    def _receive(self, wait: float) -> None:
+        """Sort in whatever has come; wait so many seconds for the first message."""
+        for reply in self.transport.poll(wait):
+            pending = self._pending.pop(reply.handle, None)
+            if pending is None:
+                self.counted["duplicate" if reply.handle in self._answered else "late"] += 1
+                continue
+            self._answered.add(reply.handle)
+            if _is_enrolment(pending.ask):
+                self._take_profile(pending.ask, reply)
+            elif self._is_late(pending.ask):
+                self.counted["late"] += 1
+                self._late.add(pending.ask.client)
+            else:
+                self._inbox[reply.handle] = reply
+        self._forget_expired()
+
+    def _is_late(self, ask: Ask) -> bool:
+        """Whether it answers a round that is closed."""
+        return ask.kind == "train" and (self.training.over or ask.client not in self.training.asks)
+
+    def _forget_expired(self) -> None:
+        """Nobody waits for messages that have lapsed: their clients are no longer busy."""
+        now = self.clock()
+        for handle in [handle for handle, pending in self._pending.items() if pending.expires <= now]:
+            pending = self._pending.pop(handle)
+            if _is_enrolment(pending.ask):
+                self._missed_profile(pending.ask)
+
+
+@dataclass
+class Fates:
+    """What became of the members of a cohort whose answers do not count."""
+
+    standby: list[int] = field(default_factory=list)
+    silent: list[int] = field(default_factory=list)
+    failed: dict[int, str] = field(default_factory=dict)
+
+
+def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
+    """The signals that every client must be able to answer, each with the method that needs it."""
+    names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
+    return dict.fromkeys(names, owner)
+
+
+def _is_enrolment(ask: Ask) -> bool:
+    """Whether it asks who somebody is, beside training; fresh facts are asked of members, and waited for."""
+    return ask.kind == "profile" and ask.client == NOBODY

@@ -1,0 +1,205 @@
+"""What a federation is given, one set of options for every backend, checked before anything runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.core.errors import InputError, bad
+from sortition.core.facts import check_names
+from sortition.core.guards.settings import Guards
+from sortition.core.record import RoundRecord
+from sortition.core.selector import Selector
+from sortition.core.validation import is_number, is_whole
+from sortition.federation.members import Owner, Refresh
+from sortition.federation.pace import DEADLINE, Pace
+
+Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a federation is run.
+
+    Attributes:
+        selector: the method.
+        cohort: clients a round.
+        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        horizon: rounds that the selector plans for.
+        seed: of the selector's draws; it stays on the server.
+        guards: how far clients are trusted.
+        owner_of: from a client's stable name to its owner, for ``Guards.quota``.
+        bind_names: a name belongs to the key that first had it, where clients are authenticated.
+        eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
+        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
+        refresh: how long each of these facts stays true: seconds, or "selection" (the default) to ask before each one.
+        answer_timeout: seconds that clients have for a question.
+        profile_timeout: seconds that a client has to say who it is; it is waited for only before the first round.
+        wait_for: clients that must be online before the first round.
+        least_online: clients that must be online before every round.
+        patience: seconds with too few clients after which a round is skipped; before the first round, the run ends.
+        checkpoint: file that model, selection and members are written to.
+        checkpoint_every: rounds between two checkpoints.
+        resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
+        audit: file of the audit log.
+        on_round: called with the record of each round.
+        who: the class that a message about an option names.
+    """
+
+    selector: Selector[Any]
+    cohort: int
+    overselect: float = 1.0
+    deadline: float = DEADLINE
+    horizon: int | None = None
+    seed: int = 0
+    guards: Guards = field(default_factory=Guards)
+    owner_of: Owner | None = None
+    bind_names: bool = False
+    eligible: Eligible | None = None
+    facts: Sequence[str] = ()
+    refresh: Mapping[str, Refresh] = field(default_factory=dict)
+    answer_timeout: float = 60.0
+    profile_timeout: float = 120.0
+    wait_for: int = 1
+    least_online: int = 1
+    patience: float = 600.0
+    checkpoint: Path | None = None
+    checkpoint_every: int = 1
+    resume: Path | None = None
+    audit: Path | None = None
+    on_round: Callable[[RoundRecord], object] | None = None
+    who: str = "Federation"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.selector, Selector):
+            raise bad(f"{self.who}.selector", "a Selector", self.selector, "Make one with sortition.selectors.load.")
+        self.pace.check(self.who)
+        self._check_numbers()
+        self._check_functions()
+        self._check_guards()
+        self._check_needs()
+
+    @property
+    def pace(self) -> Pace:
+        """How many are chosen, and when a round is over."""
+        return Pace(self.cohort, self.overselect, self.deadline)
+
+    @property
+    def watched(self) -> dict[str, Refresh]:
+        """The facts for eligibility, and how long each stays true."""
+        return {fact: self.refresh.get(fact, "selection") for fact in self.facts}
+
+    def _check_numbers(self) -> None:
+        for name in ("wait_for", "checkpoint_every"):
+            if not is_whole(getattr(self, name), 1):
+                raise bad(f"{self.who}.{name}", "a whole number ≥ 1", getattr(self, name))
+        if self.horizon is not None and not is_whole(self.horizon, 1):
+            raise bad(f"{self.who}.horizon", "a whole number ≥ 1 or None", self.horizon)
+        seed = int(self.seed) if isinstance(self.seed, np.integer) else self.seed
+        if not is_whole(seed, 0):
+            raise bad(f"{self.who}.seed", "a whole number ≥ 0", self.seed)
+        for name in ("answer_timeout", "profile_timeout"):
+            if not (is_number(getattr(self, name)) and getattr(self, name) > 0):
+                raise bad(f"{self.who}.{name}", "seconds > 0", getattr(self, name))
+        if not (is_number(self.patience) and self.patience >= 0):
+            raise bad(f"{self.who}.patience", "seconds ≥ 0", self.patience, "math.inf waits without end.")
+
+    def _check_functions(self) -> None:
+        for name in ("owner_of", "on_round"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise bad(f"{self.who}.{name}", "a function or None", getattr(self, name))
+        if not (self.eligible is None or callable(self.eligible) or is_several(self.eligible)):
+            raise bad(f"{self.who}.eligible", "names, tags or a function (name, facts) → bool", self.eligible)
+        if not (is_several(self.facts) and all(isinstance(fact, str) for fact in self.facts)):
+            raise bad(f"{self.who}.facts", "a list of names", self.facts)
+        check_names(self.facts, f"{self.who}.facts: Population")
+        if not isinstance(self.refresh, Mapping):
+            raise bad(f"{self.who}.refresh", "a table from facts to seconds or 'selection'", self.refresh)
+        for fact, age in self.refresh.items():
+            if fact not in self.facts:
+                raise bad(f"{self.who}.refresh", f"of the facts {list(self.facts)}", fact)
+            if fact in self.selector.needs.reads:
+                hint = "What a method reads changes when clients join or come back."
+                raise bad(f"{self.who}.refresh", "of facts that the method does not read", fact, hint)
+            if age != "selection" and not (is_number(age) and age > 0 and math.isfinite(age)):
+                raise bad(f"{self.who}.refresh[{fact!r}]", "seconds > 0, or 'selection'", age)
+
+    def _check_guards(self) -> None:
+        if not isinstance(self.guards, Guards):
+            raise bad(f"{self.who}.guards", "Guards or None", self.guards, "Write Guards(explore=0.1).")
+        if self.guards.minimum > self.cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
+        if self.guards.quota and self.owner_of is None and "groups" not in self.selector.needs.reads:
+            raise bad("Guards.quota", "0 where owners are unknown", self.guards.quota, "Say who owns whom.")
+
+    def _check_needs(self) -> None:
+        method = type(self.selector).__name__
+        needs = self.selector.needs
+        if needs.of_server:
+            raise InputError(
+                f"{method} needs {needs.of_server[0].name!r}, which the server computes from single updates and data of "
+                f"its own; {self.who} has none. Use a Registrar in a loop of your own, finish(reports=…)."
+            )
+        for signal in (*needs.asks, *needs.reports):
+            if signal.of == "pairs":
+                raise InputError(
+                    f"{method} asks for {signal.name!r}, products between pairs of clients, which these clients cannot "
+                    "exchange. Choose a variant that reads or asks single clients."
+                )
+
+    def is_eligible(self, name: str, tags: Collection[str], facts: Mapping[str, Array]) -> bool:
+        """Whether a client may be chosen."""
+        if self.eligible is None:
+            return True
+        if not callable(self.eligible):
+            return name in self.eligible or any(tag in self.eligible for tag in tags)
+        try:
+            return bool(self.eligible(name, facts))
+        except Exception as error:  # the operator's function, on what a client says of itself
+            raise InputError(
+                f"{self.who}.eligible must give true or false of client {name!r}, whose facts are "
+                f"{', '.join(facts) or 'none'}; got {type(error).__name__}: {error}. Facts that the selector does "
+                "not read are asked for with facts=[…]."
+            ) from error
+
+
+def is_several(value: object) -> bool:
+    """Whether it is a collection; a text, which is one of letters, is meant as one name."""
+    return isinstance(value, Collection) and not isinstance(value, str)
+
+
+def as_path(who: str, name: str, value: str | Path) -> Path:
+    """The path of a file that an option gives."""
+    if not isinstance(value, str | Path):
+        raise bad(f"{who}.{name}", "a path", value)
+    if Path(value).is_dir():
+        raise bad(f"{who}.{name}", "the path of a file", f"the folder {value}")
+    return Path(value)
+
+
+def checkpoint_paths(
+    who: str, checkpoint: str | Path | None, resume: str | Path | bool | None
+) -> tuple[Path | None, Path | None]:
+    """The checkpoint to write and the one to go on from; ``resume=True`` means the same file."""
+    if resume is True and checkpoint is None:
+        raise bad(f"{who}.resume", "a path where no checkpoint is given", resume)
+    written = None if checkpoint is None else as_path(who, "checkpoint", checkpoint)
+    if resume is True:
+        return written, written
+    return written, as_path(who, "resume", resume) if resume else None
+
+
+def named_selector(selector: Selector[Any] | str) -> Selector[Any]:
+    """The selector itself, or the one that has this name."""
+    if not isinstance(selector, str):
+        return selector
+    from sortition.selectors import load
+
+    return load(selector)

@@ -1,0 +1,196 @@
+"""The user's strategy as the engine that owns the model: it aggregates the replies of a cohort by the cohort's weights.
+
+Where the weights sum to 1, they stand in the replies as ``num-examples``, and the strategy's own mean keeps them. Where
+they do not, or where another rule combines the updates, the strategy is given one model, w + Σ a_k Δ_k, to step from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from logging import WARNING
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.common.logger import log
+
+from sortition.clients.app_training import RATES
+from sortition.clients.models import Model, as_vector, from_vector, shared_update
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import InputError
+from sortition.core.rounds import Cohort
+from sortition.federation.engine import Combining, Step, learning_rate_of
+from sortition.federation.members import Members
+from sortition.federation.messages import Reply
+from sortition.federation.screening import moved
+from sortition.flower import wire
+from sortition.flower.base_strategy import Aggregate, BaseStrategy
+from sortition.flower.metrics import first_metrics, is_amount
+from sortition.flower.strategy_kinds import layers
+from sortition.flower.strategy_memory import export_memory, restore_memory
+
+CLOSE = 1e-6  # how far a sum of weights may be from 1
+ALIKE = 0.01  # how far reported and declared numbers of examples may be apart, in proportion to others'
+
+
+class FlowerEngine:
+    """Keeps the model by the user's strategy.
+
+    Args:
+        base: the strategy.
+        combining: the rule that makes one update of all, where it is not the strategy's own mean.
+    """
+
+    def __init__(self, base: BaseStrategy, combining: Combining) -> None:
+        self.base = base
+        self.combining = combining
+        self.server_round = 0
+        self.config: Mapping[str, Any] = {}
+        self.result: Aggregate = (None, None)  # what aggregate_train returns to Flower's loop
+        self._model: Model = {}
+
+    @property
+    def model(self) -> Model:
+        """The model that clients get now."""
+        return self._model
+
+    def show(self, arrays: ArrayRecord) -> None:
+        """Take the arrays that Flower's loop holds: a strategy may have changed them between rounds."""
+        self._model = wire.view_arrays(arrays)
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Strategy and combining rule, by which a checkpoint knows them."""
+        strategy = self.base.strategy
+        inside = "/".join(type(layer).__name__ for layer in layers(strategy)[1:])
+        known = {"strategy": type(strategy).__name__} | ({"strategy.inside": inside} if inside else {})
+        return known | self.combining.identity
+
+    def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
+        """Whose metrics cannot be used, where the strategy computes the model from them."""
+        if not self.base.kind.reads_metrics:
+            return {}
+        return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
+
+    def step(self, made_of: Step) -> Mapping[str, Any]:
+        """The strategy's next model and metrics; none where nobody has a weight."""
+        done, weights, notes = self._counted(made_of)
+        positive = weights > 0
+        used = {
+            client: weight for client, weight in zip(done[positive].tolist(), weights[positive].tolist(), strict=True)
+        }
+        replies = {client: made_of.replies[client].native for client in used}
+        self.result = (None, None)
+        if used:
+            self.result = self._aggregated(made_of, done, weights, replies, used)
+        arrays, metrics = self.result
+        if arrays is not None:
+            arrays = with_counters(arrays, self._model)
+            self.result = (arrays, metrics)
+            self._model = wire.view_arrays(arrays)
+        return notes
+
+    def _counted(self, made_of: Step) -> tuple[Ids, Floats, dict[str, Any]]:
+        """Who counts and how much; equal weights where the strategy's noise counts on them."""
+        done, equal = made_of.done, self.base.kind.equal
+        if not equal or not done.size:
+            return done, made_of.weights, {}
+        if done.size < equal:
+            return done[:0], made_of.weights[:0], {"too_few_for_noise": int(done.size)}
+        return done, np.full(done.size, 1 / done.size), {}
+
+    def _aggregated(
+        self, made_of: Step, done: Ids, weights: Floats, replies: Mapping[int, Message], used: Mapping[int, float]
+    ) -> Aggregate:
+        if self.combining.own:
+            target = self._combined(made_of)
+            return self.base.step(self.server_round, target, replies, used)
+        if self.base.kind.equal or sums_to_one(made_of.cohort):
+            errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
+            return self.base.aggregate(self.server_round, replies, used, () if self.base.kind.equal else errors)
+        ids = np.array(list(used), np.int64)
+        target = moved(self._model, made_of.models, ids, np.array(list(used.values())))
+        return self.base.step(self.server_round, target, replies, used)
+
+    def _combined(self, made_of: Step) -> Model:
+        """w + the combined update, over the arrays that were sent; whole numbers are averaged."""
+        models, done = made_of.models, made_of.done
+        sent = models[int(done[0])]
+        before = {name: self._model.get(name, np.zeros_like(value)) for name, value in sent.items()}
+        updates = np.stack([shared_update(models[k], before) for k in done.tolist()])
+        updates = updates.astype(np.result_type(updates, np.float32), copy=False)
+        update = self.combining.combined(made_of, updates, learning_rate_of(self.config, RATES))
+        counters = {k: {n: v for n, v in models[k].items() if before[n].dtype.kind != "f"} for k in done.tolist()}
+        averaged = moved(self._model, counters, done, made_of.weights)
+        return from_vector(as_vector(before) + update, before) | averaged
+
+    def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """The strategy's memory, and the combining rule's."""
+        memory, kinds = export_memory(self.base.strategy)
+        arrays = {f"server.{name}": value for name, value in memory.items()}
+        arrays |= {f"combine.{name}": value for name, value in self.combining.export().items()}
+        return arrays, {"server": kinds}
+
+    def restore(self, model: Model, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+        """Go on with this model and what :meth:`export` gave."""
+        memory = {name.removeprefix("server."): value for name, value in arrays.items() if name.startswith("server.")}
+        rows = {name.removeprefix("combine."): value for name, value in arrays.items() if name.startswith("combine.")}
+        self.combining.restore(rows)
+        restore_memory(self.base.strategy, memory, header["server"])
+        self._model = dict(model)
+
+
+def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, Any]:
+    """The config of a round's train messages; empty where there is none."""
+    config = next((message.content.get(key) for message in messages.values()), None)
+    return config if isinstance(config, ConfigRecord) else {}
+
+
+def sums_to_one(cohort: Cohort) -> bool:
+    """Whether a weighted mean says it all; a mass that is 1 only in expectation is kept as it is."""
+    return cohort.mass == "one" and (not cohort.weights.size or abs(float(cohort.weights.sum()) - 1) <= CLOSE)
+
+
+def check_mass(cohort: Cohort, engine: FlowerEngine, owner: str) -> None:
+    """Refuse a cohort, before it trains, whose mass the rule or the strategy cannot keep: Flower rescales weights."""
+    if not cohort.ids.size:
+        return
+    engine.combining.rule.check_mass(cohort.mass)
+    if not (sums_to_one(cohort) or engine.base.kind.linear):
+        raise InputError(
+            f"{owner} weighs this cohort {float(cohort.weights.sum()):g} in all, and "
+            f"{type(engine.base.strategy).__name__} rescales weights to 1. Use FedAvg, FedProx, FedAvgM, FedAdam, "
+            "FedAdagrad or FedYogi with it."
+        )
+
+
+def log_other_examples(replies: Mapping[int, Reply], members: Members, base: BaseStrategy) -> None:
+    """Say whose reported examples are not those of its facts: Flower's own average goes by those."""
+    if "sizes" not in members.reads or not base.kind.weighs:
+        return
+    ratios = []
+    for client, reply in replies.items():
+        if reply.outcome != "ok":
+            continue
+        reported = first_metrics(reply.native.content)[1].get(base.weighted)
+        declared = float(members[client].facts["sizes"])
+        if is_amount(reported) and declared > 0:
+            ratios.append((float(reported) / declared, client, float(reported), declared))
+    if not ratios or max(ratios)[0] <= (1 + ALIKE) * min(ratios)[0]:
+        return
+    for _, client, reported, declared in (min(ratios), max(ratios)):
+        words = "Client %s reports %s = %g and has %g by its facts: weights are the selector's, which reads the facts."
+        log(WARNING, words, members[client].name, base.weighted, reported, declared)
+
+
+def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
+    """The same arrays, but whole numbers (``num_batches_tracked``) stay what they were: Flower averages to floats.
+
+    PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
+    """
+    counters = [name for name, before in model.items() if name in arrays and before.dtype.kind in "iub"]
+    averaged = {name: value for name in counters if (value := arrays[name].numpy()).dtype.kind == "f"}
+    cut = wire.to_record({name: value.astype(model[name].dtype) for name, value in averaged.items()})
+    return ArrayRecord({**arrays, **cut}) if cut else arrays
+
+

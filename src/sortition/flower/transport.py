@@ -1,0 +1,244 @@
+"""Flower's grid as a transport: asks become messages, and replies are read whatever they hold.
+
+Every message of ours carries the records of an ordinary train message (model, config) and an assignment. The user's
+strategy writes the train messages; where a question needs a training, its client gets the config of one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from flwr.app import DEFAULT_TTL, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+
+from sortition.clients.models import Model
+from sortition.federation.messages import Ask, Handle, Peer, Profile, Reply
+from sortition.flower import wire
+from sortition.flower.base_strategy import BaseStrategy
+
+# errors of the way, not of the app: the node is silent
+LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+
+
+@dataclass
+class FlowerRound:
+    """What Flower's loop gives to the configuration of a round."""
+
+    number: int
+    arrays: ArrayRecord
+    config: ConfigRecord
+    model: Model
+    configured: dict[str, Message] = field(default_factory=dict)  # the strategy's messages, by session
+
+
+class FlowerTransport:
+    """Moves messages over a grid.
+
+    Args:
+        base: the user's strategy, which writes train messages.
+        candidates: the sessions of those who can be chosen, for a question that needs trainings.
+    """
+
+    def __init__(self, base: BaseStrategy, candidates: Callable[[], list[str]]) -> None:
+        self.base = base
+        self.grid: Grid = None  # type: ignore[assignment]  # given by start()
+        self.round: FlowerRound = None  # type: ignore[assignment]  # given by configure_train()
+        self.written: dict[int, Message] = {}  # train messages, by client
+        self._candidates = candidates
+        self._open: dict[Handle, float] = {}  # messages that are not answered yet, and when each lapses
+        self._keys: dict[int, str] = {}  # digests of nodes' public keys
+        self._records: tuple[Model, ArrayRecord] | None = None  # of the last model that is not the round's own
+
+    def online(self) -> Mapping[str, Peer]:
+        """The nodes that are online; an authenticated one has a key."""
+        nodes = list(self.grid.get_node_ids())
+        if any(node not in self._keys for node in nodes):
+            for info in self.grid.get_nodes():
+                key = bytes(info.public_key)
+                self._keys[info.node_id] = sha256(key).hexdigest() if key else ""
+        return {str(node): Peer(key=self._keys.get(node, "")) for node in nodes}
+
+    def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
+        """Push one message a client."""
+        messages = [self.written[ask.client] if ask.kind == "train" else self._question(ask) for ask in asks]
+        pushed = set(self.grid.push_messages(messages)) if messages else set()
+        now = time.monotonic()
+        handles: list[Handle | None] = []
+        for ask, message in zip(asks, messages, strict=True):
+            handle = message.metadata.message_id
+            if handle in pushed:
+                self._open[handle] = now + ask.seconds
+            handles.append(handle if handle in pushed else None)
+        return handles
+
+    def poll(self, wait: float) -> Sequence[Reply]:
+        """Pull the replies that have come."""
+        if wait > 0:
+            time.sleep(wait)
+        now = time.monotonic()
+        self._open = {handle: lapses for handle, lapses in self._open.items() if lapses > now}
+        if not self._open:
+            return []
+        replies = [self.read(message) for message in self.grid.pull_messages(list(self._open))]
+        for reply in replies:
+            self._open.pop(reply.handle, None)
+        return replies
+
+    def cancel(self, handles: Collection[Handle]) -> Collection[Handle]:
+        """Withdraw nothing: Flower's messages lapse by themselves."""
+        return ()
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def write_training(self, asks: Mapping[int, Ask]) -> list[Message]:
+        """The strategy's own train messages to these clients, with an assignment beside their records."""
+        self._configure([ask.session for ask in asks.values()])
+        self.written = {}
+        for client, ask in asks.items():
+            message = self.round.configured[ask.session]
+            assignment = wire.Assignment(
+                ask.round, client, reports=ask.signals, model=self.base.model, config=self.base.config
+            )
+            message.content = RecordDict({**message.content, wire.ASSIGNMENT: assignment.record()})
+            message.metadata.ttl = _lifetime(message.metadata.ttl, ask.seconds)
+            self.written[client] = message
+        return list(self.written.values())
+
+    def _question(self, ask: Ask) -> Message:
+        node = int(ask.session)
+        if ask.kind == "profile":
+            assignment = wire.Assignment(facts=ask.facts, optional=ask.optional)
+            return Message(RecordDict({wire.ASSIGNMENT: assignment.record()}), node, wire.PROFILE, ttl=ask.seconds)
+        content: dict[str, Any] = {}
+        kind = "train"
+        if ask.trains:
+            self._configure(self._candidates())
+            configured = self.round.configured[ask.session]
+            kind = configured.metadata.message_type
+            content = {**configured.content}
+        else:
+            config = self.base.question_config(self.round.number, self.round.config)
+            content = {self.base.model: self.round.arrays, self.base.config: config}
+        content[self.base.model] = self._record_of(ask.model)
+        assignment = wire.Assignment(
+            ask.round,
+            ask.client,
+            purpose=ask.purpose,
+            signal="".join(ask.signals),
+            model=self.base.model,
+            config=self.base.config,
+            kind=kind,
+        )
+        content[wire.ASSIGNMENT] = assignment.record()
+        if ask.payload:
+            content[wire.PAYLOAD] = wire.to_record(ask.payload)
+        message_type = wire.REHEARSE if ask.kind == "rehearse" else wire.query(ask.signals[0])
+        return Message(RecordDict(content), node, message_type, ttl=ask.seconds)
+
+    def _configure(self, sessions: Sequence[str]) -> None:
+        """Let the strategy configure these nodes, once a round: for training, or for trying it."""
+        if self.round.configured:
+            return
+        nodes = [int(session) for session in sessions]
+        configured = self.base.configure(self.round.number, self.round.arrays, self.round.config, self.grid, nodes)
+        self.round.configured = {str(node): message for node, message in configured.items()}
+
+    def _record_of(self, model: Model) -> ArrayRecord:
+        if model is self.round.model:
+            return self.round.arrays
+        if self._records is None or self._records[0] is not model:
+            self._records = (model, wire.to_record(model))
+        return self._records[1]
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+
+    def replies_to_training(self, messages: Iterable[Message]) -> list[tuple[int | None, Reply]]:
+        """Replies to train messages, with the client of each; None for a reply to a message that nobody sent.
+
+        By the message that they answer: an error may carry the SuperLink's id in place of the node's.
+        """
+        clients = {message.metadata.message_id: client for client, message in self.written.items()}
+        replies = [self.read(message) for message in messages]
+        return [(clients.get(reply.handle), reply) for reply in replies]
+
+    def read(self, message: Message) -> Reply:
+        """A message as it came over the wire; what cannot be read is not there."""
+        handle = message.metadata.reply_to_message_id
+        if message.has_error():
+            lost = message.error.code in LOST
+            reason = plain_reason(message.error.reason)
+            return Reply(handle, "lost" if lost else "failed", reason, native=message)
+        content = message.content
+        if wire.SELF in content:
+            return Reply(handle, profile=read_profile(content), native=message)
+        names = model_records(content)
+        several = self.base.kind.own and self.base.model in names
+        fault = f"{len(names)} ArrayRecords in place of one" if len(names) > 1 and not several else ""
+        model = wire.received_arrays(content, self.base.model if several else names[0]) if names else None
+        rows = wire.received_arrays(content, wire.ROWS)
+        return Reply(handle, rows=rows, model=model, fault=fault, native=message)
+
+
+def read_profile(content: RecordDict) -> Profile:
+    """What a node says of itself, as it came over the wire."""
+    about = content.config_records.get(wire.SELF, ConfigRecord())
+    return Profile(
+        name=str(about.get("name", "")),
+        facts=wire.received_arrays(content, wire.FACTS),
+        signals=_words(about.get("signals")),
+        tags=_words(about.get("tags")),
+        unsure=_words(about.get("unsure")),
+    )
+
+
+def model_records(content: RecordDict) -> list[str]:
+    """The names of a reply's ArrayRecords, without ours."""
+    return [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
+
+
+def plain_reason(reason: str) -> str:
+    """An error of a client's app as one line, type and message; Ray's errors hold whole tracebacks."""
+    before, cause, _ = reason.rpartition("The above exception was the direct cause")
+    last = before.strip().rpartition("\n")[2]
+    if cause and re.match(r"[\w.]+(: |$)", last):
+        name, colon, message = last.partition(": ")
+        return f"{name.rpartition('.')[2]}{colon}{message}"
+    if quoted := re.fullmatch(r"<class '([\w.]+)'>:<'(.*)'>", reason.strip(), re.DOTALL):
+        return f"{quoted[1].rpartition('.')[2]}: {' '.join(quoted[2].split())}"
+    return " ".join(reason.split())
+
+
+def _lifetime(own: float, seconds: float) -> float:
+    """Seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
+    if math.isinf(seconds):
+        return own
+    return seconds if own >= DEFAULT_TTL else min(own, seconds)
+
+
+def _words(value: object) -> tuple[str, ...]:
+    return tuple(str(word) for word in value) if isinstance(value, list) else ()
+
+
+def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Message]:
+    """Send messages and wait for their replies, so many seconds at most."""
+    sent = list(messages)
+    waiting = {handle for handle in grid.push_messages(sent) if handle} if sent else set()
+    arrived: list[Message] = []
+    ends, pause = time.monotonic() + seconds, 0.02
+    while waiting:
+        came = list(grid.pull_messages(waiting))
+        arrived += came
+        waiting -= {message.metadata.reply_to_message_id for message in came}
+        left = ends - time.monotonic()
+        if left <= 0 or not waiting:
+            break
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, 0.5)
+    return arrived

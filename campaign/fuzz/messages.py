@@ -15,10 +15,10 @@ from sortition.clients.models import as_vector
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import SortitionError
 from sortition.core.signals import find_signal
+from sortition.federation.members import Members
+from sortition.federation.screening import ModelCheck, moved
 from sortition.flower import wire
-from sortition.flower.enrolment import read_profile
-from sortition.flower.roster import Roster
-from sortition.flower.updates import ModelCheck, moved
+from sortition.flower.transport import model_of, read_profile
 
 MODEL = {"w": np.ones((2, 3), np.float32), "seen": np.array(4), "b": np.ones(2, np.float32)}
 KNOWN = {"loss": LOSS, "gradient": GRADIENT}
@@ -61,10 +61,10 @@ def _profile(rng: random.Random) -> None:
     about = _config(rng, {"name": name, "signals": ["loss", "update"]})
     facts = _record(rng, {"sizes": np.array(30), "label_counts": np.array([10, 20])})
     content = RecordDict({wire.SELF: about, wire.FACTS: facts})
-    roster = Roster(("sizes", "label_counts"))
-    roster.meet({1: read_profile(content), 2: read_profile(RecordDict({wire.FACTS: facts}))})
-    if len(roster):
-        roster.population()
+    members = Members(("sizes", "label_counts"))
+    members.meet({"1": read_profile(content), "2": read_profile(RecordDict({wire.FACTS: facts}))})
+    if len(members):
+        members.population()
 
 
 def _task(rng: random.Random) -> None:
@@ -75,7 +75,8 @@ def _task(rng: random.Random) -> None:
 
 def _model(rng: random.Random) -> None:
     contents = {k: RecordDict({"arrays": _record(rng, MODEL)}) for k in range(3)}
-    models, _ = ModelCheck(names=frozenset(MODEL)).usable(contents, MODEL)
+    sent = {client: model_of(content, "arrays")[0] or {} for client, content in contents.items()}
+    models, _ = ModelCheck(names=frozenset(MODEL)).judge(sent, MODEL)
     done = np.array(sorted(models), np.int64)
     if not done.size:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,11 @@ from campaign.fuzz import mutations, snapshots
 from campaign.fuzz.loop import Target
 from campaign.fuzz.messages import MODEL
 from campaign.fuzz.scratch import scratch
-from sortition.core import Registrar
-from sortition.core.errors import SortitionError, StorageError
-from sortition.flower import wire
+from sortition.core.errors import SortitionError
+from sortition.federation.checkpoint import HISTORY, beside
+from sortition.federation.messages import Profile
+from sortition.flower import SelectorStrategy, wire
 from sortition.flower.base_strategy import BaseStrategy
-from sortition.flower.checkpoint import history_path, load_federation, save_federation
-from sortition.flower.roster import NodeProfile, Roster
-from sortition.flower.run_files import different
 from sortition.selectors import find, load
 
 STOCK = (FedAvg, lambda: FedAvgM(server_momentum=0.9), FedAdam, FedYogi)
@@ -32,7 +30,7 @@ SELECTORS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("fedgs", {}),
     ("fedcor", find("fedcor").examples()[0]),
 )
-CLIENTS, OPTIONS = 6, {"cohort": 3, "overselect": 1.0}
+CLIENTS = 6
 FLOAT = {name: value for name, value in MODEL.items() if value.dtype.kind == "f"}
 
 with suppress(ImportError):  # Flower's messages ask the process who it is
@@ -41,14 +39,16 @@ with suppress(ImportError):  # Flower's messages ask the process who it is
     TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1
 
 
-def fresh(at: int) -> tuple[Registrar, Roster, BaseStrategy]:
-    """A server that has met its clients."""
-    name, options = SELECTORS[at % len(SELECTORS)]
-    selector = load(name, **options)
-    roster = Roster(selector.needs.reads)
-    facts = {"sizes": np.array(9), "label_counts": np.array([4, 5])}
-    roster.meet({node: NodeProfile(f"client-{node}", facts) for node in range(1, CLIENTS + 1)})
-    return Registrar(selector, roster.population(), horizon=5), roster, BaseStrategy(STOCK[at % len(STOCK)]())
+def server(number: int, *, resume: bool) -> SelectorStrategy:
+    """A Flower server that writes, or goes on from, a checkpoint."""
+    name, options = SELECTORS[number % len(SELECTORS)]
+    path = scratch() / "flower.npz"
+    stock = STOCK[number % len(STOCK)]()
+    made = SelectorStrategy(
+        load(name, **options), cohort=3, strategy=stock, checkpoint=path, resume=path if resume else None, horizon=5
+    )
+    made.engine.show(wire.to_record(FLOAT))
+    return made
 
 
 def stepped(base: BaseStrategy, number: int, model: dict[str, Any]) -> dict[str, Any]:
@@ -61,31 +61,39 @@ def stepped(base: BaseStrategy, number: int, model: dict[str, Any]) -> dict[str,
 
 
 @functools.cache
-def sound(at: int) -> bytes:
+def sound(number: int) -> bytes:
     """A checkpoint after two steps of the server."""
-    registrar, roster, base = fresh(at)
-    model = dict(FLOAT)
-    for number in (1, 2):
-        model = stepped(base, number, model)
     path = scratch() / "flower.npz"
-    save_federation(path, model, registrar, roster, base.strategy, 1, "00" * 16, OPTIONS)
-    history_path(path).write_text('{"round": 0}\n')
+    for ending in ("", HISTORY):
+        beside(path, ending).unlink(missing_ok=True)
+    made = server(number, resume=False)
+    facts = {"sizes": np.array(9), "label_counts": np.array([4, 5])}
+    signals = tuple(made.members.signals)
+    made.members.meet({str(k): Profile(f"client-{k}", facts, signals) for k in range(1, CLIENTS + 1)})
+    with ExitStack() as stack:
+        made.files.open(stack)
+        made.driver.up_to_date()
+        model = dict(FLOAT)
+        for step in (1, 2):
+            model = stepped(made.base, step, model)
+        made.engine.show(wire.to_record(model))
+        made.files.keep({"round": 0})
     return path.read_bytes()
 
 
 def play(rng: random.Random) -> int:
     """One damaged checkpoint, restored as a server does; after one whose bytes are damaged, one more step is made."""
-    at = rng.randrange(len(SELECTORS) * len(STOCK))
-    registrar, roster, base = fresh(at)
-    data, path = sound(at), scratch() / "flower.npz"
+    number = rng.randrange(len(SELECTORS) * len(STOCK))
+    data, path = sound(number), scratch() / "flower.npz"
     made_up = rng.random() < 0.7
     path.write_bytes(snapshots.damaged(rng, data) if made_up else mutations.raw(rng, data, rng.randrange(1, 5)))
-    saved = load_federation(path, roster, base.strategy, OPTIONS)
-    if fault := different(saved.model, FLOAT):
-        raise StorageError(fault)
-    Registrar(registrar.selector, roster.population(), horizon=5).restore(saved.arrays, saved.registrar)
-    if not made_up:  # a server's memory of the right kind and of other shapes fails in its first step
-        stepped(base, 3, saved.model)
+    beside(path, HISTORY).write_text('{"round": 0}\n')
+    made = server(number, resume=True)
+    with ExitStack() as stack:
+        made.files.open(stack)
+        made.driver.up_to_date()
+        if not made_up:  # a server's memory of the right kind and of other shapes fails in its first step
+            stepped(made.base, 3, made.engine.model)
     return 1
 
 

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 from flwr.app import ConfigRecord, Error, Message, MetricRecord, RecordDict
 
+from sortition.federation.screening import ModelCheck
 from sortition.flower import wire
+from sortition.flower.transport import model_of
 
 MODEL = {"w": np.zeros(2, np.float32)}
 
@@ -69,3 +71,16 @@ def node(name, facts=None, metrics=None, signals=("loss",), w=(1.0, 1.0), trains
 def fails(message):
     """A node whose app knows nothing of us."""
     raise RuntimeError("no such query")
+
+
+def usable(contents, model, guards=None):
+    """The models in these replies that can be used, and what is wrong with the others, as the server finds them."""
+    read = {client: model_of(content, "arrays") for client, content in contents.items()}
+    check = ModelCheck() if guards is None else ModelCheck(guards)
+    models, faults = check.judge({client: sent or {} for client, (sent, fault) in read.items() if not fault}, model)
+    return models, faults | {client: fault for client, (_, fault) in read.items() if fault}
+
+
+def told(history):
+    """Records without the time of the day, which no two runs share."""
+    return [{key: value for key, value in record.items() if key != "clock"} for record in history]

@@ -44,7 +44,7 @@ def federation(n=6):
 
 def played(strategy, selector=UNIFORM, rounds=2, cohort=3, grid=None, model=MODEL, **options):
     made = SelectorStrategy(selector, cohort=cohort, strategy=strategy, **options)
-    result = made.start(grid or federation(), wire.to_record(model), rounds)
+    result = made.start(grid or federation(), wire.to_record(model), rounds, timeout=0.5)
     return made, wire.to_arrays(result.arrays)["w"]
 
 
@@ -184,8 +184,8 @@ def test_with_fewer_replies_than_the_noise_counts_on_nothing_moves():
     made = SelectorStrategy(Always(), cohort=3, strategy=private)
     words = r"None of 1 rounds brought an update .* needs 3 usable updates in a round, and at most 2 came"
     with pytest.raises(InputError, match=words):
-        made.start(grid, wire.to_record(MODEL), 1)
-    assert made.history[0]["too_few_for_noise"] == 2
+        made.start(grid, wire.to_record(MODEL), 1, timeout=0.3)
+    assert made.history[0]["notes"]["too_few_for_noise"] == 2
 
 
 def test_a_strategy_that_needs_more_updates_than_the_cohort_has_is_refused():
@@ -252,7 +252,7 @@ def test_weights_of_zero_reach_no_division():
     grid.nodes[0] = node("c0", trains=False)
     made = SelectorStrategy(Always(weights=(0.0, 1.0, 0.0)), cohort=3, strategy=FedAvg(**QUIET))
     with pytest.raises(InputError, match="brought an update that could be used"):
-        made.start(grid, wire.to_record(MODEL), 1)
+        made.start(grid, wire.to_record(MODEL), 1, timeout=0.3)
 
 
 def test_that_a_rule_ignores_weights_is_logged(caplog):
@@ -308,11 +308,11 @@ def test_a_reply_that_comes_alone_does_not_decide_which_arrays_a_model_has():
         return SelectorStrategy(UNIFORM, cohort=4, strategy=alone, on_round=lambda record: grid.offline.clear())
 
     with pytest.raises(InputError, match=r"arrays \['norm'\] missing or unknown; alone, a reply must have the arrays"):
-        strategy().start(grid, wire.to_record(WHOLE), 3)  # nobody else was asked: it is said at once
+        strategy().start(grid, wire.to_record(WHOLE), 3, timeout=0.3)  # nobody else was asked: it is said at once
     grid.offline = {2, 3}  # a second client is asked, and silent
     grid.nodes[1] = node("c1", trains=False)
     made = strategy()
-    result = made.start(grid, wire.to_record(WHOLE), 3)
+    result = made.start(grid, wire.to_record(WHOLE), 3, timeout=0.3)
     assert made.history[0]["left_out"].keys() == {"0"}
     assert {2, 3} <= set(made.history[2]["answered"])
     assert wire.to_arrays(result.arrays).keys() == WHOLE.keys()

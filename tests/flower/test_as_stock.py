@@ -167,7 +167,8 @@ def test_a_message_lapses_when_the_strategy_says_so_and_with_its_round():
         grid = grid_of(app, NODES)
         made = SelectorStrategy("full", cohort=NODES, strategy=strategy)
         made.start(grid, wire.to_record(MODEL), 1, timeout=timeout)
-        assert {m.metadata.ttl for m in grid.sent if m.metadata.message_type == "train"} == {expected}
+        lifetimes = {message.metadata.ttl for message in grid.sent if message.metadata.message_type == "train"}
+        assert max(lifetimes) == pytest.approx(expected, abs=1.0)  # less what the round took so far
 
 
 def test_a_rule_of_ones_own_sees_the_failures():

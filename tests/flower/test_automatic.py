@@ -16,7 +16,7 @@ from tests.simulation.small import data, parts
 from sortition.advice.replay import replay
 from sortition.advice.sources import known
 from sortition.flower import SelectorStrategy, wire
-from sortition.flower.checkpoint import history_path
+from sortition.federation.checkpoint import HISTORY, beside
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +38,17 @@ def test_auto_takes_labels_where_all_clients_give_them_and_sketches_where_one_do
     assert (sketches["by"], sketches["reads"], sketches["reports"]) == ("updates", ["sizes"], ["update-sketch32"])
     for run in (labels, sketches):
         assert [len(record["answered"]) for record in run["history"]] == [3, 3]
-        assert all(record["available"] == list(range(10)) for record in run["history"])
+        assert all(record["present"] == list(range(10)) for record in run["history"])
         assert not any(record["left_out"] or "withheld" in record for record in run["history"])
 
 
 @pytest.mark.flower
 def test_advice_and_replay_read_what_the_simulation_left(played, folder):
-    source = known(history_path(folder / "labels.npz"))
+    source = known(beside(folder / "labels.npz", HISTORY))
     assert (source.cohort, source.rounds, source.played_by) == (3, 2, "Microcosm")
     expected = [np.bincount(data().y_train[own], minlength=4).tolist() for own in parts()]
     assert source.counts.tolist() == expected
-    command = [sys.executable, "-m", "sortition", "replay", history_path(folder / "sketches.npz")]
+    command = [sys.executable, "-m", "sortition", "replay", beside(folder / "sketches.npz", HISTORY)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "as played: Microcosm" in done.stdout
@@ -62,7 +62,7 @@ def test_the_history_of_a_federation_is_replayed(tmp_path):
     clients = {k: counted(f"c{k}", [k + 1, 8 - k]) for k in range(6)}
     made = SelectorStrategy(cohort=2, strategy=FedAvg(fraction_evaluate=0.0), checkpoint=tmp_path / "run.npz")
     made.start(Loopback(clients), wire.to_record(MODEL), 4)
-    source = known(history_path(tmp_path / "run.npz"))
+    source = known(beside(tmp_path / "run.npz", HISTORY))
     assert source.counts.tolist() == [[k + 1, 8 - k] for k in range(6)]
     found, _ = replay(source)
     played, again = found["as played: Microcosm"], found["microcosm"]

@@ -11,13 +11,12 @@ import pytest
 pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg
-from tests.flower.loopback import MODEL, Loopback, node
+from tests.flower.loopback import MODEL, Loopback, node, told
 
-from sortition.core import InputError, Registrar, StorageError
+from sortition.core import InputError, StorageError
 from sortition.core.storage import snapshot
+from sortition.federation.checkpoint import HISTORY, beside, reserved
 from sortition.flower import SelectorStrategy, wire
-from sortition.flower.checkpoint import history_path, load_federation, reserved, save_federation
-from sortition.flower.roster import NodeProfile, Roster
 from sortition.selectors import load
 from sortition.studies.audit.run import examine_log
 
@@ -52,8 +51,8 @@ def test_a_resumed_federation_is_the_one_that_never_stopped(tmp_path):
     whole = played(tmp_path / "whole.npz", 5, strategy=FedAdam(**adam))
     played(tmp_path / "c.npz", 2, strategy=FedAdam(**adam), horizon=5)
     again = played(tmp_path / "c.npz", 5, strategy=FedAdam(**adam), resume=True)
-    assert again.history == whole.history
-    np.testing.assert_array_equal(again._model["w"], whole._model["w"])
+    assert told(again.history) == told(whole.history)
+    np.testing.assert_array_equal(again.engine.model["w"], whole.engine.model["w"])
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -80,7 +79,7 @@ def test_a_strategy_that_is_started_once_more_goes_on_from_its_checkpoint(tmp_pa
     found = start(again, Loopback({100 + n: nodes[n] for n in range(5)}))  # nodes have other ids now
     whole = made("whole")
     np.testing.assert_array_equal(found, start(whole, Loopback(nodes)))
-    assert again.history == whole.history
+    assert told(again.history) == told(whole.history)
     assert examine_log(tmp_path / "again.jsonl").verdict == "holds"
 
 
@@ -95,25 +94,25 @@ def test_a_server_with_an_audit_log_that_died_before_its_first_round_was_over_go
         played(path, 4, audit=log, on_round=stop, **files)
     again = played(path, 4, audit=log, **files)
     whole = played(tmp_path / "whole.npz", 4, audit=tmp_path / "whole.jsonl", **files)
-    assert again.history == whole.history
+    assert told(again.history) == told(whole.history)
     assert examine_log(log).verdict == "holds"
 
 
 def test_a_second_start_without_files_is_a_run_of_its_own():
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, strategy=FedAvg(fraction_evaluate=0.0))
     made.start(federation(), wire.to_record(MODEL), 2)
-    first = made.history
+    first = told(made.history)
     made.start(federation(), wire.to_record(MODEL), 2)
-    assert made.history == first
+    assert told(made.history) == first
     assert made.registrar.index == 2
 
 
 def test_a_history_without_its_checkpoint_is_not_taken_over(tmp_path):
     first, second = tmp_path / "a.npz", tmp_path / "b.npz"
     mine = played(first, 2, horizon=3).history
-    history_path(second).write_text('{"round":"foreign"}\n' * 3)  # of a run that died before its first checkpoint
+    beside(second, HISTORY).write_text('{"round":"foreign"}\n' * 3)  # of a run that died before its first checkpoint
     again = played(second, 3, resume=first)
-    kept = [json.loads(line) for line in history_path(second).read_text().splitlines()]
+    kept = [json.loads(line) for line in beside(second, HISTORY).read_text().splitlines()]
     assert kept == json.loads(json.dumps(again.history))
     assert kept[:2] == json.loads(json.dumps(mine))
     assert len(played(second, 4, resume=True, horizon=3).history) == 4
@@ -138,22 +137,13 @@ def test_after_a_restart_a_name_still_belongs_to_its_key(tmp_path):
     grid = Keyed(clients, keys)
     grid.offline = {0}
     again = played(path, 4, grid, bind_names=True, resume=True)
-    assert [record["available"] for record in again.history[2:]] == [[1, 2], [1, 2]]
-    assert again.roster.names == ["c0", "c1", "c2"]
+    assert [record["present"] for record in again.history[2:]] == [[1, 2], [1, 2]]
+    assert again.members.names == ["c0", "c1", "c2"]
     grid = Keyed({**clients, 7: node("c0")}, {**keys, 7: b"key of c0"})
     grid.offline = {0}
     last = played(path, 6, grid, bind_names=True, resume=True)
-    assert last.history[-1]["available"] == [0, 1, 2]
-    assert last.roster.node(0) == 7
-
-
-def test_a_checkpoint_without_keys_is_still_read(tmp_path):
-    path = tmp_path / "c.npz"
-    played(path)
-    arrays, header = snapshot.load(path)
-    del header["flower"]["keys"]
-    snapshot.save(path, arrays, header)
-    assert len(played(path, 3, resume=True).history) == 3
+    assert last.history[-1]["present"] == [0, 1, 2]
+    assert last.members.session_of(0) == "7"
 
 
 def test_resume_needs_to_know_the_file():
@@ -218,56 +208,50 @@ def test_another_strategy_inside_a_wrapper_is_refused(tmp_path):
         private(FedAvg)
 
 
-def test_checkpoints_without_options_are_read(tmp_path):
-    path = tmp_path / "c.npz"
-    played(path)
-    arrays, header = snapshot.load(path)
-    del header["flower"]["options"]
-    snapshot.save(path, arrays, header)
-    assert len(played(path, 3, resume=True).history) == 3
-
-
 TAMPERED = {
-    "flower": lambda a, h: h.update(flower=5),
-    "names": lambda a, h: h["flower"].update(names=5),
-    "more names": lambda a, h: h["flower"].update(names=list("abcdefghi")),
-    "names twice": lambda a, h: h["flower"].update(names=["a"] * 5),
-    "keys of nobody": lambda a, h: h["flower"].update(keys={"nobody": "k"}),
-    "keys that are numbers": lambda a, h: h["flower"].update(keys={"c0": 3}),
-    "names of tables": lambda a, h: h["flower"].update(names=[{}] * 5),
-    "salt": lambda a, h: h["flower"].update(salt="zz"),
-    "salt of another kind": lambda a, h: h["flower"].update(salt=5),
+    "federation": lambda a, h: h.update(federation=5),
+    "names": lambda a, h: h["federation"]["members"].update(names=5),
+    "more names": lambda a, h: h["federation"]["members"].update(names=list("abcdefghi")),
+    "names twice": lambda a, h: h["federation"]["members"].update(names=["a"] * 5),
+    "keys of nobody": lambda a, h: h["federation"]["members"].update(keys={"nobody": "k"}),
+    "keys that are numbers": lambda a, h: h["federation"]["members"].update(keys={"c0": 3}),
+    "names of tables": lambda a, h: h["federation"]["members"].update(names=[{}] * 5),
+    "salt": lambda a, h: h["federation"].update(salt="zz"),
+    "salt of another kind": lambda a, h: h["federation"].update(salt=5),
     "registrar": lambda a, h: h.update(registrar=5),
     "index": lambda a, h: h["registrar"].update(index="x"),
     "negative index": lambda a, h: h["registrar"].update(index=-3),
     "no index": lambda a, h: h["registrar"].pop("index"),
-    "history": lambda a, h: h.update(history=5),
     "rounds": lambda a, h: h.update(rounds="x"),
     "no rounds": lambda a, h: h.pop("rounds"),
-    "model": lambda a, h: h["flower"].update(model=5),
+    "model": lambda a, h: h["federation"].update(model=5),
     "facts": lambda a, h: a.update({"facts.sizes": np.array(3)}),
     "fewer facts": lambda a, h: a.update({"facts.sizes": np.ones(3)}),
     "facts of nan": lambda a, h: a.update({"facts.sizes": np.full(5, np.nan)}),
-    "server": lambda a, h: h["flower"].update(server=5),
-    "another attribute": lambda a, h: h["flower"].update(server={"fraction_train": {"kind": "dict", "keys": []}}),
-    "a method": lambda a, h: h["flower"].update(server={"configure_train": {"kind": "dict", "keys": []}}),
-    "options": lambda a, h: h["flower"].update(options=5),
+    "server": lambda a, h: h["federation"]["engine"].update(server=5),
+    "another attribute": lambda a, h: h["federation"]["engine"].update(server={"fraction_train": {"kind": "dict", "keys": []}}),
+    "a method": lambda a, h: h["federation"]["engine"].update(server={"configure_train": {"kind": "dict", "keys": []}}),
+    "options": lambda a, h: h["federation"].update(options=5),
 }
 
 
 @pytest.mark.parametrize("edit", TAMPERED.values(), ids=TAMPERED)
 def test_a_damaged_checkpoint_is_a_sentence(edit, tmp_path):
-    path, roster = tmp_path / "c.npz", Roster(["sizes"])
-    roster.meet({n: NodeProfile(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
-    registrar = Registrar(load("by-size"), roster.population())
-    save_federation(path, MODEL, registrar, roster, FedAvg(), 1, "ab", {"cohort": 2})
-    history_path(path).write_text('{"round": 0}\n')
-    load_federation(path, Roster(["sizes"]), FedAvg(), {"cohort": 2})
+    path = tmp_path / "c.npz"
+    grid = Loopback({n: node(f"c{n}", {"sizes": np.array(100)}) for n in range(5)})
+
+    def resumed(rounds):
+        quiet = FedAvg(fraction_evaluate=0.0)
+        options = {"cohort": 2, "checkpoint": path, "resume": True, "audit": tmp_path / "audit.jsonl"}
+        SelectorStrategy("by-size", strategy=quiet, **options).start(grid, wire.to_record(MODEL), rounds)
+
+    resumed(1)
+    resumed(2)
     arrays, header = snapshot.load(path)
     edit(arrays, header)
     snapshot.save(path, arrays, header)
-    with pytest.raises(StorageError, match="is not a Flower checkpoint of this selection"):
-        load_federation(path, Roster(["sizes"]), FedAvg(), {"cohort": 2})
+    with pytest.raises(StorageError, match=r"c\.npz is (not a checkpoint of this federation|of another)"):
+        resumed(3)
 
 
 @pytest.mark.parametrize("spoilt", [np.full(2, np.nan, np.float32), np.zeros(3, np.float32)])
@@ -284,7 +268,7 @@ def test_a_model_whose_names_are_no_texts_is_refused(tmp_path):
     path = tmp_path / "c.npz"
     played(path)
     arrays, header = snapshot.load(path)
-    header["flower"]["model"][0] = 7
+    header["federation"]["model"][0] = 7
     snapshot.save(path, arrays, header)
     with pytest.raises(StorageError, match="holds another model than the one that is to be trained"):
         played(path, 3, resume=True)
@@ -293,7 +277,7 @@ def test_a_model_whose_names_are_no_texts_is_refused(tmp_path):
 def test_the_history_is_appended_and_not_rewritten(tmp_path):
     path = tmp_path / "c.npz"
     made = played(path, 3)
-    lines = history_path(path).read_text().splitlines()
+    lines = beside(path, HISTORY).read_text().splitlines()
     assert [json.loads(line) for line in lines] == made.history
     assert "history" not in snapshot.load(path)[1]
     sizes = []
@@ -315,31 +299,20 @@ def test_rounds_after_the_last_checkpoint_are_cut_from_the_history(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         played(path, 5, checkpoint_every=2, on_round=dies)
-    assert len(history_path(path).read_text().splitlines()) == 3
+    assert len(beside(path, HISTORY).read_text().splitlines()) == 4
     resumed = played(path, 5, checkpoint_every=2, resume=True)
-    assert resumed.history == whole.history
-    assert len(history_path(path).read_text().splitlines()) == 5
-
-
-def test_a_checkpoint_that_holds_its_history_itself_is_read(tmp_path):
-    path = tmp_path / "c.npz"
-    before = played(path).history
-    arrays, header = snapshot.load(path)
-    del header["rounds"]
-    snapshot.save(path, arrays, {**header, "history": before})
-    history_path(path).unlink()
-    assert played(path, 3, resume=True).history[:2] == before
-    assert len(history_path(path).read_text().splitlines()) == 3
+    assert told(resumed.history) == told(whole.history)
+    assert len(beside(path, HISTORY).read_text().splitlines()) == 5
 
 
 @pytest.mark.parametrize("left", [0, 1])
 def test_a_history_that_is_missing_or_too_short_is_refused(left, tmp_path):
     path = tmp_path / "c.npz"
     played(path)
-    lines = history_path(path).read_text().splitlines(keepends=True)
-    history_path(path).write_text("".join(lines[:left]))
+    lines = beside(path, HISTORY).read_text().splitlines(keepends=True)
+    beside(path, HISTORY).write_text("".join(lines[:left]))
     with pytest.raises(StorageError, match="fewer whole lines than the 2 rounds"):
         played(path, 3, resume=True)
-    history_path(path).unlink()
+    beside(path, HISTORY).unlink()
     with pytest.raises(StorageError, match=r"c.npz.history.jsonl must be beside c.npz"):
         played(path, 3, resume=True)

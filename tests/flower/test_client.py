@@ -66,7 +66,7 @@ def app():
 )
 def test_signals_are_the_simulators(app, signal, purpose):
     world = federation.world()
-    rows = handed(app, wire.query(signal), signal=signal.name, purpose=purpose)[wire.ROWS]
+    rows = handed(app, wire.query(signal.name), signal=signal.name, purpose=purpose)[wire.ROWS]
     expected = signal.row(SimClient(RoundCache(world, world.initial, T, purpose), ME))
     np.testing.assert_allclose(rows[signal.name].numpy(), expected, rtol=1e-4, atol=1e-6)
 

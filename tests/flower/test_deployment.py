@@ -40,7 +40,7 @@ def without(victim):
     """Whether a round shows that a client is gone: absent, silent, left out, or a question without its answer."""
 
     def shows(record):
-        gone = victim not in record["available"] or victim in record["silent"] or str(victim) in record["left_out"]
+        gone = victim not in record["present"] or victim in record["silent"] or str(victim) in record["left_out"]
         return gone or any(answered < asked for _, asked, answered in record["asked"])
 
     return shows
@@ -48,7 +48,7 @@ def without(victim):
 
 def with_all(record):
     """Whether all four clients are there."""
-    return record["available"] == [0, 1, 2, 3]
+    return record["present"] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(("method", "parameters"), [("fedcor", FEDCOR), ("fedgs", {})])

@@ -12,7 +12,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from tests.flower.processes import LONGEST
 
-from sortition.flower.checkpoint import history_path
+from sortition.federation.checkpoint import HISTORY, beside
 
 pytestmark = pytest.mark.flower
 EXAMPLES = Path(__file__).parents[2] / "examples" / "flower"
@@ -37,5 +37,5 @@ def test_apps_run_in_simulation(app, method, needs, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
-    told = [json.loads(line) for line in history_path(checkpoint).read_text().splitlines()]
+    told = [json.loads(line) for line in beside(checkpoint, HISTORY).read_text().splitlines()]
     assert [len(record["answered"]) for record in told] == [3, 3]

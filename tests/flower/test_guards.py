@@ -7,13 +7,13 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg
-from tests.flower.loopback import Loopback, node
+from tests.flower.loopback import Loopback, node, usable
 
 from sortition.core import Guards
 from sortition.core.errors import InputError
+from sortition.federation.messages import Profile
+from sortition.federation.screening import distance
 from sortition.flower import SelectorStrategy, wire
-from sortition.flower.roster import NodeProfile
-from sortition.flower.updates import ModelCheck, distance
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
@@ -25,24 +25,24 @@ def content(w):
 
 def test_an_absurd_update_is_left_out_with_its_reason():
     contents = {k: content([1.0, k]) for k in range(4)} | {4: content([1e9, 0])}
-    models, faults = ModelCheck(Guards(norm=100)).usable(contents, MODEL)
+    models, faults = usable(contents, MODEL, Guards(norm=100))
     assert sorted(models) == [0, 1, 2, 3]
     assert faults == {4: "update: norm above 100 times the median"}
-    assert 4 in ModelCheck(Guards(norm=0)).usable(contents, MODEL)[0]
-    assert 4 not in ModelCheck().usable({4: content([1e16, 0])}, MODEL)[0]  # alone, by the absolute bound
+    assert 4 in usable(contents, MODEL, Guards(norm=0))[0]
+    assert 4 not in usable({4: content([1e16, 0])}, MODEL)[0]  # alone, by the absolute bound
 
 
 def test_whole_numbers_in_place_of_floats_are_measured_too():
     contents = {0: content(np.array([3, 4])), 1: content([1.0, 0]), 2: content([0.0, 1])}
     assert distance({"w": np.array([3, 4]), "seen": np.array(10**9)}, MODEL) == 5.0
-    assert sorted(ModelCheck(Guards(norm=4)).usable(contents, MODEL)[0]) == [1, 2]
+    assert sorted(usable(contents, MODEL, Guards(norm=4))[0]) == [1, 2]
 
 
 def strategy(n, guards, **more):
     """A strategy whose roster knows n clients, without a grid."""
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=3, seed=1, guards=guards, **more)
-    made.enrolment.roster.meet({100 + k: NodeProfile(f"bank{k // 4}-{k}") for k in range(n)})
-    made.enrolment.present = lambda grid: np.arange(n)
+    made.members.meet({str(100 + k): Profile(f"bank{k // 4}-{k}") for k in range(n)})
+    made.messenger.wait_for_clients = lambda: np.arange(n)
     made._running = True
     return made
 
@@ -68,7 +68,7 @@ def test_a_cohort_that_shrinks_below_the_minimum_moves_nothing():
     first = record["cohort"][0]
     arrays, record = play(strategy(12, Guards(minimum=3)), lambda k: None if k == first else [1.0, 1.0])
     assert arrays is None
-    assert record["guards"] == {"too_few_completed": 2}
+    assert record["notes"]["guards"] == {"too_few_completed": 2}
     assert len(record["answered"]) == 2
 
 
@@ -76,7 +76,7 @@ def test_fewer_clients_than_the_minimum_are_not_written_to():
     arrays, record = play(strategy(2, Guards(minimum=3)), lambda k: [1.0, 1.0])
     assert arrays is None
     assert record["cohort"] == []
-    assert record["guards"] == {"too_few_eligible": 2}
+    assert record["notes"]["guards"] == {"too_few_eligible": 2}
 
 
 def test_unsound_updates_lead_to_quarantine():
@@ -90,13 +90,13 @@ def test_quotas_go_by_the_owners_that_the_server_names():
     for _ in range(5):
         _, record = play(made, lambda k: [1.0, 0.0])
         assert sorted(k // 4 for k in record["cohort"]) == [0, 1, 2]  # three banks of four clients
-        assert record["guards"] == {"thinned": 9}
+        assert record["notes"]["guards"] == {"thinned": 9}
 
 
 @pytest.mark.parametrize(
     ("guards", "told"),
     [
-        (Guards(quota=1), r"Guards.quota must be 0 where owners are unknown; got 1.0. Give owner_of"),
+        (Guards(quota=1), r"Guards.quota must be 0 where owners are unknown; got 1.0."),
         (Guards(minimum=4), r"Guards.minimum must be at most the cohort, 3; got 4"),
     ],
 )
@@ -130,10 +130,10 @@ def test_a_client_that_comes_alone_does_not_fix_the_length_of_vectors():
     )
     made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 6)
     first, *others = made.history
-    assert first["asked"] == [["gradient", 1, 0]]
-    assert first["withheld"] == {"0": "gradient: shape (1,) in place of (2,)"}
+    assert [(q["signal"], q["asked"], q["answered"]) for q in first["questions"]] == [("gradient", 1, 0)]
+    assert first["rejected"] == {"0": "gradient: shape (1,) in place of (2,)"}
     assert made.registrar.quarantined.tolist() == [1, 0, 0, 0, 0, 0]
-    full = [record for record in others if record["clients"] == 6]
+    full = [record for record in others if record["members"] == 6]
     assert len(full) >= 4
     for record in full:
         assert 0 not in record["cohort"]

@@ -40,7 +40,7 @@ def federation(facts=None):
 def available(eligible, grid=None, **options):
     made = SelectorStrategy(UNIFORM, cohort=4, strategy=QUIET, eligible=eligible, **options)
     made.start(grid or federation(), wire.to_record(MODEL), 1)
-    return made.history[0]["available"]
+    return made.history[0]["present"]
 
 
 def test_eligible_are_names_or_tags():
@@ -63,7 +63,7 @@ def test_where_nobody_is_eligible_the_rounds_are_skipped_and_the_run_says_so():
     made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, eligible=["nobody"])
     with pytest.raises(InputError, match="None of 2 rounds brought an update"):
         made.start(federation(), wire.to_record(MODEL), 2)
-    assert [record["skipped"] for record in made.history] == ["nobody available"] * 2
+    assert [record["notes"]["skipped"] for record in made.history] == ["nobody available"] * 2
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAvg
 
-from sortition.flower import SelectorStrategy, privacy_notes
+from sortition.flower import SelectorStrategy
+from sortition.flower import strategy as strategy_module
 from sortition.selectors import load
 
 
 @pytest.fixture
 def logged(monkeypatch):
     lines = []
-    monkeypatch.setattr(privacy_notes, "log", lambda level, text, *values: lines.append(text % values))
+    monkeypatch.setattr(strategy_module, "log", lambda level, text, *values: lines.append(text % values))
     return lines
 
 

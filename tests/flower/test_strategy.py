@@ -7,13 +7,13 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.serverapp.strategy import FedAvg, FedProx
-from tests.flower.loopback import Loopback, fails, node
+from tests.flower.loopback import Loopback, fails, node, usable
 
 from sortition.core import Cohort
 from sortition.core.errors import InputError
+from sortition.federation.screening import moved
 from sortition.flower import SelectorStrategy, wire
-from sortition.flower.enrolment import read_profile
-from sortition.flower.updates import ModelCheck, moved
+from sortition.flower.transport import read_profile
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32), "seen": np.array(10)}
@@ -63,7 +63,7 @@ def test_a_selector_is_given_by_name_and_auto_is_the_default():
 def test_the_mean_keeps_the_cohorts_mass_and_skips_the_unsound():
     cohort = Cohort([3, 1, 2], [0.5, 0.25, 0.15])
     contents = {1: reply([1, 2], 14), 2: reply([np.nan, 0]), 3: reply([2, 0], 14)}
-    models, faults = ModelCheck().usable(contents, MODEL)
+    models, faults = usable(contents, MODEL)
     assert faults == {2: "w is not finite"}
     done = cohort.ids[[k in models for k in cohort.ids.tolist()]]
     weights, _ = cohort.weights_of(done)
@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_a_fault_and_no_crash():
         2: RecordDict({"arrays": wire.to_record(MODEL), "more": wire.to_record(MODEL)}),
         3: RecordDict({"arrays": wire.to_record(MODEL), wire.ROWS: MetricRecord({"loss": 1.0})}),
     }
-    models, faults = ModelCheck().usable(contents, MODEL)
+    models, faults = usable(contents, MODEL)
     assert list(models) == [3]
     assert faults == {0: "no model", 1: "no model", 2: "2 ArrayRecords in place of one"}
     assert wire.received_arrays(contents[3], wire.ROWS) == {}
@@ -99,7 +99,7 @@ def test_an_overselected_round_closes_when_the_cohort_has_answered():
     )  # nobody waits for client 1
     for record in made.history:
         assert sorted(record["cohort"]) == [0, 1, 2]  # ⌈2 · 1.5⌉
-        assert (sorted(record["answered"]), record["silent"]) == ([0, 2], [1])
+        assert (sorted(record["answered"]), record["standby"], record["silent"]) == ([0, 2], [1], [])
     assert wire.to_arrays(result.arrays)["w"].tolist() == [1.0, 2.0]
 
 
@@ -112,7 +112,8 @@ def test_an_overselected_round_waits_for_more_where_answers_are_errors_until_the
     made = SelectorStrategy(load("uniform", weights="uniform"), cohort=2, overselect=1.5, strategy=quiet)
     made.start(grid, wire.to_record({"w": np.zeros(2, np.float32)}), 1, timeout=0.1)
     (record,) = made.history
-    assert (record["answered"], list(record["left_out"]), record["silent"]) == ([1], ["0"], [2])
+    assert (record["answered"], list(record["failed"]), record["silent"]) == ([1], ["0"], [2])
+    assert "standby" not in record
 
 
 ONLY_W = {"w": np.zeros(2, np.float32)}

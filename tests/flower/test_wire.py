@@ -11,8 +11,8 @@ from sortition.clients.models import as_vector, from_vector
 from sortition.core import GRADIENT, LOSS
 from sortition.core.errors import InputError
 from sortition.core.signals import find_signal
+from sortition.federation.screening import ModelCheck, moved
 from sortition.flower import wire
-from sortition.flower.updates import ModelCheck, moved
 
 MODEL = {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "seen": np.array(4), "b": np.ones(2, np.float32)}
 
@@ -61,7 +61,7 @@ def test_what_is_wrong_with_a_model_is_said(change, fault):
 
 def test_sketches_are_asked_of_the_vector_that_they_fold():
     sketch = GRADIENT.sketch(16, seed=3)
-    assert wire.query(sketch) == "query.gradient"
+    assert wire.query(sketch.name) == "query.gradient"
     found = find_signal(sketch.name, {"gradient": GRADIENT})
     assert found == sketch
 
@@ -72,7 +72,7 @@ def test_sketches_are_asked_of_the_vector_that_they_fold():
     np.testing.assert_array_equal(found.row(Client()), sketch.row(Client()))
     assert find_signal("loss", {"gradient": GRADIENT}) is None
     assert find_signal("loss-sketch4", {"gradient": GRADIENT}) is None
-    assert wire.query(LOSS) == "query.loss"
+    assert wire.query("loss") == "query.loss"
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class Messenger:
         self._answered.clear()
         self._late.clear()
         self.training = Training()
-        present = self.members.answering(self._wait_for_clients())
+        present = self.members.answering(self.wait_for_clients())
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
         fresh = self._refreshed(idle)
@@ -157,7 +157,7 @@ class Messenger:
         at_work = self.busy_sessions()
         return present[[self.members[client].session not in at_work for client in present.tolist()]]
 
-    def _wait_for_clients(self) -> Ids:
+    def wait_for_clients(self) -> Ids:
         """Wait until enough clients are online; nobody, if too few were for ``patience`` seconds.
 
         A federation that has not begun, and whose first client was never met, is waited for without end.

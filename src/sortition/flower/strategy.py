@@ -134,6 +134,7 @@ class SelectorStrategy(Strategy):
         self.options = Options(**self._given)
         self.combining = Combining.by(combine, WHO)
         self.selector = self.options.selector
+        self.seed = int(seed)
         self._check_base()
         self._set_up(self.options)
         self._ready = True
@@ -154,7 +155,7 @@ class SelectorStrategy(Strategy):
         self.files = RunFiles(options, self.engine, self.members, "flower")
         self.driver = Driver(
             self.messenger,
-            Selection(self.selector, options.horizon, int(options.seed), options.guards),
+            Selection(self.selector, options.horizon, self.seed, options.guards),
             options.pace,
             started=self._started,
             keep=self.files.keep,

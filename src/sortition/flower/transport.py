@@ -178,10 +178,7 @@ class FlowerTransport:
         content = message.content
         if wire.SELF in content:
             return Reply(handle, profile=read_profile(content), native=message)
-        names = model_records(content)
-        several = self.base.kind.own and self.base.model in names
-        fault = f"{len(names)} ArrayRecords in place of one" if len(names) > 1 and not several else ""
-        model = wire.received_arrays(content, self.base.model if several else names[0]) if names else None
+        model, fault = model_of(content, self.base.model, several=self.base.kind.own)
         rows = wire.received_arrays(content, wire.ROWS)
         return Reply(handle, rows=rows, model=model, fault=fault, native=message)
 
@@ -198,9 +195,19 @@ def read_profile(content: RecordDict) -> Profile:
     )
 
 
-def model_records(content: RecordDict) -> list[str]:
-    """The names of a reply's ArrayRecords, without ours."""
-    return [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
+def model_of(content: RecordDict, key: str, *, several: bool = False) -> tuple[Model | None, str]:
+    """The model in a reply, and what is wrong with it.
+
+    ``several``: further ArrayRecords may stand beside the one that is named ``key``, for rules of one's own.
+    """
+    names = [name for name, record in content.items() if isinstance(record, ArrayRecord) and name != wire.ROWS]
+    if not names:
+        return None, ""
+    if several and key in names:
+        return wire.received_arrays(content, key), ""
+    if len(names) > 1:
+        return None, f"{len(names)} ArrayRecords in place of one"
+    return wire.received_arrays(content, names[0]), ""
 
 
 def plain_reason(reason: str) -> str:

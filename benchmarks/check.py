@@ -24,7 +24,7 @@ from sortition.core.questions import Measure
 from sortition.core.signals import LOSS
 from sortition.learning import Learner, LocalRule, build
 from sortition.selectors import load as selector
-from sortition.simulation import Setup, World, play_round, start
+from sortition.simulation import Setup, World, start
 
 STORED = Path(__file__).with_name("ratios.json")
 LOSS_ALLOWED = 0.25
@@ -72,7 +72,7 @@ def outside_training(repeats: int) -> float:
     def one() -> None:
         nonlocal carry
         begun, spent[0] = time.process_time(), 0.0
-        carry, _ = play_round(setup, carry)
+        carry.play_round()
         found.append(1e3 * (time.process_time() - begun - spent[0]))
 
     slow, _ = fastest([plain_loop(model, x, y, list(parts[:10]), rule), one], repeats)

@@ -24,7 +24,7 @@ from sortition.core.errors import DataError
 from sortition.data import Dataset, load
 from sortition.learning import Learner, LocalRule, build
 from sortition.selectors import load as selector
-from sortition.simulation import Carry, Setup, World, play_round, run, start
+from sortition.simulation import Setup, Simulation, World, run, start
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -251,7 +251,7 @@ def overhead(quick: bool) -> None:
             carry, times = start(setup), []
             for _ in range(20 if quick else 100):
                 begun, spent[0] = time.process_time(), 0.0
-                carry, _ = play_round(setup, carry)
+                carry.play_round()
                 times.append(1e3 * (time.process_time() - begun - spent[0]))
             rows.append([method, clients, float(np.median(times)), min(times), "< 2" if clients == 100 else ""])
     header = ["method", "clients", "median, ms", "fastest, ms", "goal, ms"]
@@ -276,7 +276,7 @@ def growth(quick: bool) -> None:
     table("Growth with cohort and model (20 steps × 64, 1 thread)", header, rows)
 
 
-def played(setup: Setup) -> tuple[Carry, list[float]]:
+def played(setup: Setup) -> tuple[Simulation, list[float]]:
     """A whole run, and its seconds of CPU and on the wall."""
     begun, cpu = time.perf_counter(), time.process_time()
     carry = run(setup)

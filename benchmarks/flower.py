@@ -224,7 +224,7 @@ def lab(options):
     import torch
 
     from sortition.selectors import load
-    from sortition.simulation import Setup, World, play_round, start
+    from sortition.simulation import Setup, World, start
 
     torch.set_num_threads(1)
     examples, parts = data(options.nodes)
@@ -233,7 +233,7 @@ def lab(options):
     carry, spent = start(setup), []
     for _ in range(options.rounds + 1):
         begun = time.perf_counter()
-        carry, _ = play_round(setup, carry)
+        carry.play_round()
         spent.append(time.perf_counter() - begun)
     return float(np.median(spent[1:]))
 

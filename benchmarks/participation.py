@@ -19,7 +19,7 @@ from engine import _dataset, examples, table
 
 from sortition.learning import LocalRule, build
 from sortition.selectors import load as selector
-from sortition.simulation import Setup, World, play_round, round_cache, start
+from sortition.simulation import Setup, World, round_cache, start
 
 CLIENTS = (500, 1_000, 2_000, 4_000)
 
@@ -39,7 +39,7 @@ def one(clients: int, folded: bool) -> None:
     world = World(_dataset(x, y), parts, build("mlp", (784,), 10), LocalRule(lr=0.1, steps=1, batch=20))
     setup = Setup(world, selector("full"), clients, 2, evaluate_every=0)
     carry, before = start(setup), megabytes()
-    carry, _ = play_round(setup, carry)
+    carry.play_round()
     print(megabytes() - before, float(np.abs(carry.params).sum()))
 
 

@@ -28,7 +28,7 @@ from engine import CORES, FMNIST, fashion_mnist, plain_loop, table
 from flower import QUIET
 from sortition.learning import build
 from sortition.selectors import load as selector
-from sortition.simulation import Setup, World, play_round, start
+from sortition.simulation import Setup, World, start
 
 CLIENTS, COHORT = 100, 5
 
@@ -55,7 +55,7 @@ def lab(rounds):
 
     def one():
         nonlocal carry
-        carry, _ = play_round(setup, carry)
+        carry.play_round()
 
     return one
 

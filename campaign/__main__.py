@@ -1,4 +1,4 @@
-"""``python -m campaign soak|kills|fuzz|claims|long|portable|identity``: one part of the campaign, bounded by its options."""
+"""``python -m campaign soak|kills|fuzz|claims|long|portable|identity``: one part of the campaign, within bounds."""
 
 from __future__ import annotations
 

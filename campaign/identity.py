@@ -38,11 +38,23 @@ data = { name = "digits", clients = 20, partition = { name = "shards", per_clien
 model = "softmax"
 local = { steps = 5, batch = 10, lr = 0.1 }
 availability = "markov"
-devices = { speed = 100.0, speed_spread = 1.0, jitter = 0.2, dropout = 0.1, deadline = 0.8, overselect = 1.5 }
-faults = { before = 0.05, lost = 0.1, late = 0.1, damaged = 0.1, duplicated = 0.2, stale = 0.2, crash = 0.2, leaving = 0.1, reused = 0.1, newcomers = 0.3, joining = 0.2 }
 guards = { norm = 5.0, strikes = 2, quarantine = 4, winsorise = 3.0, size_cap = 2.0, explore = 0.3, ceiling = 3.0 }
 attacks = { kind = "adaptive", share = 0.1, strength = 10.0 }
 server = { momentum = 0.5 }
+devices = { speed = 100.0, speed_spread = 1.0, jitter = 0.2, dropout = 0.1, deadline = 0.8, overselect = 1.5 }
+
+[faults]
+before = 0.05
+lost = 0.1
+late = 0.1
+damaged = 0.1
+duplicated = 0.2
+stale = 0.2
+crash = 0.2
+leaving = 0.1
+reused = 0.1
+newcomers = 0.3
+joining = 0.2
 """
 SOAKED = 80  # random scenarios
 
@@ -76,7 +88,9 @@ def soak_digests() -> Iterator[tuple[str, str]]:
     for number in range(SOAKED):
         told = {**soak.scenario(number), "rounds": 30}
         seen: list[str] = []
-        end = run(soak.setup_of(told, number), on_record=lambda _, record, seen=seen: seen.append(repr(record)) and None)
+        end = run(
+            soak.setup_of(told, number), on_record=lambda _, record, seen=seen: seen.append(repr(record)) and None
+        )
         counters = json.dumps(end.registrar.counters, sort_keys=True)
         yield (
             f"simulator, scenario {number}: {told['method']}",

@@ -28,7 +28,7 @@ from sortition.core import Guards, stream
 from sortition.data import Dataset
 from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find
-from sortition.simulation import Setup, World, checkpoint, play_round, start
+from sortition.simulation import Setup, World, checkpoint, start
 from sortition.simulation.attacks import KINDS, Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import FaultDraws, Faults
@@ -117,7 +117,7 @@ def play(number: int, rounds: int = ROUNDS) -> dict[str, Any]:
     seen: Counter[str] = Counter()
     for t in range(rounds):
         before = dict(carry.registrar.counters)
-        carry, record = play_round(setup, carry)
+        record = carry.play_round()
         check_carry(carry, record, t, before)
         check_memory(carry.registrar, first)
         seen.update(list(record.get("faults") or ()))
@@ -136,9 +136,9 @@ def _resumed(setup: Setup, carry: Any) -> Any:
         checkpoint.save(path, carry)
         again = checkpoint.load(path, setup)
         carry.registrar.observer = None
-        (straight, one), (resumed, other) = play_round(setup, carry), play_round(setup, again)
+        one, other = carry.play_round(), again.play_round()
         require(repr(one) == repr(other), "a resumed run goes another way")
-        require(np.array_equal(straight.params, resumed.params), "a resumed run has another model")
+        require(np.array_equal(carry.params, again.params), "a resumed run has another model")
         return checkpoint.load(path, setup)
 
 

@@ -61,9 +61,7 @@ def test_who_comes_back_is_who_was_there():
 
 def test_of_two_nodes_of_one_name_the_later_is_refused():
     members = Members()
-    assert meet(members, {1: Profile("x"), 2: Profile("x")}) == {
-        2: "claims the name 'x' of node 1, which is online"
-    }
+    assert meet(members, {1: Profile("x"), 2: Profile("x")}) == {2: "claims the name 'x' of node 1, which is online"}
     assert (members.names, node(members, 0)) == (["x"], 1)
 
 

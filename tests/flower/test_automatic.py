@@ -15,8 +15,8 @@ from tests.simulation.small import data, parts
 
 from sortition.advice.replay import replay
 from sortition.advice.sources import known
-from sortition.flower import SelectorStrategy, wire
 from sortition.federation.checkpoint import HISTORY, beside
+from sortition.flower import SelectorStrategy, wire
 
 
 @pytest.fixture(scope="module")

@@ -208,6 +208,7 @@ def test_another_strategy_inside_a_wrapper_is_refused(tmp_path):
         private(FedAvg)
 
 
+NO_MEMORY = {"kind": "dict", "keys": []}
 TAMPERED = {
     "federation": lambda a, h: h.update(federation=5),
     "names": lambda a, h: h["federation"]["members"].update(names=5),
@@ -229,8 +230,8 @@ TAMPERED = {
     "fewer facts": lambda a, h: a.update({"facts.sizes": np.ones(3)}),
     "facts of nan": lambda a, h: a.update({"facts.sizes": np.full(5, np.nan)}),
     "server": lambda a, h: h["federation"]["engine"].update(server=5),
-    "another attribute": lambda a, h: h["federation"]["engine"].update(server={"fraction_train": {"kind": "dict", "keys": []}}),
-    "a method": lambda a, h: h["federation"]["engine"].update(server={"configure_train": {"kind": "dict", "keys": []}}),
+    "another attribute": lambda a, h: h["federation"]["engine"].update(server={"fraction_train": NO_MEMORY}),
+    "a method": lambda a, h: h["federation"]["engine"].update(server={"configure_train": NO_MEMORY}),
     "options": lambda a, h: h["federation"].update(options=5),
 }
 

@@ -8,7 +8,7 @@ pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
 from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from sortition.clients.models import as_vector, from_vector
-from sortition.core import GRADIENT, LOSS
+from sortition.core import GRADIENT
 from sortition.core.errors import InputError
 from sortition.core.signals import find_signal
 from sortition.federation.screening import ModelCheck, moved

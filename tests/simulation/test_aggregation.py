@@ -10,7 +10,7 @@ from sortition.aggregation import CombineRule
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage import snapshot
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
 
 FAULTS = Faults(before=0.1, newcomers=0.3, leaving=0.2, returning=0.2, reused=0.5, crash=0.5)
 DECAYING = replace(RULE, decay=0.9)
@@ -27,7 +27,7 @@ def test_fedvarp_in_the_engine_is_a_loop_of_ones_own():
     rule, carry = CombineRule("fedvarp"), start(own)
     params, memory = carry.params, rule.init(carry.params.size, 10)
     for t in range(6):
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         ids = np.array(record["cohort"] if record["answered"] is None else record["answered"], np.int64)
         if not ids.size:
             continue
@@ -49,7 +49,7 @@ def test_resumed_memory_gives_the_same_bytes(name, faults, tmp_path):
     checkpoint.save(tmp_path / "run.npz", half)
     back = checkpoint.load(tmp_path / "run.npz", setup(name, faults))
     assert sorted(back.memory.rows) == sorted(half.memory.rows)
-    resumed = run(setup(name, faults), carry=back)
+    resumed = run(setup(name, faults), simulation=back)
     assert resumed.params.tobytes() == whole.params.tobytes()
     assert resumed.memory.total.tobytes() == whole.memory.total.tobytes()
     assert {k: row.tobytes() for k, row in resumed.memory.rows.items()} == {
@@ -67,7 +67,7 @@ def test_who_takes_an_id_over_is_remembered_by_nothing():
     carry, seen = start(own), 0
     for _ in range(10):
         before = set(carry.memory.rows)
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         taken = set(record.get("faults", {}).get("taken", ()))
         answered = record["cohort"] if record["answered"] is None else record["answered"]
         assert set(carry.memory.rows) == (before - taken) | set(answered)

@@ -18,7 +18,7 @@ from sortition.core.errors import StorageError
 from sortition.core.storage import snapshot
 from sortition.learning import LocalRule
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
 
 ROUNDS = 9
 
@@ -167,7 +167,7 @@ def test_a_rehearsing_selector_resumes_too(tmp_path):
     own = Setup(world(), Scripted(questions=asked), 3, 6)
     whole = run(own)
     checkpoint.save(tmp_path / "c.npz", run(own, 4))
-    np.testing.assert_array_equal(run(own, carry=checkpoint.load(tmp_path / "c.npz", own)).params, whole.params)
+    np.testing.assert_array_equal(run(own, simulation=checkpoint.load(tmp_path / "c.npz", own)).params, whole.params)
 
 
 KEPT = {
@@ -187,7 +187,7 @@ def test_kept_states_of_optimisers_are_in_the_checkpoint(tmp_path, rule, stop):
     whole = run(own, on_record=lambda _, record: records.append(record))
     checkpoint.save(tmp_path / "c.npz", run(own, stop, lambda _, record: resumed.append(record)))
     carry = checkpoint.load(tmp_path / "c.npz", keeping(KEPT[rule]))
-    again = run(own, on_record=lambda _, record: resumed.append(record), carry=carry)
+    again = run(own, on_record=lambda _, record: resumed.append(record), simulation=carry)
     np.testing.assert_array_equal(again.params, whole.params)
     assert json.dumps(resumed) == json.dumps(records)
     assert again.local.rows.keys() == whole.local.rows.keys()
@@ -199,7 +199,7 @@ def test_a_client_that_never_trained_has_no_state_and_who_takes_an_id_none():
     own = keeping(KEPT["momentum"], "uniform", faults=FaultDraws(Faults(leaving=0.3, returning=0.0, reused=0.5), 10, 3))
     carry, seen = start(own), set()
     for _ in range(ROUNDS):
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         seen = (seen - set(record.get("faults", {}).get("taken", []))) | set(record["answered"] or record["cohort"])
         assert carry.local.rows.keys() == seen
 

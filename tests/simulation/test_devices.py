@@ -59,9 +59,7 @@ def test_spreads_are_lognormal_with_the_given_median():
     assert not np.array_equal(shaky.seconds(IDS, 0, 100, 0), shaky.seconds(IDS, 1, 100, 0))
 
 
-def test_budget_and_bad_devices():
-    assert Devices(overselect=1.3).budget(10) == 13
-    assert Devices().budget(10) == 10
+def test_bad_devices():
     bad_fields = {"speed": 0, "jitter": -1, "dropout": 1.5, "deadline": 0, "overselect": 0.5, "bandwidth": math.nan}
     bad_fields |= {"speed_spread": "1", "bandwidth_spread": None}
     for name, value in bad_fields.items():

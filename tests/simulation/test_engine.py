@@ -15,7 +15,7 @@ from sortition.core.rounds import Cohort, Population
 from sortition.learning import Learner, LocalRule, build
 from sortition.learning.batches import batch_plans
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, run, start
 
 
 def played(setup, rounds=None):
@@ -59,7 +59,8 @@ def test_full_participation_does_not_depend_on_the_selector(name):
 def test_the_next_model_is_the_weighted_sum_of_updates():
     own = world()
     setup = Setup(own, Scripted(cohort=(4, 1), weights=(0.5, 0.3)), 2, 3)
-    carry, record = play_round(setup, start(setup))
+    carry = start(setup)
+    record = carry.play_round()
     deltas = own.train(own.initial, np.array([4, 1]), [], 0).deltas
     np.testing.assert_allclose(carry.params, own.initial + np.float32([0.5, 0.3]) @ deltas, atol=1e-6)
     assert record["cohort"] == [4, 1]
@@ -199,7 +200,7 @@ def test_mass_in_expectation_is_kept_by_engine_records_and_explorers():
     lost = 0
     for t in range(6):
         before = carry.params
-        carry, record = play_round(setup, carry)
+        record = carry.play_round()
         assert record["mass"] == "expected"
         ids = np.array(record["cohort"] if record["answered"] is None else record["answered"], np.int64)
         lost += 3 - ids.size

@@ -12,7 +12,7 @@ from sortition.core import signals
 from sortition.core.errors import InputError
 from sortition.core.questions import Reading
 from sortition.selectors import load
-from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, play_round, run, start
+from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
 from sortition.simulation.faults import FATES, POINTS
 
@@ -135,9 +135,8 @@ def test_the_others_weights_keep_the_total():
     _, records = played(Faults(before=0.4), Scripted(cohort=(4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4)))
     own, chosen = world(seed=1), next(r for r in records if 0 < len(r["answered"] or ()) < 4)
     assert chosen["round"] == 0, "the seed's first round loses somebody, so the model before it is the initial one"
-    carry, _ = play_round(
-        s := setup(Faults(before=0.4), Scripted((4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4))), start(s)
-    )
+    carry = start(setup(Faults(before=0.4), Scripted((4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4))))
+    carry.play_round()
     kept = np.array(chosen["answered"])
     weights = np.array([dict(zip((4, 1, 7, 8), (0.1, 0.2, 0.3, 0.4), strict=True))[i] for i in kept])
     deltas = own.train(own.initial, kept, [], 0).deltas
@@ -233,7 +232,7 @@ def test_newcomers_get_the_next_ids_and_nobody_else_moves():
     assert carry.registrar.population.n_clients == 5
     for t in range(8):
         before = states(carry)["state.value"]
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         sizes.append(carry.registrar.population.n_clients)
         joined += record.get("faults", {}).get("joined", [])
         assert record["available"] == sizes[-1] == own.faults.size(t)
@@ -249,7 +248,7 @@ def test_who_left_is_not_asked_and_returns_with_what_was_known():
     carry, gone = start(own), 0
     for t in range(12):
         here, before = own.faults.present(t), states(carry)["state.value"].copy()
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         assert here[record["cohort"]].all()
         assert record["available"] == here.sum()
         gone += int((~here).sum())
@@ -262,7 +261,7 @@ def test_a_taken_id_holds_other_data_and_tells_its_facts_anew():
     own = setup(Faults(leaving=0.4, returning=0.1, reused=0.5), "power-of-choice", rounds=10)
     carry, taken = start(own), []
     for t in range(10):
-        carry, record = play_round(own, carry)
+        record = carry.play_round()
         taken += record.get("faults", {}).get("taken", [])
         owners = own.faults.owners(t)
         now = own.at(t).world
@@ -323,7 +322,7 @@ def test_resuming_amid_all_faults_is_bit_identical(name, tmp_path):
         part = run(setup(ALL, name), stop)
         checkpoint.save(tmp_path / "saved.npz", part)
         found, resumed = [], checkpoint.load(tmp_path / "saved.npz", setup(ALL, name))
-        carry = run(setup(ALL, name), carry=resumed, on_record=lambda _, record, found=found: found.append(record))
+        carry = run(setup(ALL, name), simulation=resumed, on_record=lambda _, record, found=found: found.append(record))
         assert found == records[stop:]
         alike(carry, whole)
 

@@ -10,7 +10,7 @@ from sortition.aggregation import CombineRule
 from sortition.core import Guards
 from sortition.core.signals import LOSS, UPDATE
 from sortition.learning import LocalRule
-from sortition.simulation import FaultDraws, Faults, Setup, folding, play_round, round_cache, start
+from sortition.simulation import FaultDraws, Faults, Setup, round_cache, start
 from sortition.simulation.attacks import Attacks
 
 EVERYBODY = tuple(range(10))
@@ -29,7 +29,7 @@ def setup(inner=None, selector=None, **options):
 def played(made, rounds=3):
     carry, records = start(made), []
     for _ in range(rounds):
-        carry, record = play_round(made, carry)
+        record = carry.play_round()
         records.append(record)
     return carry, records
 
@@ -40,7 +40,7 @@ def alike(made):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(round_cache, "BLOCK_BYTES", 4 * 3 * whole.params.size)
         fresh = made()
-        assert folding.applies(fresh, start(fresh), 10)
+        assert start(fresh)._folds(10)
         folded, found = played(fresh)
     np.testing.assert_allclose(folded.params, whole.params, atol=1e-5)
     for one, other in zip(found, expected, strict=True):
@@ -87,7 +87,8 @@ def test_of_a_large_cohort_the_updates_of_one_block_are_alive(blocks_of_three):
         return finish(cohort)
 
     made.world.learner.finish = counted
-    carry, _ = play_round(made, start(made))
+    carry = start(made)
+    carry.play_round()
     assert most == 3
     assert len(living) == 4
     assert carry.params.shape == made.world.initial.shape
@@ -95,8 +96,8 @@ def test_of_a_large_cohort_the_updates_of_one_block_are_alive(blocks_of_three):
 
 def test_small_cohorts_are_not_folded(blocks_of_three):
     made = setup()
-    assert not folding.applies(made, start(made), 3)
-    assert folding.applies(made, start(made), 4)
+    assert not start(made)._folds(3)
+    assert start(made)._folds(4)
 
 
 @pytest.mark.parametrize(
@@ -113,4 +114,4 @@ def test_small_cohorts_are_not_folded(blocks_of_three):
 def test_where_single_updates_are_read_or_kept_they_are_not_folded(blocks_of_three, options):
     inner = world(**options.pop("inner", {}))
     made = setup(inner, **options)
-    assert not folding.applies(made, start(made), 10)
+    assert not start(made)._folds(10)

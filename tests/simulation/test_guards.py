@@ -9,7 +9,7 @@ from tests.simulation.small import Scripted, world
 from sortition.core import Guards
 from sortition.core.signals import LOSS
 from sortition.selectors import load
-from sortition.simulation import FaultDraws, Faults, Setup, play_round, run, start
+from sortition.simulation import FaultDraws, Faults, Setup, run, start
 
 EVERYBODY = tuple(range(10))
 
@@ -44,7 +44,7 @@ def played(guards, selector, rounds=1, faults=None, cohort=10):
     )
     carry, records = start(made), []
     for _ in range(rounds):
-        carry, record = play_round(made, carry)
+        record = carry.play_round()
         records.append(record)
     return carry, records
 

@@ -1,8 +1,8 @@
 """Keeps a selection over the rounds: begin a turn, finish it, let clients join, save, resume.
 
 A turn works on a copy of the state, which becomes the registrar's own when the turn finishes. So an abandoned turn
-leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it. A turn whose
-cohort was dispatched is in flight: clients may join meanwhile, and only ``finish`` or ``give_up`` ends it.
+leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it. A turn
+whose cohort was dispatched is in flight: clients may join meanwhile, and only ``finish`` or ``give_up`` ends it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The program of a federation, written once: choose, ask, dispatch, collect, screen, finish, step, record, save.
 
 A :class:`Backend` does the work of each step for whole cohorts: in the simulator (``sortition.simulation``), or over a
-network (:class:`~sortition.federation.messenger.Messenger`, on any transport). The driver opens a round, which ends with
-a cohort at work, and closes it, which ends with the next model and a record. What happens in between, training, is the
-clients' business: Flower's own loop runs there, and runs in lock-step train there together.
+network (:class:`~sortition.federation.messenger.Messenger`, on any transport). The driver opens a round, which ends
+with a cohort at work, and closes it, which ends with the next model and a record. What happens in between, training, is
+the clients' business: Flower's own loop runs there, and runs in lock-step train there together.
 """
 
 from __future__ import annotations

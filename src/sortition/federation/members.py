@@ -8,8 +8,8 @@ Facts that a selector reads are those of enrolment, until a client comes back wi
 reads have an age, and are asked anew when they are too old (:meth:`Members.outdated`).
 
 A member that does not answer is left out: for one selection, then for two, four, eight … It takes part again when it
-has answered who it is, and its next silence is short again when it has trained. One that comes back with another session
-is asked at once.
+has answered who it is, and its next silence is short again when it has trained. One that comes back with another
+session is asked at once.
 """
 
 from __future__ import annotations
@@ -248,7 +248,8 @@ class Members:
             self.members.append(Member(profile.name))
             self.changed = True
         member = self.members[client]
-        if any(not np.array_equal(facts[fact], member.facts.get(fact)) for fact in facts if fact not in self.watched):
+        read = [fact for fact in facts if fact not in self.watched]
+        if any(fact not in member.facts or not np.array_equal(facts[fact], member.facts[fact]) for fact in read):
             self.changed = True
         member.facts = facts
         member.heard = dict.fromkeys(facts, now)

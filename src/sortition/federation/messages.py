@@ -36,7 +36,8 @@ class Ask:
     """What one client is to do.
 
     Attributes:
-        kind: ``profile``: say who you are; ``query``: answer ``signals``; ``rehearse``: train, and forget it; ``train``.
+        kind: ``profile``: say who you are; ``query``: answer ``signals``; ``rehearse``: train, and forget it; or
+            ``train``.
         session: whom: a key of :meth:`Transport.online`.
         client: its id, with which everything random at the client is keyed; −1 before it is known.
         round: the round, from 0.

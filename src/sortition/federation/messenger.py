@@ -211,16 +211,11 @@ class Messenger:
             session: holder for session, holder in self._behind.items() if session in online and holder in online
         }
         under_way = {pending.ask.session for pending in self._asking()}
-        strangers = [
-            session
-            for session in self.members.unknown(online)
-            if session not in under_way
-            and session not in self._profiles
-            and session not in self._behind
-            and self._later.get(session, (0.0, 0.0))[0] <= now
-        ]
+        strangers = [session for session in self.members.unknown(online) if session not in self._behind]
+        due = [session for session in strangers if self._later.get(session, (0.0, 0.0))[0] <= now]
         returning = [self.members.session_of(client) for client in self.members.to_ask_again(online)]
-        sessions = strangers + [session for session in returning if session not in under_way | self._profiles.keys()]
+        answering = under_way | self._profiles.keys()
+        sessions = [session for session in due + returning if session not in answering]
         self._post(
             [
                 Ask(
@@ -320,7 +315,7 @@ class Messenger:
                 self.logger.warning("Facts of client %s cannot be used: %s", self.members[client].name, reason)
         return clients[[client not in unknown for client in clients.tolist()]]
 
-    # -- what the driver asks for ----------------------------------------------------------------------------------------
+    # -- what the driver asks for --------------------------------------------------------------------------------------
 
     def population(self) -> Population | None:
         """What is known of the clients, if it has changed."""
@@ -486,7 +481,9 @@ class Messenger:
         """The members whose answers count: at most as many as the round is meant to use, first come by the clock."""
         training = self.training
         seconds = [
-            training.seconds[client] if client in training.replies and training.replies[client].outcome == "ok" else np.inf
+            training.seconds[client]
+            if client in training.replies and training.replies[client].outcome == "ok"
+            else np.inf
             for client in cohort.ids.tolist()
         ]
         return cohort.ids[first_come(cohort.ids, np.array(seconds), self.options.pace.target(cohort), np.inf)]

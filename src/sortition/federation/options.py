@@ -120,6 +120,9 @@ class Options:
         if not (is_several(self.facts) and all(isinstance(fact, str) for fact in self.facts)):
             raise bad(f"{self.who}.facts", "a list of names", self.facts)
         check_names(self.facts, f"{self.who}.facts: Population")
+        self._check_refresh()
+
+    def _check_refresh(self) -> None:
         if not isinstance(self.refresh, Mapping):
             raise bad(f"{self.who}.refresh", "a table from facts to seconds or 'selection'", self.refresh)
         for fact, age in self.refresh.items():
@@ -144,8 +147,8 @@ class Options:
         needs = self.selector.needs
         if needs.of_server:
             raise InputError(
-                f"{method} needs {needs.of_server[0].name!r}, which the server computes from single updates and data of "
-                f"its own; {self.who} has none. Use a Registrar in a loop of your own, finish(reports=…)."
+                f"{method} needs {needs.of_server[0].name!r}, which the server computes from single updates and data "
+                f"of its own; {self.who} has none. Use a Registrar in a loop of your own, finish(reports=…)."
             )
         for signal in (*needs.asks, *needs.reports):
             if signal.of == "pairs":

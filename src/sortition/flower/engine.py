@@ -76,9 +76,7 @@ class FlowerEngine:
         """The strategy's next model and metrics; none where nobody has a weight."""
         done, weights, notes = self._counted(made_of)
         positive = weights > 0
-        used = {
-            client: weight for client, weight in zip(done[positive].tolist(), weights[positive].tolist(), strict=True)
-        }
+        used = dict(zip(done[positive].tolist(), weights[positive].tolist(), strict=True))
         replies = {client: made_of.replies[client].native for client in used}
         self.result = (None, None)
         if used:
@@ -192,5 +190,3 @@ def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
     averaged = {name: value for name in counters if (value := arrays[name].numpy()).dtype.kind == "f"}
     cut = wire.to_record({name: value.astype(model[name].dtype) for name, value in averaged.items()})
     return ArrayRecord({**arrays, **cut}) if cut else arrays
-
-

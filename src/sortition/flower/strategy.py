@@ -186,8 +186,8 @@ class SelectorStrategy(Strategy):
             raise bad("SelectorStrategy.cohort", rule, options.cohort)
         if self.combining.own and not kind.linear:
             raise InputError(
-                f"SelectorStrategy.combine = {self.combining.rule.name!r} makes one update of all, and {name} aggregates "
-                "by a rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
+                f"SelectorStrategy.combine = {self.combining.rule.name!r} makes one update of all, and {name} "
+                "aggregates by a rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             )
         if kind.trees and self.selector.needs.individual:
             raise InputError(

@@ -48,7 +48,7 @@ class FlowerTransport:
 
     def __init__(self, base: BaseStrategy, candidates: Callable[[], list[str]]) -> None:
         self.base = base
-        self.grid: Grid = None  # type: ignore[assignment]  # given by start()
+        self.grid: Grid = None  # given by start()
         self.round: FlowerRound = None  # type: ignore[assignment]  # given by configure_train()
         self.written: dict[int, Message] = {}  # train messages, by client
         self._candidates = candidates

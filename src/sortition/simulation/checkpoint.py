@@ -11,41 +11,50 @@ import numpy as np
 from sortition.aggregation import UpdateMemory
 from sortition.core.errors import StorageError, shown
 from sortition.core.storage import snapshot
+from sortition.federation.checkpoint import part
 from sortition.learning.vector import Vector
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.setup import Carry, Setup, start
+from sortition.simulation.setup import Setup
+from sortition.simulation.simulation import Simulation
 
 
-def save(path: str | Path, carry: Carry) -> None:
+def save(path: str | Path, simulation: Simulation) -> None:
     """Model, server state, selection and totals, after a whole round."""
-    selection, header = carry.registrar.export()
-    arrays = {"params": carry.params}
-    arrays |= {f"server.{name}": array for name, array in carry.server.items()}
-    arrays |= {f"memory.{name}": array for name, array in (carry.memory.export() if carry.memory else {}).items()}
-    arrays |= {f"local.{name}": array for name, array in (carry.local.export() if carry.local else {}).items()}
+    selection, header = simulation.registrar.export()
+    memory, local = simulation.memory, simulation.local
+    arrays = {"params": simulation.params}
+    arrays |= {f"server.{name}": array for name, array in simulation.server.items()}
+    arrays |= {f"memory.{name}": array for name, array in (memory.export() if memory else {}).items()}
+    arrays |= {f"local.{name}": array for name, array in (local.export() if local else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
-    snapshot.save(path, arrays, {"registrar": header, "clock": carry.clock, "totals": carry.totals})
+    snapshot.save(path, arrays, {"registrar": header, "clock": simulation.clock, "totals": simulation.totals})
 
 
-def load(path: str | Path, setup: Setup) -> Carry:
-    """The carry that was saved, for the same set-up; another one is refused."""
+def load(path: str | Path, setup: Setup) -> Simulation:
+    """The simulation that was saved, for the same set-up; another one is refused."""
     arrays, header = snapshot.load(path)
-    fresh = start(setup, min(_rounds_played(header), setup.horizon))
+    fresh = Simulation(setup, min(_rounds_played(header), setup.horizon))
     if "params" not in arrays or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
         raise StorageError(f"{path} is not a run's checkpoint.")
     params, server = _model(path, arrays, fresh)
     try:
-        registrar = fresh.registrar.restore(_under(arrays, "registrar."), header["registrar"])
+        fresh.registrar.restore(part(arrays, "registrar."), header["registrar"])
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     memory = _memory(path, arrays, fresh)
     local = _local(path, arrays, fresh)
-    return Carry(params, server, registrar, memory, local, _clock(path, header), _totals(path, header, fresh))
+    fresh.params = params
+    fresh.server = server
+    fresh.memory = memory
+    fresh.local = local
+    fresh.clock = _clock(path, header)
+    fresh.totals = _totals(path, header, fresh)
+    return fresh
 
 
-def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tuple[Vector, dict[str, Vector]]:
+def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Simulation) -> tuple[Vector, dict[str, Vector]]:
     """The model and the step's state, if they are of this set-up."""
-    params, server = arrays["params"], _under(arrays, "server.")
+    params, server = arrays["params"], part(arrays, "server.")
     if params.shape != fresh.params.shape or server.keys() != fresh.server.keys():
         raise StorageError(
             f"{path} holds a model of {params.size} numbers and server state {sorted(server)}; "
@@ -57,9 +66,9 @@ def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> tupl
     return params, server
 
 
-def _memory(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> UpdateMemory | None:
+def _memory(path: str | Path, arrays: Mapping[str, Vector], fresh: Simulation) -> UpdateMemory | None:
     """The remembered updates, if this set-up remembers them: rows of finite numbers, one for each of some clients."""
-    saved = _under(arrays, "memory.")
+    saved = part(arrays, "memory.")
     if bool(saved) != (fresh.memory is not None):
         has = "remembered updates" if saved else "no remembered updates"
         raise StorageError(f"{path} holds {has}; this set-up combines updates in another way.")
@@ -69,9 +78,9 @@ def _memory(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> Upd
     return UpdateMemory.restore(saved)
 
 
-def _local(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> LocalStates | None:
+def _local(path: str | Path, arrays: Mapping[str, Vector], fresh: Simulation) -> LocalStates | None:
     """What the clients' optimisers remember, if this set-up keeps it."""
-    saved = _under(arrays, "local.")
+    saved = part(arrays, "local.")
     if bool(saved) != (fresh.local is not None):
         has = "states of clients' optimisers" if saved else "no states of clients' optimisers"
         raise StorageError(f"{path} holds {has}; this set-up has another local rule.")
@@ -81,7 +90,7 @@ def _local(path: str | Path, arrays: Mapping[str, Vector], fresh: Carry) -> Loca
     return fresh.local.restored(saved)
 
 
-def _check_rows(what: str, saved: Mapping[str, Vector], fresh: Carry, size: int, *, total: bool = False) -> None:
+def _check_rows(what: str, saved: Mapping[str, Vector], fresh: Simulation, size: int, *, total: bool = False) -> None:
     """Rows of so many finite numbers, one for each of some known clients; with their sum where there is one."""
     m = np.size(saved.get("ids", ()))
     shapes: dict[str, Any] = {"ids": ((m,), np.int64), "rows": ((m, size), np.float32)}
@@ -100,7 +109,7 @@ def _clock(path: str | Path, header: Mapping[str, Any]) -> float:
     return float(clock)
 
 
-def _totals(path: str | Path, header: Mapping[str, Any], fresh: Carry) -> dict[str, int]:
+def _totals(path: str | Path, header: Mapping[str, Any], fresh: Simulation) -> dict[str, int]:
     """The totals, in the order in which summaries show them."""
     totals = {name: header["totals"].get(name, 0) for name in fresh.totals}
     for name, total in totals.items():
@@ -122,7 +131,3 @@ def _rounds_played(header: Mapping[str, Any]) -> int:
     registrar = header.get("registrar")
     played = registrar.get("index") if isinstance(registrar, Mapping) else None
     return played if isinstance(played, int) else 0
-
-
-def _under(arrays: Mapping[str, Vector], prefix: str) -> dict[str, Vector]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

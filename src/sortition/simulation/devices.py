@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
-from sortition.core.rounds import with_standby
 from sortition.core.streams import stream
 from sortition.core.validation import is_number, known_keys_only
+from sortition.federation.pace import first_come
 
 FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes
 
@@ -60,10 +60,6 @@ class Devices:
         if not (math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad("Devices.overselect", "finite and ≥ 1", self.overselect)
 
-    def budget(self, cohort: int) -> int:
-        """How many are selected so that ``cohort`` may answer."""
-        return with_standby(cohort, self.overselect)
-
 
 @dataclass(frozen=True)
 class RoundEnd:
@@ -105,12 +101,9 @@ class Fleet:
             silent = stream(self.seed, "device dropouts", t).random(self.n_clients)[ids] < self.devices.dropout
             arrival[silent] = math.inf
         limit = math.inf if self.devices.deadline is None else self.devices.deadline
-        ranked = np.lexsort((ids, arrival))
-        in_time = ranked[np.isfinite(arrival[ranked]) & (arrival[ranked] <= limit)][:target]
-        answered = np.zeros(ids.size, bool)
-        answered[in_time] = True
+        answered = first_come(ids, arrival, target, limit)
         late = np.isfinite(arrival) & ~answered
-        if in_time.size < min(target, ids.size) and limit < math.inf:
+        if answered.sum() < min(target, ids.size) and limit < math.inf:
             return RoundEnd(answered, late, limit)
-        waited = arrival[answered] if in_time.size else seconds
+        waited = arrival[answered] if answered.any() else seconds
         return RoundEnd(answered, late, float(waited.max()) if waited.size else 0.0)

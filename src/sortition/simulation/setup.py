@@ -1,25 +1,22 @@
-"""What is played, and what one round passes on to the next."""
+"""What is played."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule
-from sortition.aggregation.memory import UpdateMemory
-from sortition.aggregation.step import StepState
-from sortition.core.arrays import Array, Floats, frozen
+from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
-from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ModelSize
-from sortition.learning.vector import Vector
+from sortition.federation.pace import Pace
 from sortition.simulation.faults import FaultDraws, Faults
-from sortition.simulation.ledger import LANES
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
@@ -85,6 +82,12 @@ class Setup:
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
 
+    @property
+    def pace(self) -> Pace:
+        """How many are chosen, and when a round is over."""
+        devices = self.world.fleet.devices
+        return Pace(self.cohort, devices.overselect, math.inf if devices.deadline is None else devices.deadline)
+
     def due(self, t: int, every: int) -> bool:
         """Whether round t is evaluated."""
         return every > 0 and ((t + 1) % every == 0 or t + 1 == self.horizon)
@@ -116,41 +119,6 @@ class Setup:
         return Population(**facts, known=np.flatnonzero(np.isin(rows, whole.known)), n_clients=n)
 
 
-@dataclass(frozen=True)
-class Carry:
-    """What one round passes on to the next."""
-
-    params: Vector
-    server: StepState  # what the step remembers
-    registrar: Registrar
-    memory: UpdateMemory | None = None  # what combine remembers
-    local: LocalStates | None = None  # what the clients' optimisers remember
-    clock: float = 0.0
-    totals: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*LANES, "passes", "steps"), 0))
-    test: dict[str, float] | None = None  # of these params, where known
-    accuracies: Floats | None = None  # (N,) of the last evaluation of every client
-    timings: dict[str, float] = field(default_factory=dict)
-
-
-def start(setup: Setup, played: int = 0) -> Carry:
-    """The carry before the first round; of a population as it is known after ``played`` ones."""
-    population = setup.population or setup.world.population()
-    if population.n_clients != setup.world.n_clients:
-        raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
-    population = setup.known(max(0, played - 1))
-    registrar = Registrar(
-        setup.selector,
-        population,
-        horizon=setup.horizon,
-        seed=setup.seed,
-        guards=setup.guards,
-        model=model_size(setup.world),
-    )
-    initial = setup.world.initial
-    memory = setup.combine.init(initial.size, setup.world.n_clients)
-    return Carry(sealed(initial), setup.step.init(initial.size), registrar, memory, setup.world.states)
-
-
 def model_size(world: World) -> ModelSize:
     """How long the vectors are that belong to the world's model."""
     size, classes = world.initial.size, world.classes
@@ -159,8 +127,3 @@ def model_size(world: World) -> ModelSize:
     except InputError:  # it does not end in a layer with an output per class
         return ModelSize(size)
     return ModelSize(size, classes, weight.stop - weight.start + classes, classes)
-
-
-def sealed(params: Vector) -> Vector:
-    """The same model, read-only."""
-    return frozen(np.ascontiguousarray(params, np.float32))

@@ -49,16 +49,17 @@ def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
 
 def timed(config: RunConfig) -> float:
     """Seconds of one round, as a run would play it."""
-    from sortition.simulation import play_round, start
+    from sortition.simulation import start
     from sortition.studies import federation
     from sortition.studies.runs.task import in_one_thread
 
     setup = federation.setup(config)[1]
     with in_one_thread():
-        carry, _ = play_round(setup, start(setup))
+        simulation = start(setup)
+        simulation.play_round()
         begun = time.perf_counter()
         for _ in range(TIMED):
-            carry, _ = play_round(setup, carry)
+            simulation.play_round()
         return (time.perf_counter() - begun) / TIMED
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from sortition.core.errors import SortitionError, unknown
+from sortition.core.record import RoundRecord
 from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
-from sortition.core.record import RoundRecord
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
@@ -141,17 +141,17 @@ class Step:
 
 def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) -> Iterator[Step]:
     """Play one run in this process, round by round, without a folder; the options are those of :func:`compare`."""
-    from sortition.simulation import play_round, start
+    from sortition.simulation import start
     from sortition.studies import federation
 
     _check_keys(options, "simulate", _table, "method", "methods", "seeds")
     with given.lent():
         config = plan(_table(method, seeds=[seed], **options)).runs[0]
         setup = federation.setup(config)[1]
-        carry = start(setup)
-        while carry.registrar.index < config.rounds:
-            carry, record = play_round(setup, carry)
-            yield Step(record, carry.registrar.state, carry.params, setup)
+        simulation = start(setup)
+        while simulation.registrar.index < config.rounds:
+            record = simulation.play_round()
+            yield Step(record, simulation.registrar.state, simulation.params, setup)
 
 
 def study(

@@ -104,7 +104,7 @@ def test_where_training_together_fails_each_run_trains_by_itself(tmp_path, monke
 
     made = plan(small(rounds=2))
     attempt_all(tasks_of(made, tmp_path / "as-ever"), lambda event: None, lambda: False)
-    monkeypatch.setattr("sortition.simulation.lockstep.train_all", broken)
+    monkeypatch.setattr("sortition.simulation.simulation.train_all", broken)
     attempt_all(tasks_of(made, tmp_path / "broken"), lambda event: None, lambda: False)
     assert files_of(tmp_path / "as-ever") == files_of(tmp_path / "broken")
 

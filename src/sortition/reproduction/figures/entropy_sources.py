@@ -17,14 +17,14 @@ from sortition.reproduction.theory.heterogeneity import label_entropy
 from sortition.results.statistics import centre
 from sortition.results.table import Table, mean_and_sd
 from sortition.selectors.hics import Memory, entropy_estimate
-from sortition.simulation import Carry, Setup, play_round, start
+from sortition.simulation import Setup, Simulation, start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 
 PERCENT = 100
 TOP = 5  # clients that were chosen most often
 COLUMNS = ["Ĥ of the drawn", "H of the drawn", "rank correlation", "top five, % of places", "mean accuracy, %"]
-Put = Callable[[Memory, Setup, Carry, float], None]
+Put = Callable[[Memory, Setup, Simulation, float], None]
 
 
 @dataclass
@@ -109,14 +109,14 @@ def traced(study: dict[str, Any], variant: dict[str, Any], rounds: int, seed: in
     if "put" in variant and put is None:
         raise unknown("estimate", variant["put"], sorted(PUTS))
     _, ready = setup(plan(_one(study, method, rounds, seed), (), owner="figure.study").runs[0])
-    carry, truth = start(ready), label_entropy(ready.world.label_counts)
+    simulation, truth = start(ready), label_entropy(ready.world.label_counts)
     trace = Trace(np.zeros(truth.size))
-    while carry.registrar.index < rounds:
-        state = carry.registrar.state
+    while simulation.registrar.index < rounds:
+        state = simulation.registrar.state
         if put is not None and isinstance(state, Memory):
-            put(state, ready, carry, float(method["temperature"]))
+            put(state, ready, simulation, float(method["temperature"]))
         held = state.entropy.copy() if isinstance(state, Memory) else np.full(truth.size, np.nan)
-        carry, record = play_round(ready, carry)
+        record = simulation.play_round()
         cohort = np.asarray(record["cohort"], np.int64)
         trace.chosen[cohort] += 1
         if (accuracy := (record.get("test") or {}).get("accuracy")) is not None:
@@ -135,28 +135,30 @@ def _one(study: dict[str, Any], method: dict[str, Any], rounds: int, seed: int) 
     return {**study, "rounds": rounds, "seeds": [seed], "method": [method]}
 
 
-def _changes(ready: Setup, carry: Carry) -> tuple[Ids, Floats]:
+def _changes(ready: Setup, simulation: Simulation) -> tuple[Ids, Floats]:
     """Every client trains from the current model: ids, and (N, C) changes of the output layer's bias."""
     ids = np.arange(ready.world.n_clients)
-    found = ready.world.train(carry.params, ids, (BIAS_UPDATE,), carry.registrar.index).reports[BIAS_UPDATE.name]
+    found = ready.world.train(simulation.params, ids, (BIAS_UPDATE,), simulation.registrar.index).reports[
+        BIAS_UPDATE.name
+    ]
     return found.ids, np.asarray(found.values, np.float64)
 
 
-def _everybody(state: Memory, ready: Setup, carry: Carry, temperature: float) -> None:
+def _everybody(state: Memory, ready: Setup, simulation: Simulation, temperature: float) -> None:
     """Estimates of everybody from the current model."""
-    ids, changes = _changes(ready, carry)
+    ids, changes = _changes(ready, simulation)
     state.update = np.zeros((state.n_clients, changes.shape[1]))
     state.update[ids] = changes
     state.entropy[ids] = entropy_estimate(changes, temperature)
 
 
-def _before(state: Memory, ready: Setup, carry: Carry, temperature: float) -> None:
+def _before(state: Memory, ready: Setup, simulation: Simulation, temperature: float) -> None:
     """The same, once: from the initial model, before anybody took part."""
-    if carry.registrar.index == 0:
-        _everybody(state, ready, carry, temperature)
+    if simulation.registrar.index == 0:
+        _everybody(state, ready, simulation, temperature)
 
 
-def _truth(state: Memory, ready: Setup, carry: Carry, temperature: float) -> None:
+def _truth(state: Memory, ready: Setup, simulation: Simulation, temperature: float) -> None:
     """The entropy of the labels themselves; directions stay those that were reported."""
     known = ~np.isnan(state.entropy)
     state.entropy[known] = label_entropy(ready.world.label_counts)[known]

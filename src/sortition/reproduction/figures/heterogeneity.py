@@ -11,7 +11,7 @@ from scipy.stats import spearmanr
 from sortition.reproduction.context import Context
 from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
 from sortition.results.table import Table
-from sortition.simulation import play_round, start
+from sortition.simulation import start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 
@@ -35,18 +35,18 @@ def _along_a_run(
     """Uniform selection trains the model; at each moment every client is looked at. And H(D_0) = ln C."""
     table = {**study, "rounds": max([*moments, 1]), "seeds": [seed], "method": [{"name": "uniform"}]}
     _, ready = setup(plan(table, (), owner="figure.study").runs[0])
-    carry, seen = start(ready), []
+    simulation, seen = start(ready), []
     uniform = math.log(ready.world.classes)
     while True:
-        at = carry.registrar.index
+        at = simulation.registrar.index
         if at in moments:
-            now = measure_heterogeneity(ready.world, carry.params, at, temperature)
-            score = ready.world.evaluator.score(carry.params)["accuracy"]
+            now = measure_heterogeneity(ready.world, simulation.params, at, temperature)
+            score = ready.world.evaluator.score(simulation.params)["accuracy"]
             seen.append((at, score, now, envelope(now.truth - uniform, now.dissimilarity)))
             context.say(f"round {at}: accuracy {score:.3f}")
         if at >= max(moments):
             return seen, uniform
-        carry, _ = play_round(ready, carry)
+        simulation.play_round()
 
 
 def rank(a: np.ndarray, b: np.ndarray) -> float:

@@ -18,8 +18,8 @@ from sortition.core.observer import Reports
 from sortition.core.questions import Measure
 from sortition.core.rounds import Population
 from sortition.core.turn import Turn, with_ids
-from sortition.simulation import Setup, play_round, start
-from sortition.simulation.record import client_figures
+from sortition.simulation import Setup, start
+from sortition.simulation.simulation import client_figures
 
 
 class Configured:
@@ -36,7 +36,7 @@ class Configured:
         people = self.setup.known(t) if grown else None
         expected = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
-            "budget": self.setup.world.fleet.devices.budget(self.setup.cohort),
+            "budget": self.setup.pace.places,
             "joined": None if people is None else encode_joined(people),
         }
         return Evidence(expected=expected)
@@ -51,20 +51,22 @@ class Replay(Configured):
 
     def __init__(self, setup: Setup, records: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(setup)
-        self._carry, self._records, self._evidence = start(setup), records, Evidence()
-        self._carry.registrar.observer = self
+        self._simulation = start(setup)
+        self._records = records
+        self._evidence = Evidence()
+        self._simulation.registrar.observer = self
 
     def __call__(self, t: int) -> Evidence:
         """Repeat round t."""
         self._evidence = super().__call__(t)
-        self._carry, record = play_round(self.setup, self._carry)
+        record = self._simulation.play_round()
         if t < len(self._records):
             _same(self._records[t], self._measured(t, record, self._records[t]))
         return self._evidence
 
     def _measured(self, t: int, record: Mapping[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
         """The record, evaluated also where a run once ended that was then given more rounds."""
-        world, params = self.setup.at(t).world, self._carry.params
+        world, params = self.setup.at(t).world, self._simulation.params
         if "test" in logged and "test" not in record:
             record = {**record, "test": world.evaluator.score(params)}
         if "clients" in logged and "clients" not in record:

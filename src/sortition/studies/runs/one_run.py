@@ -19,8 +19,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import difference
 from sortition.results import attrition, formats, metrics, run_folder
-from sortition.simulation import Carry, Setup, checkpoint, start
-from sortition.simulation.engine import steps
+from sortition.simulation import Setup, Simulation, checkpoint, start
 from sortition.studies import federation, methods, own_code
 from sortition.studies.config import RunConfig, Target
 from sortition.studies.federation import BuiltFederation
@@ -46,26 +45,28 @@ def play(
     shared, setup = federation.setup(config)
     if (model := reference(config, setup)) is not None:
         return _play_reference(config, path, shared, setup, model, callbacks, on_round, stopping)
-    carry = _begin(config, path, shared, setup)
-    journals = Journals(path, carry.registrar, audited=audited(path, config.audit, carry.registrar.index))
+    simulation = _begin(config, path, shared, setup)
+    registrar = simulation.registrar
+    journals = Journals(path, registrar, audited=audited(path, config.audit, registrar.index))
     stop = StopRule(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
     saved, summary = time.monotonic(), dict[str, Any]()
-    callbacks.on_start(config, path, carry.registrar.index)
+    callbacks.on_start(config, path, registrar.index)
     try:
-        while carry.registrar.index < config.rounds and not stop.reached:
+        while registrar.index < config.rounds and not stop.reached:
             if stopping():
-                _save(path, carry, journals)
+                _save(path, simulation, journals)
                 return False
-            carry, record = yield from steps(setup, carry)
-            journals.append(record, _timed(carry))
+            yield simulation.before_training()
+            record = simulation.after_training()
+            journals.append(record, _timed(simulation.timings))
             value = stop.see(record)
             callbacks.on_round(config, record)
-            on_round(carry.registrar.index, value)
+            on_round(registrar.index, value)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                _save(path, carry, journals)
+                _save(path, simulation, journals)
                 saved = time.monotonic()
-        _save(path, carry, journals)
-        summary = _sum_up(path, shared, setup, carry, journals.ending())
+        _save(path, simulation, journals)
+        summary = _sum_up(path, shared, setup, simulation, journals.ending())
     finally:
         journals.close()
         callbacks.on_end(config, summary)
@@ -83,8 +84,8 @@ def _play_reference(
     stopping: Callable[[], bool],
 ) -> bool:
     """The rounds of a reference line, from the first; it has no registrar, checkpoint or audit log."""
-    carry, summary = _begin(config, path, shared, setup, audit=False), dict[str, Any]()
-    journals = Journals(path, carry.registrar, audited=False)
+    simulation, summary = _begin(config, path, shared, setup, audit=False), dict[str, Any]()
+    journals = Journals(path, simulation.registrar, audited=False)
     callbacks.on_start(config, path, 0)
     try:
         for t in range(config.rounds):
@@ -126,17 +127,19 @@ class StopRule:
         return value
 
 
-def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup, *, audit: bool | None = None) -> Carry:
-    """The carry to go on from; a new run writes what it is before its first round."""
+def _begin(
+    config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup, *, audit: bool | None = None
+) -> Simulation:
+    """The simulation to go on with; a new run writes what it is before its first round."""
     now = manifest(config, shared, setup)
     before = run_folder.Run(path).manifest
     if (path / run_folder.CHECKPOINT).exists() and before:
         if changed := difference(before.get("data", {}), now["data"]):
             raise StorageError(f"{path} was run on other data: {changed}.")
-        carry = checkpoint.load(path / run_folder.CHECKPOINT, setup)
+        simulation = checkpoint.load(path / run_folder.CHECKPOINT, setup)
     else:
-        carry = start(setup)
-    if audit is not False and audited(path, config.audit, carry.registrar.index):
+        simulation = start(setup)
+    if audit is not False and audited(path, config.audit, simulation.registrar.index):
         now["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
@@ -147,7 +150,7 @@ def _begin(config: RunConfig, path: Path, shared: BuiltFederation, setup: Setup,
     if shared.world.adversaries is not None:
         arrays["adversaries"] = shared.world.adversaries.ids
     write_folder.write_arrays(path / run_folder.FEDERATION, arrays)
-    return carry
+    return simulation
 
 
 def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[str, Any]:
@@ -181,20 +184,23 @@ def _aggregation(setup: Setup) -> dict[str, Any]:
     return {"aggregation": {"combine": rule.name, "individual_updates": True, **kept}}
 
 
-def _timed(carry: Carry) -> dict[str, float]:
-    rounded = {name: round(value, 6) for name, value in carry.timings.items()}
-    return {**rounded, "total": round(sum(carry.timings.values()), 6)}
+def _timed(timings: Mapping[str, float]) -> dict[str, float]:
+    rounded = {name: round(value, 6) for name, value in timings.items()}
+    return {**rounded, "total": round(sum(timings.values()), 6)}
 
 
-def _save(path: Path, carry: Carry, journals: Journals) -> None:
+def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
     """Records first, then the checkpoint that counts on them."""
     journals.sync()
-    checkpoint.save(path / run_folder.CHECKPOINT, carry)
+    checkpoint.save(path / run_folder.CHECKPOINT, simulation)
 
 
-def _sum_up(path: Path, shared: BuiltFederation, setup: Setup, carry: Carry, ending: dict[str, Any]) -> dict[str, Any]:
-    accuracy = setup.at(carry.registrar.index - 1).world.evaluator.client_accuracies(carry.params)
-    totals = {"totals": carry.totals, "clock": carry.clock, **ending}
+def _sum_up(
+    path: Path, shared: BuiltFederation, setup: Setup, simulation: Simulation, ending: dict[str, Any]
+) -> dict[str, Any]:
+    evaluator = setup.at(simulation.registrar.index - 1).world.evaluator
+    accuracy = evaluator.client_accuracies(simulation.params)
+    totals = {"totals": simulation.totals, "clock": simulation.clock, **ending}
     return _write_summary(path, shared, setup, accuracy, totals)
 
 

@@ -35,10 +35,13 @@ class OneRun:
 
     def __call__(self, on_round: OnRound, stopping: Callable[[], bool]) -> bool:
         """Play what is left; True if the run is finished, False if it was stopped and can be resumed."""
-        from sortition.simulation.engine import alone
-
         with in_one_thread():
-            return alone(self.steps(on_round, stopping))
+            steps = self.steps(on_round, stopping)
+            while True:
+                try:
+                    next(steps)  # a training that nobody does beforehand is done when the run goes on
+                except StopIteration as end:
+                    return bool(end.value)
 
     def steps(self, on_round: OnRound, stopping: Callable[[], bool]) -> Play:
         """The same, stopped before each training, which others may do."""

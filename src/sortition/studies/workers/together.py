@@ -23,7 +23,7 @@ def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[
 
 
 def _in_lockstep(runs: Mapping[int, Any], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
-    from sortition.simulation.lockstep import train_all
+    from sortition.simulation.simulation import train_all
     from sortition.studies.runs.task import in_one_thread
 
     with in_one_thread():

@@ -168,7 +168,8 @@ class Messenger:
         pause = FIRST_LOOK
         while True:
             online = self._look_around()
-            out_of_patience = len(self.members) > 0 and self.clock() - began >= options.patience
+            somebody = len(self.members) > 0 or bool(self._profiles)
+            out_of_patience = somebody and self.clock() - began >= options.patience
             ready = len(online) >= least and (self.begun or not self._asking())
             if ready or out_of_patience:
                 self._enter(online)

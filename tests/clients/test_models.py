@@ -32,3 +32,12 @@ def test_the_size_of_a_model():
     assert model_size({**MODEL, "scale": np.ones(3)}) == ModelSize(76, 5, 25)  # without a bias, row means stand for it
     assert model_size({"w": np.zeros(3)}) == ModelSize(3)
     assert model_size({"trees": np.zeros(3, np.uint8)}) == ModelSize()
+
+
+def test_a_transposed_convolution_is_no_output_layer():
+    convolution = {"up.weight": np.zeros((6, 3, 4, 4), np.float32), "up.bias": np.zeros(3, np.float32)}
+    assert output_layer(convolution) == ("", "")
+    assert model_size(convolution).classes is None
+    plain = {"last.weight": np.zeros((10, 3, 1, 1), np.float32), "last.bias": np.zeros(10, np.float32)}
+    assert output_layer(plain) == ("last.weight", "last.bias")
+    assert model_size(plain).classes == 10

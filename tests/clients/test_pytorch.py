@@ -299,3 +299,19 @@ def test_a_mini_batch_without_a_label_that_counts_is_no_loss_of_nan():
     found = client(nn.Linear(5, 3), x, y)
     assert found.batch_loss() == found.loss() > 0
     assert client(nn.Linear(5, 3), x, torch.full((2000,), -100)).batch_loss() == 0
+
+
+def test_outputs_that_are_no_labels_are_said_before_anybody_counts_them():
+    class Autoencoder(nn.Module):
+        def __init__(self, last):
+            super().__init__()
+            self.encode, self.decode = nn.Linear(64, 6), last
+
+    pixels = pytorch(lambda context: (Autoencoder(nn.Linear(6, 576)), IMAGES, LABELS))
+    with pytest.raises(InputError, match=r"classes must be given .* got 576 outputs for labels up to 2. Give pytorch\("):
+        pixels.facts(None)["label_counts"]
+    upwards = pytorch(lambda context: (Autoencoder(nn.ConvTranspose2d(6, 1, 4)), IMAGES, LABELS))
+    with pytest.raises(InputError, match=r"the last layer has no output per label; got 'ConvTranspose2d'"):
+        upwards.facts(None)["label_counts"]
+    given = pytorch(lambda context: (Autoencoder(nn.Linear(6, 576)), IMAGES, LABELS), classes=3)
+    assert given.facts(None)["label_counts"].sum() == 40

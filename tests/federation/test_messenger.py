@@ -283,3 +283,12 @@ def test_an_unsound_model_is_left_out_with_its_reason():
     assert (record["answered"], record["left_out"]) == ([0, 2], {"1": "w is not finite"})
     assert record["notes"]["unsound_updates"] == [1]
     assert set(MODEL) == set(made.engine.model)
+
+
+def test_a_model_without_an_output_layer_is_refused_before_the_first_round():
+    network = Network(devices(3, signals=("bias-update",), facts=SIZES))
+    made = Federation(network, "hics", cohort=2)
+    made.engine._model = {"up.weight": np.zeros((6, 3, 4, 4), np.float32), "up.bias": np.zeros(3, np.float32)}
+    with pytest.raises(InputError, match=r"HiCS looks at the output layer \(bias-update\).* 'up.bias' of shape \(3,\)"):
+        made.play()
+    assert not any(ask.kind == "train" for ask in network.asks)

@@ -306,3 +306,24 @@ def test_messages_of_a_type_of_ones_own_reach_its_function(method):
 
     made, _ = played(Special(), app_of(kind="special"), method, cohort=2, client=Rated)
     assert all(record["answered"] and not record["left_out"] for record in made.history)
+
+
+def test_a_metric_that_training_does_not_give_is_found_before_a_round_is_paid_for():
+    app = app_of()
+    answer(app, facts=sizes)
+    grid = grid_of(app, NODES)
+    made = SelectorStrategy("delta", cohort=3, strategy=FedAvg(fraction_evaluate=0.0))
+    with pytest.raises(InputError, match=r"Delta wants 'step-gradient' reported, .* client 0 .* a metric 'steps'"):
+        made.start(grid, wire.to_record(MODEL), 2)
+    assert grid.count("train") == 0
+    assert grid.count("query.step_gradient") == 1  # one client trained on trial
+
+
+def test_a_method_whose_reports_are_given_is_tried_once_and_leaves_no_trace():
+    app = app_of()
+    answer(app, facts=sizes)
+    grid = grid_of(app, NODES)
+    made = SelectorStrategy("oort", cohort=3, strategy=FedAvg(fraction_evaluate=0.0))
+    made.start(grid, wire.to_record(MODEL), 3)
+    assert sum(kind.startswith("query.rms") for kind in (m.metadata.message_type for m in grid.sent)) == 1
+    assert made.messenger.tried

@@ -25,6 +25,10 @@ METHODS = {  # of a client, by signal of the model or of the device
 }
 
 
+# signals of training that are read from the metrics that an app's train function returns
+METRICS = ("training-loss", "rms-loss", "rms-loss-first", "rms-loss-last", "step-gradient", "dispersion")
+
+
 class Answers:
     """What one app can answer.
 
@@ -66,6 +70,11 @@ class Answers:
     def names(self) -> list[str]:
         """The signals that can be answered."""
         return sorted(self.known)
+
+    @property
+    def unsure(self) -> list[str]:
+        """Those of which only a training shows whether they can be: they are metrics of the app's train function."""
+        return sorted(name for name in METRICS if name in self.known) if self.app_trains else []
 
     def signal(self, name: str) -> Signal:
         """The signal of this name, a sketch included."""

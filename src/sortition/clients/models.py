@@ -41,13 +41,21 @@ def shared_update(after: Mapping[str, Array], before: Mapping[str, Array]) -> Ar
 
 
 def output_layer(model: Mapping[str, Array]) -> tuple[str, str]:
-    """The last floating array with two axes or more, and the last array where it is its bias; empty where it is not."""
+    """The last floating array with two axes or more, and the last array where it is its bias; empty where it is not.
+
+    An array with more than two axes has a row per output only if a bias of as many numbers says so: the first axis of a
+    transposed convolution is that of its inputs.
+    """
     floating = {name: value for name, value in model.items() if value.dtype.kind == "f"}
     wide = [name for name, value in floating.items() if value.ndim > 1]
     if not wide:
         return "", ""
+    weight = wide[-1]
     last = list(floating)[-1]
-    return wide[-1], last if floating[last].shape == floating[wide[-1]].shape[:1] else ""
+    bias = last if floating[last].shape == floating[weight].shape[:1] else ""
+    if floating[weight].ndim > 2 and not bias:
+        return "", ""
+    return weight, bias
 
 
 def model_size(model: Mapping[str, Array]) -> ModelSize:

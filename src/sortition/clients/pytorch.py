@@ -68,7 +68,7 @@ class PyTorch:
     def facts(self, context: Any) -> Mapping[str, Any]:
         """Size and label counts of the node's data; the labels are counted only if they are read."""
         model, data = loaded(self.load(context))
-        return NodeFacts(data, lambda: self.classes or count_classes(model))
+        return NodeFacts(data, lambda: self.classes or count_classes(model, data.largest_label))
 
 
 class NodeFacts(Mapping[str, Any]):
@@ -149,7 +149,7 @@ class TorchClient:
     @property
     def classes(self) -> int:
         """C."""
-        return self.maker.classes or count_classes(self.model)
+        return self.maker.classes or count_classes(self.model, self.data.largest_label)
 
     @property
     def label_counts(self) -> Array:

@@ -14,6 +14,7 @@ from sortition.core.errors import InputError, bad
 CHUNK = 1024  # rows of one forward pass
 LABELS = ("label", "labels", "target", "targets", "y")  # under which a batch that is a dict holds its labels
 IGNORED = -100  # a label that PyTorch's cross-entropy leaves out: padding, or the prompt of a language model
+MANY, FAR = 100, 20  # outputs that are so many, and so many times as many as the labels, are no labels
 Batch = tuple[Any, Any]  # inputs and labels
 GIVES = "a function that gives (module, x, y) or (module, batches)"
 
@@ -70,6 +71,12 @@ class TorchData:
         x, y = self._batches[0]
         index = rng.choice(len(self), min(rows, len(self)), replace=False)
         return _at(x, index, device), _at(y, index, device)
+
+    @property
+    def largest_label(self) -> int:
+        """The largest label of the data; 0 where there are none, or where they are no whole numbers."""
+        labels = [y[y != IGNORED] for _, y in self._batches if not y.is_floating_point()]
+        return max((int(y.max()) for y in labels if y.numel()), default=0)
 
     def label_counts(self, classes: int) -> Array:
         """Examples per label (C,), of labels or of label masks."""
@@ -208,7 +215,29 @@ def _without_adapter_names(model: Any, state: Mapping[str, Any]) -> dict[str, An
     return {".".join(part for part in path if part != adapter): state[name] for name, path in own.items()}
 
 
-def count_classes(model: Any) -> int:
-    """The outputs of the last layer that has some; else of the last parameter."""
-    layers = [m.out_features for m in model.modules() if isinstance(getattr(m, "out_features", None), int)]
-    return int(layers[-1] if layers else list(model.parameters())[-1].shape[0])
+def count_classes(model: Any, largest: int = 0) -> int:
+    """How many labels there are, by the outputs of the model's last layer.
+
+    Refused where that layer is not understood, or has far more outputs than ``largest``, the largest label of the data:
+    an autoencoder's pixels are no classes.
+    """
+    hint = "Give pytorch(classes=…)."
+    layers = [module for module in model.modules() if list(module.parameters(recurse=False))]
+    sized = [layer for layer in layers if not _is_norm(layer)]
+    last = sized[-1] if sized else None
+    outputs = getattr(last, "out_features", None)
+    if outputs is None and not getattr(last, "transposed", False):
+        outputs = getattr(last, "out_channels", None)
+    if outputs is None and last is not None and not getattr(last, "transposed", False):
+        outputs = list(last.parameters(recurse=False))[-1].shape[0]
+    if not isinstance(outputs, int):
+        kind = "no layer with parameters" if last is None else type(last).__name__
+        raise bad("classes", "given where the last layer has no output per label", kind, hint)
+    if outputs > MANY and outputs >= FAR * (largest + 1):
+        got = f"{outputs} outputs for labels up to {largest}"
+        raise bad("classes", "given where the model's outputs are no labels", got, hint)
+    return outputs
+
+
+def _is_norm(layer: Any) -> bool:
+    return "Norm" in type(layer).__name__

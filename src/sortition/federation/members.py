@@ -46,6 +46,7 @@ class Member:
         heard: when each fact was heard, by the server's clock.
         tags: words by which the operator may call it eligible.
         key: of the session that first had this name, where sessions are authenticated.
+        unsure: signals of which only a training shows whether it can report them.
         session: under which it was last online; None since a restart of the server.
         misses: how often it was silent since it last trained.
         silent_until: the selection at which it is asked anew; None if it answers.
@@ -56,6 +57,7 @@ class Member:
     heard: dict[str, float] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     key: str = ""
+    unsure: tuple[str, ...] = ()
     session: str | None = None
     misses: int = 0
     silent_until: int | None = None
@@ -254,6 +256,7 @@ class Members:
         member.facts = facts
         member.heard = dict.fromkeys(facts, now)
         member.tags = profile.tags
+        member.unsure = profile.unsure
         member.key = member.key or peer.key
         if member.session is not None and member.session != session:
             self._id_of_session.pop(member.session, None)  # should it come back, it is asked who it is

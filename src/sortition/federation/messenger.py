@@ -24,7 +24,7 @@ from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure
 from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
-from sortition.core.signals import UPDATE, ModelSize, Signal
+from sortition.core.signals import UPDATE, ModelSize, Signal, sketched
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals
 from sortition.federation.engine import Engine, Step
@@ -109,6 +109,7 @@ class Messenger:
         )
         self.begun = False  # whether everybody who was online has said who it is, once
         self.moved = False  # whether any round has moved the model
+        self.tried = False  # whether it is known that clients can report what the method wants
         self.training = Training()
         self.busy = 0  # clients that were online and at work when this round began
         self.counted = {"duplicate": 0, "late": 0}  # messages since the last round that answer nothing open
@@ -141,6 +142,7 @@ class Messenger:
         fresh = self._refreshed(idle)
         eligible = [self._is_eligible(client) for client in fresh.tolist()]
         self.candidates = fresh[eligible] if eligible else fresh
+        self._try_reports()
         self._ends = self.clock() + self.options.pace.deadline
         return self.candidates
 
@@ -316,6 +318,38 @@ class Messenger:
                 self.logger.warning("Facts of client %s cannot be used: %s", self.members[client].name, reason)
         return clients[[client not in unknown for client in clients.tolist()]]
 
+    def _try_reports(self) -> None:
+        """Find out before the first round is paid for whether the clients' training gives what the method wants.
+
+        Where only a training shows that, one client trains on trial, and nothing of it is kept.
+        """
+        wanted = {signal.name: signal for signal in self.needs.reports}
+        if self.tried or not self.candidates.size:
+            return
+        self.tried = True
+        member = self.members[int(self.candidates[0])]
+        unsure = [name for name in wanted if sketched(name)[0] in member.unsure]
+        if not unsure:
+            return
+        self._ends = self.clock() + self.options.pace.deadline
+        ask = Ask(
+            "query",
+            self.members.session_of(int(self.candidates[0])),
+            client=int(self.candidates[0]),
+            model=self.engine.model,
+            purpose="rehearsal",
+            trains=True,
+        )
+        for name in unsure:
+            trial = replace(ask, signals=(name,), seconds=self.options.pace.deadline)
+            reply = self._exchange([trial], self.options.pace.deadline, name).get(ask.client)
+            if reply is not None and reply.outcome == "failed":
+                method = type(self.options.selector).__name__
+                raise InputError(
+                    f"{method} wants {name!r} reported, and the training of client {member.name} does not give it: "
+                    f"{reply.reason.strip()}"
+                )
+
     # -- what the driver asks for --------------------------------------------------------------------------------------
 
     def population(self) -> Population | None:
@@ -325,7 +359,22 @@ class Messenger:
         self.members.changed = False
         if self.members.optional:
             self.members.settle()
+        self._check_output_layer()
         return self.members.population()
+
+    def _check_output_layer(self) -> None:
+        """Refuse, before the first round, a model without the layer that the method looks at."""
+        size = self.model_size()
+        signals = [signal for signal in (*self.needs.asks, *self.needs.reports) if signal.width in ("classes", "head")]
+        if not signals or size.classes is not None or size.parameters is None:
+            return
+        shapes = {name: value.shape for name, value in self.engine.model.items()}
+        name, shape = list(shapes.items())[-1]
+        raise InputError(
+            f"{type(self.options.selector).__name__} looks at the output layer ({signals[0].name}), which has a row per "
+            f"class; the model ends in {name!r} of shape {shape}, which is none. Choose a method that reads facts, "
+            "losses or whole updates."
+        )
 
     def model_size(self) -> ModelSize:
         """How long the vectors are that belong to the model."""

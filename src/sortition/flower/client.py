@@ -123,6 +123,7 @@ class _Office:
     def profile(self, assignment: wire.Assignment, context: Context) -> RecordDict:
         """Name, the declared facts, and what can be answered."""
         about = {"name": self.name(context), "tags": self.tags(context), "signals": self.answers.names}
+        about["unsure"] = self.answers.unsure
         facts = self.answers.facts_of(context, assignment.facts, assignment.optional)
         return RecordDict({wire.SELF: ConfigRecord(about), wire.FACTS: wire.to_record(facts)})
 

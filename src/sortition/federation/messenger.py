@@ -168,13 +168,15 @@ class Messenger:
         pause = FIRST_LOOK
         while True:
             online = self._look_around()
-            out_of_patience = len(self.members) > 0 and self.clock() - began >= options.patience
-            ready = len(online) >= least and (self.begun or not self._asking())
-            if ready or out_of_patience:
+            enough = len(online) >= least
+            everybody_said = self.begun or not self._asking()
+            somebody_met = len(self.members) > 0 or len(self._profiles) > 0
+            out_of_patience = somebody_met and self.clock() - began >= options.patience
+            if (enough and everybody_said) or out_of_patience:
                 self._enter(online)
-                if out_of_patience and not ready:
+                if not enough:
                     self._refuse_to_begin(len(online), least)
-                present = self.members.present(online if ready else [])
+                present = self.members.present(online if enough else [])
                 if present.size or out_of_patience:
                     self.begun = True
                     return present
@@ -486,7 +488,9 @@ class Messenger:
         """The members whose answers count: at most as many as the round is meant to use, first come by the clock."""
         training = self.training
         seconds = [
-            training.seconds[client] if client in training.replies and training.replies[client].outcome == "ok" else np.inf
+            training.seconds[client]
+            if client in training.replies and training.replies[client].outcome == "ok"
+            else np.inf
             for client in cohort.ids.tolist()
         ]
         return cohort.ids[first_come(cohort.ids, np.array(seconds), self.options.pace.target(cohort), np.inf)]

@@ -118,6 +118,28 @@ def test_a_site_that_connects_anew_takes_part_at_once():
     assert 2 in record["cohort"]
 
 
+def test_no_round_is_spent_while_all_sites_are_silent():
+    loopback = federation(2)
+    controller = begun(loopback, deadline=10, profile_timeout=50)
+    now = by_a_clock(controller)
+    controller.rounds(1)
+    loopback.silent = set(loopback.sites)
+    (record,) = controller.rounds(1)
+    assert record["silent"] == [0, 1]
+    loopback.silent, loopback.slow = set(), set(loopback.sites)
+    poll, back = controller.transport.poll, now[0] + 20
+
+    def poll_until_they_are_back(wait):
+        if now[0] > back:
+            loopback.slow = set()
+            loopback.deliver()
+        return poll(wait)
+
+    controller.transport.poll = poll_until_they_are_back
+    (record,) = controller.rounds(1)
+    assert (record["round"], record["cohort"]) == (2, [0, 1])
+
+
 @BOTH
 def test_a_dead_sites_profile_is_asked_beside_training(kind):
     """Its question stands for ten minutes, and no round waits for it."""

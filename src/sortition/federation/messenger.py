@@ -135,7 +135,7 @@ class Messenger:
         self._answered.clear()
         self._late.clear()
         self.training = Training()
-        present = self.members.answering(self._wait_for_clients())
+        present = self._wait_for_clients()
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
         fresh = self._refreshed(idle)
@@ -158,8 +158,9 @@ class Messenger:
         return present[[self.members[client].session not in at_work for client in present.tolist()]]
 
     def _wait_for_clients(self) -> Ids:
-        """Wait until enough clients are online; nobody, if too few were for ``patience`` seconds.
+        """Wait until enough clients are online, and one of them answers; nobody, if ``patience`` runs out before.
 
+        While all members are silent, every look counts as a selection: they are asked again, and no round is spent.
         A federation that has not begun, and whose first client was never met, is waited for without end.
         """
         options = self.options
@@ -176,10 +177,12 @@ class Messenger:
                 self._enter(online)
                 if not enough:
                     self._refuse_to_begin(len(online), least)
-                present = self.members.present(online if enough else [])
+                present = self.members.answering(self.members.present(online if enough else []))
                 if present.size or out_of_patience:
                     self.begun = True
                     return present
+                if len(self.members):
+                    self.members.selections += 1
             if self.clock() >= said:
                 self.logger.info("Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)
                 said = self.clock() + SAY

@@ -21,6 +21,7 @@ from tests.nvflare.loopback_controllers import (
 )
 
 from sortition.audit.encoding import decode_ids
+from sortition.core.storage import snapshot
 
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 BATTERY = {}  # of each site, in percent
@@ -311,6 +312,7 @@ def test_the_last_rounds_are_saved_though_no_checkpoint_is_due(tmp_path):
     file = tmp_path / "run.npz"
     options = {"checkpoint": str(file), "checkpoint_every": 3, "resume": True}
     first = played(Workflow, federation(), "uniform", rounds=4, **options)
+    assert snapshot.load(file)[1]["rounds"] == 4
     second = played(Workflow, federation(), "uniform", rounds=5, **options)
     assert cohorts(second)[:4] == cohorts(first)
 

@@ -60,23 +60,19 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
             raise unknown("option", name, known, f"{who}.options")
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     audit = table.get("audit") or None
-    given = {name: table[name] for name in AS_GIVEN if name in table}
     return Options(
-        **{
-            "horizon": rounds,
-            **given,
-            "selector": _selector(who, selector, _table(who, "parameters", table.get("parameters"))),
-            "cohort": cohort,
-            "guards": _guards(who, _table(who, "guards", table.get("guards"))),
-            "owner_of": _owner_of(_table(who, "owners", table.get("owners"))),
-            "eligible": _function_or_names(who, table.get("eligible")),
-            "deadline": _deadline(who, table.get("deadline", DEADLINE)),
-            "checkpoint": checkpoint,
-            "resume": resume,
-            "audit": None if audit is None else as_path(who, "audit", audit),
-            "on_round": _function(who, "on_round", table.get("on_round")),
-            "who": who,
-        }
+        selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
+        cohort=cohort,
+        guards=_guards(who, _table(who, "guards", table.get("guards"))),
+        owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
+        eligible=_function_or_names(who, table.get("eligible")),
+        deadline=_deadline(who, table.get("deadline", DEADLINE)),
+        checkpoint=checkpoint,
+        resume=resume,
+        audit=None if audit is None else as_path(who, "audit", audit),
+        on_round=_function(who, "on_round", table.get("on_round")),
+        who=who,
+        **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
     )
 
 

@@ -148,8 +148,7 @@ def nvflare_digests() -> Iterator[tuple[str, str]]:
 
 def _history_of(controller: Any) -> list[Mapping[str, Any]]:
     """The records of a job, wherever a controller keeps them."""
-    selection = controller.selection
-    return list(selection.history)
+    return list(controller.federation.history)
 
 
 def _choices(history: list[Any]) -> bytes:

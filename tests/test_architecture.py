@@ -41,7 +41,7 @@ MAY = {
     "clients": ({"core"}, {"numpy"}),
     "flower": ({"core", "aggregation", "clients", "federation", "privacy"}, SCIENCE | {"flwr"}),
     # its controllers get a method's name, since NVFlare writes their arguments as JSON
-    "nvflare": ({"core", "audit", "aggregation", "clients", "federation", "selectors"}, SCIENCE | {"nvflare"}),
+    "nvflare": ({"core", "aggregation", "clients", "federation", "selectors"}, SCIENCE | {"nvflare"}),
     "testing": ({"core"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),

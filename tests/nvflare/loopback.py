@@ -1,11 +1,15 @@
-"""A controller without processes, for fast tests: sites are objects whose scripts train one step at once."""
+"""Sites without processes, for fast tests: objects whose scripts train one step at once."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import numpy as np
+from nvflare.apis.controller_spec import ClientTask
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import make_copy, make_reply
 from nvflare.app_common.abstract.fl_model import FLModel
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from sortition.clients import Answers
 from sortition.nvflare.client import Exchange
@@ -59,9 +63,9 @@ class Quadratic:
 class Site:
     """A site whose script moves half of the way to its centre."""
 
-    def __init__(self, name, *, facts=facts, client=Quadratic, broken=None, signals=()):
+    def __init__(self, name, *, facts=facts, client=Quadratic, broken=None, signals=(), tags=()):
         self.name, self.token, self.broken, self.sent, self.trainings = name, f"token of {name}", broken, None, 0
-        self.exchange = Exchange(Answers(client, facts, signals), self)
+        self.exchange = Exchange(Answers(client, facts, signals), self, tags)
 
     def get_site_name(self):
         return self.name
@@ -71,9 +75,8 @@ class Site:
 
     def handle(self, message):
         """The reply to a message; None for silence."""
-        copy = FLModel(params=dict(message.params), current_round=message.current_round, meta=dict(message.meta))
         self.sent = None
-        kept = self.exchange.take(copy)
+        kept = self.exchange.take(message)
         if kept is not None:
             self.exchange.give(self.train(kept))
         return self.sent
@@ -89,51 +92,66 @@ class Site:
 
 
 class Loopback:
-    """What a Selection needs of a controller."""
+    """NVFlare's side of a controller: tasks go to the sites, whose results come back by the task's own callback.
+
+    Attributes:
+        offline: names of sites that NVFlare deems disconnected.
+        silent: names of sites that fetch a task and never answer.
+        away: names of sites that are connected and do not fetch anything.
+        slow: names of sites that answer when :meth:`deliver` is called.
+        raising: site → NVFlare's return code in place of an answer.
+        sent: the tasks so far, with their targets.
+        warnings: what was logged as a warning.
+    """
 
     def __init__(self, sites):
         self.sites = {site.name: site for site in sites}
         self.engine = SimpleNamespace(get_clients=lambda: list(self.sites.values()))
         self.abort_signal = SimpleNamespace(triggered=False)
-        self.offline, self.silent, self.warnings, self.sent = set(), set(), [], []
+        self.offline, self.silent, self.away, self.slow, self.raising = set(), set(), set(), set(), {}
+        self.warnings, self.sent, self.cancelled, self.later = [], [], [], []
 
     def get_client_disconnect_time(self, name):
         return 1.0 if name in self.offline else None
 
-    def warning(self, text):
-        self.warnings.append(text)
-
-    def send_model_and_wait(self, task_name, data, targets, min_responses=None, timeout=0):
+    def broadcast(self, task, targets):
         assert targets, "an empty list means everybody to NVFlare"
-        self.sent.append((task_name, list(targets)))
-        replies = []
-        for name in reversed(targets):  # replies arrive in any order
-            reply = None if name in self.silent else self.sites[name].handle(data)
-            if reply is not None:
-                reply.meta = {**(reply.meta or {}), "client_name": name}
-                replies.append(reply)
-        return replies[: min_responses or None]
+        self.sent.append((task.name, list(targets)))
+        task.targets = list(targets)
+        for name in reversed(targets):  # results arrive in any order
+            if name in self.away:
+                continue
+            client_task = ClientTask(self.sites[name], task)
+            task.client_tasks.append(client_task)
+            task.last_client_task_map[name] = client_task
+            if name in self.slow:
+                self.later.append(client_task)
+            elif name not in self.silent:
+                self.answer(client_task)
+
+    def answer(self, client_task):
+        """Let a site work on its task, and hand the result over as NVFlare does."""
+        site = self.sites[client_task.client.name]
+        if site.name in self.raising:
+            client_task.result = make_reply(self.raising[site.name])
+        else:
+            reply = site.handle(FLModelUtils.from_shareable(make_copy(client_task.task.data)))
+            if reply is None:
+                return
+            client_task.result = FLModelUtils.to_shareable(reply)
+        client_task.result_received_time = 1.0
+        client_task.task.result_received_cb(client_task=client_task, fl_ctx=FLContext())
+
+    def deliver(self):
+        """The slow sites have done their work."""
+        waiting, self.later = self.later, []
+        for client_task in waiting:
+            self.answer(client_task)
+
+    def tasks(self, kind):
+        """The targets of all tasks of a kind."""
+        return [targets for name, targets in self.sent if name == kind]
 
 
 def federation(n=6, **options):
     return Loopback([Site(f"site-{number}", **options) for number in range(1, n + 1)])
-
-
-def play(selection, controller, model, rounds):
-    """Rounds as SelectorController plays them; the cohorts, and the model."""
-    from sortition.clients.models import as_vector, from_vector
-    from sortition.nvflare.returned import combined
-
-    cohorts = []
-    for _ in range(rounds):
-        selection.choose(model)
-        cohort, asked = selection.cohort, selection.training()
-        sent = {}
-        if asked:
-            results = controller.send_model_and_wait("train", selection.message(asked, model), list(asked))
-            sent = {result.meta["client_name"]: result for result in results}
-        done, arrived = selection.finish(sent, model)
-        if done.size:
-            model = from_vector(as_vector(model) + combined(cohort, done, arrived.models, model), model)
-        cohorts.append(cohort)
-    return cohorts, model

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -43,7 +44,11 @@ def run(command, folder, seconds=400):
 
 def history(file):
     """The rounds of a checkpoint; none before the first."""
-    return snapshot.load(file)[1]["nvflare"]["history"] if file.exists() else []
+    journal = file.with_name(f"{file.name}.history.jsonl")
+    if not file.exists() or not journal.exists():
+        return []
+    rounds = snapshot.load(file)[1]["rounds"]
+    return [json.loads(line) for line in journal.read_text().splitlines()[:rounds]]
 
 
 def wait_for(condition, seconds=240, process=None):

@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from nvflare.app_common.app_event_type import AppEventType
+from nvflare.app_common.workflows.cyclic import Cyclic
 from nvflare.app_common.workflows.fedavg import FedAvg
+from nvflare.app_common.workflows.scaffold import Scaffold
+from nvflare.app_common.workflows.scatter_and_gather import ScatterAndGather
 from nvflare.job_config.api import FedJob
 from tests.nvflare.loopback import MODEL, Site, federation
-from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow
+from tests.nvflare.loopback_controllers import WithinFedAvg, Workflow, before_sending, cohorts, made, played
 
 from sortition.core import InputError
 from sortition.core.storage import snapshot
@@ -18,38 +21,11 @@ from sortition.studies.audit.run import examine_log
 BOTH = pytest.mark.parametrize("kind", [Workflow, WithinFedAvg], ids=["own", "fedavg"])
 
 
-def made(kind, loopback, selector="fedgs", rounds=4, cohort=2, fedavg=None, **options):
-    arguments = {"num_rounds": rounds, "model": dict(MODEL), "persistor_id": "", **(fedavg or {})}
-    return kind(selector, cohort, options={"wait_for": 1, **options}, **arguments).connect(loopback)
-
-
-def played(kind, loopback, *args, **options):
-    controller = made(kind, loopback, *args, **options)
-    controller.run()
-    assert controller.panics == []
-    return controller
-
-
-def cohorts(controller):
-    return [record["cohort"] for record in controller.selection.history]
-
-
-def before_sending(loopback, do):
-    """Let ``do(task, round)`` happen before each message."""
-    send = loopback.send_model_and_wait
-
-    def sending(task_name, data, *rest):
-        do(task_name, data.current_round)
-        return send(task_name, data, *rest)
-
-    loopback.send_model_and_wait = sending
-
-
 @BOTH
 def test_a_dead_site_is_dropped_and_the_federation_goes_on(kind):
     loopback = federation()
     before_sending(loopback, lambda task, t: loopback.silent.update({"site-3"} if (task, t) == ("train", 1) else ()))
-    history = played(kind, loopback, "full").selection.history
+    history = played(kind, loopback, "full").federation.history
     assert [2 in record["cohort"] for record in history] == [True, True, False, False]
     assert [record["answered"] for record in history][1:] == [[0, 1, 3, 4, 5]] * 3
 
@@ -100,7 +76,7 @@ def test_a_site_that_was_not_there_before_a_restart_joins(kind, tmp_path):
     loopback.sites["site-9"] = Site("site-9")
     controller = played(kind, loopback, "full", rounds=4, **about)
     assert cohorts(controller) == [[0, 1, 2, 3]] * 2 + [[0, 1, 2, 3, 4]] * 2
-    assert controller.selection.sites.names[4] == "site-9"
+    assert controller.federation.members.names[4] == "site-9"
 
 
 @BOTH
@@ -108,7 +84,7 @@ def test_an_old_checkpoint_is_not_overwritten(kind, tmp_path):
     played(kind, federation(), checkpoint=str(tmp_path / "run.npz"))
     second = made(kind, federation(), checkpoint=str(tmp_path / "run.npz"))
     second.run()
-    assert "checkpoint must be a new file, or resume = True" in second.panics[0]
+    assert "run.npz is the checkpoint of an earlier run. Go on with resume=True" in second.panics[0]
 
 
 @BOTH
@@ -151,34 +127,21 @@ def test_a_checkpoint_of_another_step_is_refused(first, second, words, tmp_path)
     assert words in controller.panics[0]
 
 
-def test_a_checkpoint_that_does_not_name_its_step_is_known_by_what_the_step_kept(tmp_path):
-    file = tmp_path / "run.npz"
-    about = {"checkpoint": str(file), "resume": True}
-    played(Workflow, federation(), rounds=4, **about)
-    arrays, header = snapshot.load(file)
-    del header["nvflare"]["options"]
-    snapshot.save(file, arrays, header)
-    played(Workflow, federation(), rounds=4, **about)
-    second = made(Workflow, federation(), rounds=4, fedavg={"step": {"name": "momentum"}}, **about)
-    second.run()
-    assert "another federation: its step kept [], this one keeps ['velocity']." in second.panics[0]
-
-
 @BOTH
-def test_nobody_is_written_to_when_nobody_is_there(kind, monkeypatch):
-    monkeypatch.setattr("sortition.nvflare.selection.time.sleep", lambda _: None)
+def test_nobody_is_written_to_when_nobody_is_there(kind):
     loopback = federation()
     before_sending(loopback, lambda task, t: loopback.offline.update(loopback.sites if task == "train" else ()))
-    controller = played(kind, loopback, "uniform", rounds=3, patience=1)
+    controller = played(kind, loopback, "uniform", rounds=3, patience=0.1)
     assert [len(cohort) for cohort in cohorts(controller)] == [2, 0, 0]
     assert [task for task, _ in loopback.sent] == ["profile", "train"]
 
 
 def test_a_mistake_stops_the_job_with_one_sentence():
     for kind in (Workflow, WithinFedAvg):
-        controller = made(kind, federation(2), wait_for=3, patience=1)
+        controller = made(kind, federation(2), wait_for=3, patience=0.1)
         controller.run()
-        assert controller.panics == ["sortition: 3 sites must be there before the first round; got 2 in 1 s."]
+        (text,) = controller.panics
+        assert text.startswith("sortition: 3 clients must be online before the first round; got 2 in 0.1 s.")
 
 
 @pytest.mark.parametrize(
@@ -210,7 +173,7 @@ def test_excluded_arrays_stay_as_they_are(tmp_path):
     file = tmp_path / "run.npz"
     played(WithinFedAvg, federation(), fedavg={"exclude_vars": "bias"}, checkpoint=str(file))
     saved, header = snapshot.load(file)
-    weight, bias = (saved[f"model.{header['nvflare']['model'].index(name)}"] for name in MODEL)
+    weight, bias = (saved[f"model.{header['federation']['model'].index(name)}"] for name in MODEL)
     assert np.abs(weight).sum() > 0
     assert np.abs(bias).sum() == 0
 
@@ -233,9 +196,23 @@ def test_weights_of_others_are_refused(given):
         SelectedFedAvg("fedgs", 2, **given)
 
 
-def test_a_job_without_fedavg_is_refused():
-    with pytest.raises(InputError, match="with NVFlare's FedAvg controller"):
-        select_clients(FedJob(name="empty"), "fedgs", cohort=2)
+@pytest.mark.parametrize(
+    ("workflows", "found"),
+    [
+        ([], "one without a workflow"),
+        ([ScatterAndGather(min_clients=1)], "ScatterAndGather"),
+        ([Scaffold(), Cyclic()], "Scaffold, Cyclic"),
+        ([SelectedFedAvg("uniform", 2)], "SelectedFedAvg"),
+    ],
+)
+def test_a_job_without_fedavg_is_told_what_it_has_and_what_would_work(workflows, found):
+    job = FedJob(name="another")
+    for workflow in workflows:
+        job.to_server(workflow)
+    with pytest.raises(InputError, match=f"is NVFlare's FedAvg; got {found}") as error:
+        select_clients(job, "fedgs", cohort=2)
+    assert "select_clients(recipe, 'fedgs', cohort=2)" in str(error.value)
+    assert "selector='fedgs', cohort=2" in str(error.value)
 
 
 def test_a_job_goes_on_while_one_site_is_left(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from tests.nvflare.poc import Poc
 from tests.nvflare.processes import EXAMPLES, history, run, wait_for
 
+from sortition.audit.encoding import decode_ids
 from sortition.studies.audit.run import examine_log
 
 pytestmark = pytest.mark.nvflare
@@ -24,7 +25,7 @@ job.export_job("jobs")
 
 def exported(folder, rounds):
     files = {"checkpoint": str(folder / "run.npz"), "resume": True, "audit": str(folder / "audit.jsonl")}
-    options = {"num_rounds": rounds, "wait_for": 3, "train_timeout": 20, "answer_timeout": 20, **files}
+    options = {"num_rounds": rounds, "wait_for": 3, "deadline": 20, "answer_timeout": 20, **files}
     run([sys.executable, "-c", EXPORT, EXAMPLES / "numpy" / "train.py", json.dumps(options)], folder)
     return folder / "jobs" / "digits"
 
@@ -44,7 +45,10 @@ def test_a_killed_site_is_dropped_and_a_killed_server_goes_on(tmp_path):
         rounds = history(tmp_path / "run.npz")
         lost = next(record["round"] for record in rounds if record["answered"] == [0, 1, 3])
         assert rounds[lost]["cohort"] == [0, 1, 2, 3]  # it was chosen, and dropped
-        assert all(record["available"] == record["cohort"] == [0, 1, 3] for record in rounds[lost + 1 :])
+        assert rounds[lost]["silent"] == [2]
+        assert all(
+            decode_ids(record["present"]).tolist() == record["cohort"] == [0, 1, 3] for record in rounds[lost + 1 :]
+        )
 
         poc.kill("server")
         before = history(tmp_path / "run.npz")

@@ -9,8 +9,9 @@ import sys
 
 import numpy as np
 import pytest
+from tests.nvflare.loopback_controllers import NEEDS_PARAMETERS
 from tests.nvflare.processes import EXAMPLES, history, run, start, wait_for
-from tests.nvflare.test_selection import NEEDS_PARAMETERS, runnable
+from tests.nvflare.test_rounds import runnable
 
 from sortition.core.storage import snapshot
 from sortition.studies.audit.run import examine_log
@@ -65,12 +66,12 @@ def played(tmp_path_factory):
 @pytest.mark.parametrize("name", runnable())
 def test_every_method_in_the_simulator(name, played):
     arrays, header = snapshot.load(played / f"{name}.npz")
-    rounds = header["nvflare"]["history"]
-    assert header["nvflare"]["names"] == [f"site-{number}" for number in range(1, SITES + 1)]
+    rounds = history(played / f"{name}.npz")
+    assert header["federation"]["members"]["names"] == [f"site-{number}" for number in range(1, SITES + 1)]
     assert len(rounds) == ROUNDS
     assert any(record["answered"] for record in rounds)
     assert all(record["answered"] == record["cohort"] and not record["left_out"] for record in rounds)
-    assert all(asked == answered for record in rounds for _, asked, answered in record["asked"])
+    assert all(asked["asked"] == asked["answered"] for record in rounds for asked in record["questions"])
     assert np.abs(arrays["model.0"]).sum() > 0
     assert examine_log(played / f"{name}.jsonl").faults == []
 

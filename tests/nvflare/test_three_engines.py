@@ -23,7 +23,8 @@ from sortition.nvflare import wire
 from sortition.selectors import discover
 from sortition.selectors.hics import ROW_MEANS
 
-METHODS = {name: (name, federation.SMALL.get(name, {})) for name in discover()} | federation.VARIANTS
+EVERY = {name: (name, federation.SMALL.get(name, {})) for name in discover()} | federation.VARIANTS
+METHODS = {label: EVERY[label] for label in federation.methods()}  # those that a federation can run
 
 
 def load(site):
@@ -77,7 +78,7 @@ def in_nvflare(kind, name, parameters, file):
     assert loopback.warnings == []
     saved, _ = snapshot.load(file)
     model = {key: saved[f"model.{row}"] for row, key in enumerate(initial)}
-    return [record["cohort"] for record in controller.selection.history], as_vector(model)
+    return [record["cohort"] for record in controller.federation.history], as_vector(model)
 
 
 @pytest.mark.parametrize("label", METHODS)

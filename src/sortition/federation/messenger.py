@@ -136,7 +136,7 @@ class Messenger:
         self._answered.clear()
         self._late.clear()
         self.training = Training()
-        present = self.members.answering(self.wait_for_clients())
+        present = self.wait_for_clients()
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
         fresh = self._refreshed(idle)
@@ -160,8 +160,9 @@ class Messenger:
         return present[[self.members[client].session not in at_work for client in present.tolist()]]
 
     def wait_for_clients(self) -> Ids:
-        """Wait until enough clients are online; nobody, if too few were for ``patience`` seconds.
+        """Wait until enough clients are online, and one of them answers; nobody, if ``patience`` runs out before.
 
+        While all members are silent, every look counts as a selection: they are asked again, and no round is spent.
         A federation that has not begun, and whose first client was never met, is waited for without end.
         """
         options = self.options
@@ -170,17 +171,20 @@ class Messenger:
         pause = FIRST_LOOK
         while True:
             online = self._look_around()
-            somebody = len(self.members) > 0 or bool(self._profiles)
-            out_of_patience = somebody and self.clock() - began >= options.patience
-            ready = len(online) >= least and (self.begun or not self._asking())
-            if ready or out_of_patience:
+            enough = len(online) >= least
+            everybody_said = self.begun or not self._asking()
+            somebody_met = len(self.members) > 0 or len(self._profiles) > 0
+            out_of_patience = somebody_met and self.clock() - began >= options.patience
+            if (enough and everybody_said) or out_of_patience:
                 self._enter(online)
-                if out_of_patience and not ready:
+                if not enough:
                     self._refuse_to_begin(len(online), least)
-                present = self.members.present(online if ready else [])
+                present = self.members.answering(self.members.present(online if enough else []))
                 if present.size or out_of_patience:
                     self.begun = True
                     return present
+                if len(self.members):
+                    self.members.selections += 1
             if self.clock() >= said:
                 self.logger.info("Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)
                 said = self.clock() + SAY

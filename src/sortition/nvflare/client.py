@@ -30,7 +30,7 @@ from sortition.clients import Answers, AppClient, AppReply, Received
 from sortition.clients.answers import Facts
 from sortition.clients.models import Model
 from sortition.clients.received import MakeClient
-from sortition.core.errors import SortitionError
+from sortition.core.errors import SortitionError, bad
 from sortition.core.signals import Signal
 from sortition.nvflare import wire
 
@@ -40,8 +40,10 @@ __all__ = ["FLModel", "ParamsType", "answer", "init", "is_running", "is_train", 
 class Exchange:
     """What a script can answer, and the message that it works on; ``api`` sends and knows the site's name."""
 
-    def __init__(self, answers: Answers, api: Any = flare) -> None:
-        self.answers, self.api = answers, api
+    def __init__(self, answers: Answers, api: Any = flare, tags: Iterable[str] = ()) -> None:
+        self.answers = answers
+        self.api = api
+        self.tags = [str(tag) for tag in tags]
         self.message: FLModel | None = None
         self.task: wire.SiteTask | None = None
         self.began = 0.0
@@ -80,6 +82,7 @@ class Exchange:
         return {
             "facts": self.answers.facts_of(self.api.get_site_name(), task.facts, task.optional),
             "signals": self.answers.names,
+            "tags": self.tags,
         }
 
     def _rows(self, task: wire.SiteTask, client: AppClient) -> dict[str, Any]:
@@ -131,19 +134,28 @@ class Exchange:
 _exchange = Exchange(Answers())
 
 
-def answer(client: MakeClient | None = None, *, facts: Facts | None = None, signals: Iterable[Signal] = ()) -> None:
+def answer(
+    client: MakeClient | None = None,
+    *,
+    facts: Facts | None = None,
+    signals: Iterable[Signal] = (),
+    tags: Iterable[str] = (),
+) -> None:
     """Say what this script can answer; call it before :func:`receive`.
 
     Args:
         client: a class or function from :class:`~sortition.clients.Received` to a client with those methods of
             ``sortition.core.LocalClient`` that selectors ask for; ``sortition.clients.pytorch(load)`` for PyTorch.
             None for methods that ask nothing but what the training itself shows.
-        facts: from the site's name to its static facts (``sizes``, ``label_counts`` …); only those that the selector
-            declares are sent. Default: ``client.facts``.
+        facts: from the site's name to its facts (``sizes``, ``label_counts`` …); only those that the selector declares,
+            and those that the job asks for beside them (``battery`` …), are sent. Default: ``client.facts``.
         signals: further signals, such as a method's own.
+        tags: words by which the job may call this site eligible.
     """
     global _exchange
-    _exchange = Exchange(Answers(client, facts, signals))
+    if isinstance(tags, str):
+        raise bad("answer(tags)", "a list of texts", tags)
+    _exchange = Exchange(Answers(client, facts, signals), tags=tags)
 
 
 def init(*args: Any, **options: Any) -> Any:

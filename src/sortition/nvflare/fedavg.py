@@ -3,101 +3,113 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.fedavg import FedAvg
 
 from sortition.clients.models import Model, as_vector, from_vector
-from sortition.core.errors import SortitionError, bad
-from sortition.nvflare import checkpoint, wire
-from sortition.nvflare.returned import combined
-from sortition.nvflare.selection import Selection
-from sortition.nvflare.settings import Settings
+from sortition.core.errors import bad
+from sortition.federation.engine import Combining, ModelEngine, Step
+from sortition.nvflare import wire
+from sortition.nvflare.federation import SelectingController
 
-STEP = {"step.name": "NVFlare's FedAvg"}  # as checkpoints name it, beside the rules of SelectorController
+WHO = "SelectedFedAvg"
 
 
-class SelectedFedAvg(FedAvg):
+class FedAvgEngine(ModelEngine):
+    """Keeps the model as FedAvg does: w + Σ a_k Δ_k, but for arrays that are excluded.
+
+    Args:
+        model: initial arrays by name.
+        combining: how updates become one.
+        exclude_vars: FedAvg's pattern of the names of arrays that are not aggregated; they stay as they are.
+    """
+
+    def __init__(self, model: Mapping[str, Any], combining: Combining, exclude_vars: str | None) -> None:
+        super().__init__(model, combine=combining)
+        self._excluded = re.compile(exclude_vars) if exclude_vars else None
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """FedAvg, as checkpoints name it beside the rules of SelectorController, and the combining rule."""
+        return {"step.name": "NVFlare's FedAvg", **self.combining.identity}
+
+    def show(self, model: Model) -> None:
+        """Take the model that FedAvg's loop holds: NVFlare's components may have changed it between rounds."""
+        self._model = model
+
+    def step(self, made_of: Step) -> Mapping[str, Any]:
+        """Move the model by the combined update."""
+        if made_of.done.size:
+            before = self._model
+            after = from_vector(as_vector(before) + self.update_of(made_of), before)
+            self._model = {name: before[name] if self._stays(name) else value for name, value in after.items()}
+        return {}
+
+    def _stays(self, name: str) -> bool:
+        return self._excluded is not None and self._excluded.search(name) is not None
+
+
+class SelectedFedAvg(SelectingController, FedAvg):
     """FedAvg whose clients a selector chooses, and whose weights are the cohort's.
 
     Args:
         selector: a method's name, or ``package.module:Class``.
         cohort: sites a round; NVFlare's ``num_clients`` is not used.
-        options: the other keys of :class:`~sortition.nvflare.settings.Settings`.
+        options: a table of further options, as those of ``SelectorController`` (docs/nvflare.md).
         kwargs: everything else is FedAvg's: ``num_rounds``, ``persistor_id``, ``stop_cond`` …
     """
 
     model: Any
     start_round: int
     num_rounds: int
+    _model_engine: FedAvgEngine
+    _stack: ExitStack  # holds the files of a run
 
     # NVFlare finds the arguments of FedAvg itself through the names args and kwargs
     def __init__(
-        self, selector: str, cohort: int, *args: Any, options: dict[str, Any] | None = None, **kwargs: Any
+        self, selector: str, cohort: int, *args: Any, options: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         for name in ("aggregator", "aggregation_weights"):
             if kwargs.get(name):
-                raise bad(f"SelectedFedAvg.{name}", "left out: the cohort's weights decide", kwargs[name])
+                raise bad(f"{WHO}.{name}", "left out: the cohort's weights decide", kwargs[name])
         kwargs["num_clients"] = cohort
         if kwargs.get("ignore_result_error") is None:
             kwargs["ignore_result_error"] = True  # else NVFlare ends the job when one script raises
         super().__init__(*args, **kwargs)
-        self.settings = Settings.of(selector, cohort, options)
-        self.selector, self.cohort, self.options = selector, cohort, options
-        self.selection: Selection | None = None
-        self._results: dict[str, FLModel] = {}
-        self._global: Model = {}
-        self._saved: Model | None = None
+        self.configure(selector, cohort, self.num_rounds, options)
 
-    def run(self) -> None:
-        """FedAvg's own rounds; a mistake of the user stops the job with one sentence."""
-        selection = self.selection = Selection(self.settings, self, self.num_rounds)
-        selection.before_log = lambda model: self._save(selection, model)
-        over = False
-        try:
-            self._resume(selection)
-            if self.model is not None:
-                self.model = FLModel(params=self._begin_with(wire.as_model(_params(self.model))))
-            super().run()
-            over = not self.abort_signal.triggered
-        except SortitionError as error:
-            self.panic(f"sortition: {error}")
-        finally:
-            selection.close(reveal=over)
+    def play(self, stack: ExitStack) -> None:
+        """FedAvg's own rounds, with its model or that of a checkpoint."""
+        self._stack = stack
+        if self.model is not None:
+            params = self.model.params if isinstance(self.model, FLModel) else self.model
+            self.model = FLModel(params=self._go_on(wire.as_model(params)))
+        FedAvg.run(self)
+        self.started.end()
 
-    def _resume(self, selection: Selection) -> None:
-        """Go on after the checkpoint's last round, if there is one."""
-        file = self.settings.file
-        if file is None or not file.exists():
-            return
-        if not self.settings.resume:
-            raise bad("SelectedFedAvg.checkpoint", "a new file, or resume = True", str(file))
-        self._saved, _ = checkpoint.load(file, selection, STEP)
-        played = len(selection.history)
-        self.start_round, self.num_rounds = self.start_round + played, self.num_rounds - played
-        self.info(f"Going on after round {played}.")
-
-    def _begin_with(self, initial: Model) -> Model:
-        if self._saved is not None and self.settings.file is not None:
-            checkpoint.check_model(self.settings.file, self._saved, initial)
-        self._global = initial if self._saved is None else self._saved
-        return self._global
+    def _go_on(self, initial: Model) -> Model:
+        """Begin with this model, or go on with that of the checkpoint, after its last round."""
+        self._model_engine = FedAvgEngine(initial, self.combining, self.exclude_vars)
+        played = self.begin(self._model_engine, self.num_rounds, self._stack)
+        self.start_round += played
+        self.num_rounds -= played
+        return dict(self._model_engine.model)
 
     def load_model(self) -> FLModel:
         """The persistor's model, or that of the checkpoint."""
         model: FLModel = super().load_model()
-        model.params = self._begin_with(wire.as_model(model.params))
+        model.params = self._go_on(wire.as_model(model.params))
         return model
+
+    # -- a round: FedAvg calls these one after the other ---------------------------------------------------------------
 
     def sample_clients(self, num_clients: int | None = None) -> list[str]:
         """The sites that the selector chooses."""
-        if self.selection is None:
-            raise SortitionError("SelectedFedAvg must be started by NVFlare.")
-        names = self.selection.choose(self._global)
-        self.info(f"{type(self.selection.selector).__name__} chose {', '.join(names) or 'nobody'}")
-        return names
+        return self.choose()
 
     def send_model(
         self,
@@ -108,49 +120,32 @@ class SelectedFedAvg(FedAvg):
         timeout: int = 0,
         callback: Callable[[FLModel], Any] | None = None,
     ) -> None:
-        """Send the model with tasks; results are kept, so that their weights can be the cohort's."""
-        self._results = {}
-        if self.selection is None or not targets:
-            return  # nobody was chosen: to NVFlare an empty list means everybody
-        message = self.selection.message(self.selection.training(), wire.as_model(data.params))
-        message.current_round, message.total_rounds = data.current_round, self.selection.rounds
-        message.meta = {**(data.meta or {}), **message.meta}
+        """Send the model to the cohort, wait until the round is over, and make the next model.
 
-        def keep(result: FLModel) -> Any:
-            self._results[str(result.meta["client_name"])] = result
-            return callback(result) if callback is not None else True
+        ``callback``, by which FedAvg sums up metrics, is called with the results that count, in the cohort's order.
+        """
+        federation = self.started
+        self.transport.train_task = task_name
+        self.transport.train_message = data
+        self._model_engine.show(wire.as_model(data.params))
+        federation.driver.dispatch()
+        record = federation.close_round()
+        for client in record["answered"] or ():
+            result = federation.messenger.training.replies[client].native
+            try:
+                if callback is not None:
+                    callback(result)
+            except Exception as error:  # FedAvg's own sum, of what a site sent
+                self.error(f"FedAvg cannot sum up the result of {result.meta['client_name']}: {error}")
 
-        limit, least = self.settings.train_timeout, self.selection.target or None
-        super().send_model(task_name, message, targets, least, timeout or limit, keep)
+    def get_num_standing_tasks(self) -> int:
+        """None that FedAvg must wait for: the round is over, and questions to silent sites wait for nobody."""
+        return 0
 
     def update_model(self, model: FLModel, aggr_result: FLModel) -> FLModel:
         """The model moved by the cohort's weights; FedAvg's own sum gives metrics and metadata only."""
-        selection = self.selection
-        if selection is None:
-            return model
-        before, cohort = wire.as_model(model.params), selection.cohort
-        done, returned = selection.finish(self._results, before)
-        after = before
-        if done.size:
-            update = combined(cohort, done, returned.models, before)
-            after = self._without_excluded(from_vector(as_vector(before) + update, before), before)
-        moved = FLModel(ParamsType.FULL, dict(after), metrics=aggr_result.metrics, meta=aggr_result.meta)
+        moved = FLModel(
+            ParamsType.FULL, dict(self._model_engine.model), metrics=aggr_result.metrics, meta=aggr_result.meta
+        )
         updated: FLModel = super().update_model(model, moved)
-        self._global = after
-        self._save(selection, after)
         return updated
-
-    def _save(self, selection: Selection, model: Model) -> None:
-        if self.settings.file is not None:
-            checkpoint.save(self.settings.file, selection, model, {}, STEP)
-
-    def _without_excluded(self, after: Model, before: Model) -> Model:
-        """FedAvg's ``exclude_vars``: arrays that are not aggregated stay as they are."""
-        if not self.exclude_vars:
-            return after
-        excluded = re.compile(self.exclude_vars)
-        return {name: before[name] if excluded.search(name) else value for name, value in after.items()}
-
-
-def _params(model: Any) -> Any:
-    return model.params if isinstance(model, FLModel) else model

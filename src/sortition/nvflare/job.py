@@ -16,6 +16,12 @@ from sortition.core.errors import InputError, bad
 from sortition.nvflare.controller import SelectorController
 from sortition.nvflare.fedavg import SelectedFedAvg
 
+WOULD_WORK = """These lines would work:
+    recipe = FedAvgRecipe(name="job", model=Net(), min_clients=2, num_rounds=50, train_script="train.py")
+    select_clients(recipe, {selector!r}, cohort={cohort})
+or, without a recipe, a workflow that also combines updates by other rules and makes other steps:
+    job = selector_job("job", "train.py", selector={selector!r}, cohort={cohort}, num_rounds=50, model=parameters)"""
+
 
 def selector_job(
     name: str,
@@ -42,7 +48,7 @@ def selector_job(
         script_args: arguments of the script.
         framework: in which form the script gets parameters: NumPy arrays or PyTorch tensors.
         min_clients: sites that must be connected for NVFlare to start the job; if fewer are left, it ends the job.
-        options: ``step``, and keys of :class:`~sortition.nvflare.settings.Settings`.
+        options: ``step``, and the options of docs/nvflare.md: ``parameters``, ``seed``, ``deadline``, ``checkpoint`` …
     """
     initial = {key: _plain(value) for key, value in model.items()}
     step = options.pop("step", None)
@@ -64,23 +70,36 @@ def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -
         recipe: a ``FedAvgRecipe`` of NVFlare, or a ``FedJob`` with a FedAvg controller.
         selector: a method's name, or ``package.module:Class``.
         cohort: sites a round.
-        options: further keys of :class:`~sortition.nvflare.settings.Settings`.
+        options: those of docs/nvflare.md: ``parameters``, ``seed``, ``deadline``, ``checkpoint`` …
     """
     if getattr(recipe, "server_expected_format", ExchangeFormat.NUMPY) == ExchangeFormat.PYTORCH:
         raise bad("select_clients(recipe)", "one with server_expected_format = ExchangeFormat.NUMPY", "PYTORCH")
-    job = recipe if isinstance(recipe, FedJob) else getattr(recipe, "_job", None)
-    apps = getattr(job, "_deploy_map", {})  # NVFlare offers no public way to look at a job's workflows
-    for workflow in apps["server"].get_app_config().workflows if "server" in apps else ():
+    workflows = _workflows(recipe)
+    for workflow in workflows:
         if type(workflow.controller) is FedAvg:
             workflow.controller = _selected(workflow.controller, selector, cohort, options)
             return recipe
-    raise InputError("select_clients(recipe) must be given a recipe or job with NVFlare's FedAvg controller.")
+    found = ", ".join(type(workflow.controller).__name__ for workflow in workflows)
+    raise InputError(
+        "select_clients(recipe) must be given a recipe or job whose workflow is NVFlare's FedAvg; got "
+        f"{found or 'one without a workflow'}. {WOULD_WORK.format(selector=selector, cohort=cohort)}"
+    )
+
+
+def _workflows(recipe: Any) -> list[Any]:
+    """The workflows of a recipe or job; NVFlare offers no public way to look at them."""
+    job = recipe if isinstance(recipe, FedJob) else getattr(recipe, "_job", None)
+    apps = getattr(job, "_deploy_map", {})
+    return list(apps["server"].get_app_config().workflows) if "server" in apps else []
 
 
 def _selected(before: FedAvg, selector: str, cohort: int, options: dict[str, Any]) -> SelectedFedAvg:
     """The same FedAvg, with another selection; NVFlare keeps arguments as attributes, with or without an underscore."""
-    held = vars(before)
-    wanted = get_component_init_parameters(before).keys() - {"args", "kwargs"}
-    names = [name for name in wanted if name in held or f"_{name}" in held]
-    given = {name: held[name] if name in held else held[f"_{name}"] for name in names}
-    return SelectedFedAvg(selector, cohort, options=options, **given)
+    attributes = vars(before)
+    arguments: dict[str, Any] = {}
+    for name in get_component_init_parameters(before).keys() - {"args", "kwargs"}:
+        for attribute in (name, f"_{name}"):
+            if attribute in attributes:
+                arguments[name] = attributes[attribute]
+                break
+    return SelectedFedAvg(selector, cohort, options=options, **arguments)

@@ -67,18 +67,18 @@ def content_of(message: FLModel) -> dict[str, Any]:
     return dict(sent) if isinstance(sent, Mapping) else {}
 
 
-def arrays_of(sent: Any) -> dict[str, Any]:
+def table_of(sent: Any) -> dict[str, Any]:
     """Rows or facts by name, as they were sent; not yet screened."""
     return {str(name): value for name, value in sent.items()} if isinstance(sent, Mapping) else {}
 
 
 def as_model(params: Mapping[str, Any] | None) -> Model:
     """Parameters as numpy arrays; tensors of PyTorch are copied to the processor's memory."""
-    found: Model = {}
+    model: Model = {}
     for name, value in (params or {}).items():
         tensor = value.detach().cpu() if hasattr(value, "detach") else value
-        found[str(name)] = np.asarray(tensor)
-    return found
+        model[str(name)] = np.asarray(tensor)
+    return model
 
 
 def trained(message: FLModel, before: Model) -> Model:

@@ -1,0 +1,104 @@
+"""The parts of a federation, put together: members and messages, the driver of its rounds, and its files."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+
+from sortition.core.record import RoundRecord
+from sortition.core.registrar import Registrar
+from sortition.core.rounds import Cohort
+from sortition.federation.checkpoint import RunFiles
+from sortition.federation.driver import Driver, Selection
+from sortition.federation.engine import Engine
+from sortition.federation.members import Members
+from sortition.federation.messages import Transport
+from sortition.federation.messenger import Messenger
+from sortition.federation.options import Options
+from sortition.federation.screening import ModelCheck
+
+
+class Federation:
+    """Plays rounds with the clients of a transport, and keeps them on the disk.
+
+    Args:
+        transport: moves messages.
+        engine: owns the model.
+        options: of the federation.
+        backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
+        check: which models can be used; default: those of the first model's arrays and shapes.
+        logger: where it is said who is left out, and why.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        engine: Engine,
+        options: Options,
+        backend: str,
+        *,
+        check: ModelCheck | None = None,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.options = options
+        self.logger = logger or logging.getLogger("sortition")
+        self.messenger = Messenger(transport, engine, options, check=check, logger=self.logger)
+        self.files = RunFiles(options, engine, self.messenger.members, backend)
+        self.driver = Driver(
+            self.messenger,
+            Selection(options.selector, options.horizon, int(options.seed), options.guards),
+            options.pace,
+            started=self._started,
+            keep=self.files.keep,
+            sinks=() if options.on_round is None else (options.on_round,),
+            complain=self.logger.warning,
+        )
+
+    def _started(self, registrar: Registrar) -> None:
+        self.messenger.needs = registrar.needs
+        self.files.watch(registrar)
+        self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
+
+    @property
+    def members(self) -> Members:
+        """Who takes part."""
+        return self.messenger.members
+
+    @property
+    def registrar(self) -> Registrar | None:
+        """The registrar; None before the first round."""
+        return self.driver.registrar
+
+    @property
+    def history(self) -> list[RoundRecord]:
+        """The records of all rounds, those of before a restart included."""
+        return self.files.history
+
+    @property
+    def cohort(self) -> Cohort:
+        """The cohort of the open round; nobody where there is none."""
+        return Cohort.uniform([]) if self.driver.round is None else self.driver.round.cohort
+
+    def open(self, stack: ExitStack) -> int:
+        """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
+        self.files.open(stack)
+        self.messenger.moved = any(record["answered"] for record in self.history)
+        if self.files.played:
+            self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
+        return self.files.played
+
+    def close_round(self) -> RoundRecord:
+        """Make the next model, and keep the record; refused where no client at all can train."""
+        record = self.driver.close_round()
+        if self.registrar is not None:
+            for what, count in self.messenger.counted.items():
+                self.registrar.counters[what] += count
+            self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
+        self.messenger.check_progress()
+        return record
+
+    def end(self) -> None:
+        """Write the last checkpoint, and reveal the seed of the audit log: the run is over."""
+        self.files.save()
+        if self.files.log_file is not None and self.registrar is not None:
+            self.files.log_file.reveal()

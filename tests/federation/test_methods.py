@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.federation.fleet import initial_model, over_the_wire, serving, simulated_devices
+from tests.federation.as_simulated import initial_model, simulated_devices
+from tests.federation.fleet import over_the_wire, serving
 from tests.flower import federation as task
 
 from sortition.clients.models import as_vector
@@ -39,7 +40,9 @@ def test_the_same_answers_lead_to_the_same_cohorts(label):
 
 
 def test_methods_that_are_left_out_are_refused_with_the_reason():
-    refused = set(discover()) - {name for name in METHODS}
+    refused = set(discover()) - set(METHODS)
     assert refused == {"greedyfed"}
-    with pytest.raises(InputError, match="GreedyFed needs 'shapley', which the server computes .* Federation has none"):
+    with pytest.raises(
+        InputError, match=r"GreedyFed needs 'shapley', which the server computes .* Federation has none"
+    ):
         federation_of(load("greedyfed"), Mailbox())

@@ -23,7 +23,17 @@ BELOW_STUDIES = {
     "simulation",
     "results",
 }
-ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "advice", "flower", "nvflare", "report", "testing"}
+ALL = BELOW_STUDIES | {
+    "studies",
+    "reproduction",
+    "leaderboard",
+    "advice",
+    "federation",
+    "flower",
+    "nvflare",
+    "report",
+    "testing",
+}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
@@ -39,7 +49,8 @@ MAY = {
     "flower": ({"core", "audit", "aggregation", "clients", "privacy"}, SCIENCE | {"flwr"}),
     # its controllers get a method's name, since NVFlare writes their arguments as JSON
     "nvflare": ({"core", "audit", "aggregation", "clients", "selectors"}, SCIENCE | {"nvflare"}),
-    "testing": ({"core"}, {"numpy"}),
+    "federation": ({"core", "audit", "aggregation", "clients"}, {"numpy"}),
+    "testing": ({"core", "federation"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),
     "results": ({"core"}, SCIENCE | {"polars", "rich", "typing_extensions"}),
@@ -58,6 +69,7 @@ INSIDE_FUNCTIONS = {
     "data": (set(), {"torch", "PIL", "polars", "altair", "rich", "rdata"}),
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
+    "federation": ({"selectors"}, set()),
     "flower": ({"selectors"}, set()),
     "studies": ({"flower", "report"}, {"ray", "threadpoolctl", "typer", "altair", "vl_convert"}),
     "reproduction": ({"report"}, set()),

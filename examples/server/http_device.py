@@ -1,4 +1,4 @@
-"""The device's side over HTTP, and a hundred of them in threads: they come and go, are slow, vanish and upload twice."""
+"""The device's side over HTTP, and many simulated devices: they come and go, are slow, vanish and upload twice."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A federation over HTTP: devices check in at this server when they like. Needs ``sortition[server]``.
 
     POST /devices/NAME/check-in         → 200 work (npz), or 200 {"wait": seconds}
-    POST /devices/NAME/replies/HANDLE   → 200 {"receipt": "accepted" or "repeated"}, 410 when nobody waits for it any more
+    POST /devices/NAME/replies/HANDLE   → 200 {"receipt": "accepted" or "repeated"}, 410 when nobody waits for it
 
 Every request carries the device's token (401 without it). A body is refused with 413 as soon as it is too long: at most
 four models and 64 KiB. Nothing is unpickled. This server listens on loopback; put one that speaks TLS before it.

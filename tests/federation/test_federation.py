@@ -309,7 +309,7 @@ def test_stop_ends_after_the_round(tmp_path):
 
 def test_stop_ends_a_server_that_nobody_calls():
     federation = Federation(Mailbox(), tiny.model(), cohort=3)
-    running = threading.Thread(target=federation.run, args=(5,))
+    running = threading.Thread(target=federation.run, args=(5,), daemon=True)
     running.start()
     federation.stop()
     running.join(60)

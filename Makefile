@@ -16,7 +16,7 @@ setup: $(STAMP)  ## make .venv with the tested set of packages (constraints.txt)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[lab,dev]'
+	$(INSTALL) --editable '.[lab,dev,server]'
 	touch $(LAB) $(STAMP)
 
 $(LAB): pyproject.toml constraints.txt
@@ -44,6 +44,9 @@ test-flower-matrix: setup  ## every method with every kind of model and every Fl
 test-nvflare: setup  ## install NVFlare and Flower; every method in NVFlare's simulator, processes that are killed: a quarter of an hour
 	$(INSTALL) --editable '.[lab,dev,flower,nvflare]'
 	$(BIN)/python -m pytest -m 'nvflare or not nvflare' tests/nvflare
+
+test-server: setup  ## a server of one's own over HTTP, with a hundred devices that come and go, in about a minute
+	$(BIN)/python -m pytest -m 'server or not server' tests/federation
 
 test-ray: setup  ## install Ray, and run a study on a cluster of two nodes of which one is killed, in some minutes
 	$(INSTALL) --editable '.[lab,dev,ray]'

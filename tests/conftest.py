@@ -15,7 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 # checks with the real thing take minutes: they run when asked for, and say so when skipped
-REAL = {"flower": "flwr", "ray": "ray", "nvflare": "nvflare"}
+REAL = {"flower": "flwr", "ray": "ray", "nvflare": "nvflare", "server": "starlette"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -25,7 +25,17 @@ BELOW_STUDIES = {
     "simulation",
     "results",
 }
-ALL = BELOW_STUDIES | {"studies", "reproduction", "leaderboard", "advice", "flower", "nvflare", "report", "testing"}
+ALL = BELOW_STUDIES | {
+    "studies",
+    "reproduction",
+    "leaderboard",
+    "advice",
+    "federation",
+    "flower",
+    "nvflare",
+    "report",
+    "testing",
+}
 
 # room: (rooms of ours, libraries) at module level; inside functions the second line of a room counts as well
 MAY = {
@@ -42,7 +52,7 @@ MAY = {
     "flower": ({"core", "aggregation", "clients", "federation", "privacy"}, SCIENCE | {"flwr"}),
     # its controllers get a method's name, since NVFlare writes their arguments as JSON
     "nvflare": ({"core", "aggregation", "clients", "federation", "selectors"}, SCIENCE | {"nvflare"}),
-    "testing": ({"core"}, {"numpy"}),
+    "testing": ({"core", "federation"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),
     "results": ({"core"}, SCIENCE | {"polars", "rich", "typing_extensions"}),

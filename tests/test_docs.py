@@ -37,6 +37,19 @@ def test_the_five_lines_of_the_readme(tmp_path, monkeypatch):
     assert (tmp_path / "page.html").exists()
 
 
+def test_the_federation_lines_of_the_server_loop(tmp_path):
+    code = next(block for block in blocks("docs/start/server-loop.md") if "Federation(" in block)
+    for rounds in (5, 6):  # a second start goes on where the first one ended
+        lines = code.replace("rounds=5", f"rounds={rounds}")
+        done = subprocess.run([sys.executable, "-c", lines], cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert done.stdout.count("used") == rounds
+
+
+def test_a_backend_is_written_in_under_sixty_lines():
+    (code,) = [block for block in blocks("docs/backends.md") if "class QueueTransport" in block]
+    assert len(code.splitlines()) < 60
+
+
 def test_the_registrar_lines_of_the_server_loop(tmp_path):
     code = next(block for block in blocks("docs/start/server-loop.md") if "Registrar(" in block)
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)

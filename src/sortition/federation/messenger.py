@@ -40,6 +40,10 @@ PRESENT = 100_000  # members up to which a record says who was there
 SAY = 30.0  # seconds between two lines of the log while clients are waited for
 
 
+class StoppedError(Exception):
+    """The federation is to stop while it waits for clients: no round has begun."""
+
+
 @dataclass
 class Pending:
     """A message that is not answered yet."""
@@ -79,6 +83,7 @@ class Messenger:
         check: which models can be used; default: those of the first model's arrays and shapes.
         logger: where it is said who is left out, and why.
         clock: seconds; tests give another one.
+        stopping: whether to give up waiting for clients, with :class:`StoppedError`.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Messenger:
         check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.transport = transport
         self.engine = engine
@@ -97,6 +103,7 @@ class Messenger:
         self.check = check or ModelCheck(options.guards)
         self.logger = logger or logging.getLogger("sortition")
         self.clock = clock
+        self.stopping = stopping
         self.needs: Needs = options.selector.needs  # as the registrar resolved it, once there is one
         self.members = Members(
             self.needs.reads,
@@ -170,6 +177,8 @@ class Messenger:
         began = said = self.clock()
         pause = FIRST_LOOK
         while True:
+            if self.stopping():
+                raise StoppedError
             online = self._look_around()
             enough = len(online) >= least
             everybody_said = self.begun or not self._asking()

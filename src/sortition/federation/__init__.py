@@ -1,0 +1,34 @@
+"""One federation, one program: what the simulator, Flower, NVFlare and a server of one's own share.
+
+A server author makes a :class:`Federation` on a :class:`Mailbox`, and its devices answer with a :class:`Device`.
+Another way to move messages is a :class:`Transport`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sortition._lazy import exports
+
+if TYPE_CHECKING:
+    from sortition.federation.device import Device
+    from sortition.federation.federation import Federation
+    from sortition.federation.mailbox import Mailbox, Wait, Work
+    from sortition.federation.messages import Ask, Peer, Profile, Reply, Transport
+
+__all__ = ["Ask", "Device", "Federation", "Mailbox", "Peer", "Profile", "Reply", "Transport", "Wait", "Work"]
+__getattr__ = exports(
+    __name__,
+    {
+        "Ask": "sortition.federation.messages",
+        "Device": "sortition.federation.device",
+        "Federation": "sortition.federation.federation",
+        "Mailbox": "sortition.federation.mailbox",
+        "Peer": "sortition.federation.messages",
+        "Profile": "sortition.federation.messages",
+        "Reply": "sortition.federation.messages",
+        "Transport": "sortition.federation.messages",
+        "Wait": "sortition.federation.mailbox",
+        "Work": "sortition.federation.mailbox",
+    },
+)

@@ -1,0 +1,276 @@
+"""A federation on a server of one's own: who chooses, who keeps the model and who writes the files, put together.
+
+::
+
+    mailbox = Mailbox()
+    federation = Federation(mailbox, {"weight": weight, "bias": bias}, "power-of-choice", cohort=10, deadline=600)
+    federation.run(rounds=100)          # while your server calls mailbox.check_in and mailbox.deliver
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.aggregation import CombineRule, StepRule
+from sortition.clients.models import Model
+from sortition.core.errors import InputError, bad
+from sortition.core.guards.settings import Guards
+from sortition.core.record import RoundRecord, answered_ids
+from sortition.core.registrar import Registrar
+from sortition.core.selector import Selector
+from sortition.core.validation import is_whole
+from sortition.federation.checkpoint import RunFiles
+from sortition.federation.driver import Driver, Selection
+from sortition.federation.engine import Combining, ModelEngine
+from sortition.federation.members import Members, Owner, Refresh
+from sortition.federation.messages import Transport
+from sortition.federation.messenger import Messenger, StoppedError
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
+from sortition.federation.pace import DEADLINE
+
+WHO = "Federation"
+VERBS = ("online", "post", "poll", "cancel")  # of a transport
+
+
+class Federation:
+    """Trains one model on the clients that a transport reaches.
+
+    Args:
+        transport: moves messages, such as a :class:`~sortition.federation.Mailbox`.
+        model: the first model, arrays by name.
+        selector: the method, such as ``sortition.load("fedgs")``, or its name. ``"auto"`` is Microcosm with label
+            counts where all clients of the first round give them, else with sketches of updates.
+        cohort: clients a round.
+        overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
+        deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        step: the server's step, a ``sortition.aggregation.StepRule`` or its name; default: w + Σ a_k Δ_k.
+        combine: how updates become one, a ``sortition.aggregation.CombineRule`` or its name; default: the weighted sum.
+        guards: how far clients are trusted; the defaults reject only broken values.
+        checkpoint: file that model, selection and members are written to; an old one is never overwritten unasked.
+        checkpoint_every: rounds between two checkpoints.
+        resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
+        audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) after the last round.
+        on_round: called with the record of each round, when it is kept; what it raises is logged.
+        eligible: who may be chosen: names and tags, or a function of a client's name and facts.
+        facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
+        refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
+            are asked before every selection.
+        horizon: rounds that the selector plans for; default: those of :meth:`run`.
+        seed: of the selector's draws; it stays on the server.
+        owner_of: from a client's name to its owner, for ``Guards.quota``.
+        bind_names: a name belongs to the key that first had it, where the transport knows keys.
+        answer_timeout: seconds that clients have for a question.
+        profile_timeout: seconds that a client has to say who it is; it is waited for only before the first round.
+        wait_for: clients that must be online before the first round.
+        least_online: clients that must be online before every round.
+        patience: seconds with too few clients after which a round is skipped; before the first round, the run ends.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        model: Mapping[str, npt.ArrayLike],
+        selector: Selector[Any] | str = "auto",
+        *,
+        cohort: int,
+        overselect: float = 1.0,
+        deadline: float = DEADLINE,
+        step: StepRule | str | None = None,
+        combine: CombineRule | str = "mean",
+        guards: Guards | None = None,
+        checkpoint: str | Path | None = None,
+        checkpoint_every: int = 1,
+        resume: str | Path | bool | None = None,
+        audit: str | Path | None = None,
+        on_round: Callable[[RoundRecord], object] | None = None,
+        eligible: Eligible | None = None,
+        facts: Sequence[str] = (),
+        refresh: Mapping[str, Refresh] | None = None,
+        horizon: int | None = None,
+        seed: int = 0,
+        owner_of: Owner | None = None,
+        bind_names: bool = False,
+        answer_timeout: float = 60.0,
+        profile_timeout: float = 120.0,
+        wait_for: int = 1,
+        least_online: int = 1,
+        patience: float = 600.0,
+    ) -> None:
+        written, resumed = checkpoint_paths(WHO, checkpoint, resume)
+        self.options = Options(
+            selector=named_selector(selector),
+            cohort=cohort,
+            overselect=overselect,
+            deadline=deadline,
+            horizon=horizon,
+            seed=seed,
+            guards=Guards() if guards is None else guards,
+            owner_of=owner_of,
+            bind_names=bind_names,
+            eligible=eligible,
+            facts=facts,
+            refresh=refresh or {},
+            answer_timeout=answer_timeout,
+            profile_timeout=profile_timeout,
+            wait_for=wait_for,
+            least_online=least_online,
+            patience=patience,
+            checkpoint=written,
+            checkpoint_every=checkpoint_every,
+            resume=resumed,
+            audit=None if audit is None else as_path(WHO, "audit", audit),
+            on_round=on_round,
+            who=WHO,
+        )
+        self.engine = ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO))
+        self.logger = logging.getLogger("sortition")
+        self._stopping = threading.Event()
+        self._has_run = threading.Lock()  # taken by the first run, and never given back
+        self.messenger = Messenger(
+            _checked_transport(transport),
+            self.engine,
+            self.options,
+            logger=self.logger,
+            stopping=self._stopping.is_set,
+        )
+        self.files = RunFiles(self.options, self.engine, self.messenger.members, "server")
+
+    @property
+    def model(self) -> Model:
+        """The model now, arrays by name."""
+        return self.engine.model
+
+    @property
+    def history(self) -> list[RoundRecord]:
+        """The records of all rounds, also of those before a restart."""
+        return self.files.history
+
+    @property
+    def members(self) -> Members:
+        """The clients that the federation knows: names, ids and facts."""
+        return self.messenger.members
+
+    def stop(self) -> None:
+        """Let :meth:`run` return after the round that is under way; for another thread or a signal's handler."""
+        self._stopping.set()
+
+    def run(self, rounds: int) -> Model:
+        """Play rounds until there are so many, those before a restart included; returned is the model.
+
+        A federation is run once, in any thread. Another one, with ``resume=True``, goes on where it ended.
+        """
+        if not is_whole(rounds, 1):
+            raise bad("Federation.run(rounds)", "a whole number ≥ 1", rounds)
+        if not self._has_run.acquire(blocking=False):
+            raise InputError(
+                "Federation.run must be called once; got a second call. Make another Federation, with resume=True "
+                "where it is to go on."
+            )
+        driver = self._driver(rounds)
+        with ExitStack() as stack:
+            self.files.open(stack)
+            played = self.files.played
+            if played:
+                self.logger.info("Going on after round %d of %s", played, self.options.resume)
+            self.messenger.moved = any(answered_ids(record) for record in self.history)
+            for _ in range(played, rounds):
+                if not self._play_round(driver):
+                    break
+            self.files.save()
+            if self.files.log_file is not None and not self._stopping.is_set():
+                self.files.log_file.reveal()
+        return self.model
+
+    def _driver(self, rounds: int) -> Driver:
+        options = self.options
+        return Driver(
+            self.messenger,
+            Selection(
+                selector=options.selector,
+                horizon=options.horizon or rounds,
+                seed=int(options.seed),
+                guards=options.guards,
+            ),
+            options.pace,
+            started=self._started,
+            keep=self.files.keep,
+            sinks=() if options.on_round is None else (options.on_round,),
+            complain=self.logger.warning,
+        )
+
+    def _started(self, registrar: Registrar) -> None:
+        self.files.watch(registrar)
+        self.messenger.needs = registrar.needs  # as they were resolved, by now or before a restart
+
+    def _play_round(self, driver: Driver) -> bool:
+        """Play one round; False where the federation was stopped before it began."""
+        if self._stopping.is_set():
+            return False
+        try:
+            opened = driver.open_round()
+        except StoppedError:
+            return False
+        self.engine.combining.check_memory(self.messenger.model_size().parameters or 0, len(self.members))
+        if opened.cohort.ids.size:
+            self.engine.combining.rule.check_mass(opened.cohort.mass)
+        driver.dispatch()
+        record = driver.close_round()
+        self._count_messages(driver.registrar)
+        self.logger.info(
+            "Round %d: %s chose %d of %d, and %d answered",
+            record["round"],
+            type(self.options.selector).__name__,
+            len(record["cohort"] or ()),
+            record["available"],
+            len(answered_ids(record)),
+        )
+        self.messenger.check_progress()
+        return True
+
+    def _count_messages(self, registrar: Registrar | None) -> None:
+        """Count messages that answered nothing where the registrar counts its own."""
+        if registrar is None:
+            return
+        for what, count in self.messenger.counted.items():
+            registrar.counters[what] += count
+        self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
+
+
+def _checked_transport(transport: Transport) -> Transport:
+    missing = [verb for verb in VERBS if not callable(getattr(transport, verb, None))]
+    if missing:
+        rule = f"a transport, with {', '.join(VERBS)}"
+        raise bad("Federation.transport", rule, transport, "Use a sortition.federation.Mailbox.")
+    return transport
+
+
+def _checked_model(model: Mapping[str, npt.ArrayLike]) -> Model:
+    if not isinstance(model, Mapping):
+        raise bad("Federation.model", "a table from names to arrays", model)
+    arrays = {str(name): np.asarray(value) for name, value in model.items()}
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise bad(f"Federation.model[{name!r}]", "an array of numbers", array)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise bad(f"Federation.model[{name!r}]", "finite", array)
+    if not any(array.dtype.kind == "f" and array.size for array in arrays.values()):
+        raise bad("Federation.model", "a table with at least one array of floats", sorted(arrays))
+    return arrays
+
+
+def _step_rule(step: StepRule | str | None) -> StepRule:
+    if step is None:
+        return StepRule()
+    if isinstance(step, str):
+        return StepRule(step)
+    if not isinstance(step, StepRule):
+        raise bad("Federation.step", "a StepRule, its name or None", step)
+    return step

@@ -1,0 +1,127 @@
+"""The contract of a transport, as checks that the author of a backend can run: ``check_transport(make)``."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sortition.federation.mailbox import Work
+from sortition.federation.messages import Ask, Handle, Reply, Transport
+from sortition.testing.violation import ContractError
+
+Clients = Mapping[str, Callable[[Work], Reply]]  # by name: what each does with its work
+NAMES = ("one", "two", "three")
+
+
+def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30.0) -> None:
+    """Raise :class:`ContractError` with a sentence at the first point of the contract that a transport breaks.
+
+    Args:
+        make: from three clients to a transport at which they are online, or soon will be.
+        seconds: after which something that has not come is missing.
+    """
+    office = _Office(seconds)
+    office.transport = make({name: office.client(name) for name in NAMES})
+    try:
+        for check in (_comes_online, _posts_without_waiting, _brings_every_reply_once, _refuses_strangers, _cancels):
+            check(office)
+    finally:
+        office.may_answer.set()
+
+
+@dataclass(eq=False)
+class _Office:
+    """A transport, and clients that answer when they may."""
+
+    seconds: float
+    transport: Transport = None  # type: ignore[assignment]  # made from the clients below
+
+    def __post_init__(self) -> None:
+        self.may_answer = threading.Event()
+        self.sessions: dict[str, str] = {}  # by a client's name
+        self.expected: dict[Handle | None, str] = {}  # what each client will say, by handle
+
+    def client(self, name: str) -> Callable[[Work], Reply]:
+        """A client that answers with its name and the round that it was asked in."""
+
+        def handle(work: Work) -> Reply:
+            self.may_answer.wait()
+            return Reply(work.handle, reason=f"{name} in round {work.ask.round}")
+
+        return handle
+
+    def ask(self, name: str, round_index: int) -> Ask:
+        return Ask("query", self.sessions[name], client=NAMES.index(name), round=round_index, seconds=self.seconds)
+
+    def collect(self, count: int) -> list[Reply]:
+        """So many replies, or those that came in time."""
+        replies: list[Reply] = []
+        ends = time.monotonic() + self.seconds
+        while len(replies) < count and time.monotonic() < ends:
+            replies += self.transport.poll(0.1)
+        return replies
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ContractError(f"The transport {sentence}")
+
+
+def _comes_online(office: _Office) -> None:
+    ends = time.monotonic() + office.seconds
+    while len(online := office.transport.online()) < len(NAMES) and time.monotonic() < ends:
+        time.sleep(0.01)
+    _require(len(online) == len(NAMES), f"must show {len(NAMES)} clients in online(); got {len(online)}.")
+    named = {peer.name or session: session for session, peer in online.items()}
+    _require(named.keys() == set(NAMES), f"must show the clients {list(NAMES)}; got {sorted(named)}.")
+    office.sessions = named
+
+
+def _posts_without_waiting(office: _Office) -> None:
+    """Nobody answers yet, so a post that waits for answers never returns."""
+    posted: list[Handle | None] = []
+    wanted = [(name, round_index) for round_index in (0, 1) for name in NAMES]
+    asks = [office.ask(name, round_index) for name, round_index in wanted]
+    posting = threading.Thread(target=lambda: posted.extend(office.transport.post(asks)), daemon=True)
+    posting.start()
+    posting.join(office.seconds)
+    _require(not posting.is_alive(), "must return from post() at once; it waits for answers.")
+    _require(len(posted) == len(asks), f"must give a handle for each of {len(asks)} asks; got {len(posted)}.")
+    _require(None not in posted, "must give a handle for an ask to a client that is online; got None.")
+    _require(len(set(posted)) == len(posted), "must give every ask a handle of its own; got one twice.")
+    _require(list(office.transport.post([])) == [], "must take an empty list of asks.")
+    early = list(office.transport.poll(0))
+    _require(not early, "must give nothing in poll() before anybody has answered.")
+    sentences = [f"{name} in round {round_index}" for name, round_index in wanted]
+    office.expected = dict(zip(posted, sentences, strict=True))
+
+
+def _brings_every_reply_once(office: _Office) -> None:
+    expected = office.expected
+    office.may_answer.set()
+    replies = office.collect(len(expected))
+    came = {reply.handle: reply.reason for reply in replies}
+    _require(
+        came.keys() == expected.keys(), f"must bring {len(expected)} replies under their handles; got {len(came)}."
+    )
+    _require(came == expected, "must bring each ask to its own client, and each reply under the handle of its ask.")
+    again = [*replies, *office.transport.poll(0.1)]
+    _require(len(again) == len(expected), f"must give each reply once; got {len(again)} of {len(expected)}.")
+
+
+def _refuses_strangers(office: _Office) -> None:
+    handles = list(office.transport.post([Ask("query", "a session that never was", seconds=office.seconds)]))
+    _require(handles == [None], f"must give None for a session that is not there; got {handles}.")
+
+
+def _cancels(office: _Office) -> None:
+    """What cancel() returns is never answered; unknown handles are no mistake."""
+    office.may_answer.clear()
+    handles = {handle for handle in office.transport.post([office.ask("one", 2), office.ask("one", 3)]) if handle}
+    withdrawn = set(office.transport.cancel([*handles, "a handle that never was"]))
+    _require(withdrawn <= handles, "must return from cancel() only handles that it was given and had posted.")
+    office.may_answer.set()
+    answered = {reply.handle for reply in office.transport.poll(0.3)}
+    _require(not answered & withdrawn, "must not bring a reply to a message that cancel() said is withdrawn.")

@@ -308,7 +308,9 @@ def test_outputs_that_are_no_labels_are_said_before_anybody_counts_them():
             self.encode, self.decode = nn.Linear(64, 6), last
 
     pixels = pytorch(lambda context: (Autoencoder(nn.Linear(6, 576)), IMAGES, LABELS))
-    with pytest.raises(InputError, match=r"classes must be given .* got 576 outputs for labels up to 2. Give pytorch\("):
+    with pytest.raises(
+        InputError, match=r"classes must be given .* got 576 outputs for labels up to 2. Give pytorch\("
+    ):
         pixels.facts(None)["label_counts"]
     upwards = pytorch(lambda context: (Autoencoder(nn.ConvTranspose2d(6, 1, 4)), IMAGES, LABELS))
     with pytest.raises(InputError, match=r"the last layer has no output per label; got 'ConvTranspose2d'"):

@@ -9,10 +9,10 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,13 @@ from sortition.clients.models import Model
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.record import RoundRecord, answered_ids
-from sortition.core.registrar import Registrar
 from sortition.core.selector import Selector
 from sortition.core.validation import is_whole
-from sortition.federation.checkpoint import RunFiles
-from sortition.federation.driver import Driver, Selection
 from sortition.federation.engine import Combining, ModelEngine
-from sortition.federation.members import Members, Owner, Refresh
+from sortition.federation.live import LiveFederation
+from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
-from sortition.federation.messenger import Messenger, StoppedError
+from sortition.federation.messenger import StoppedError
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
 from sortition.federation.pace import DEADLINE
 
@@ -40,7 +38,7 @@ WHO = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
 
 
-class Federation:
+class Federation(LiveFederation):
     """Trains one model on the clients that a transport reaches.
 
     Args:
@@ -105,7 +103,7 @@ class Federation:
         patience: float = 600.0,
     ) -> None:
         written, resumed = checkpoint_paths(WHO, checkpoint, resume)
-        self.options = Options(
+        options = Options(
             selector=named_selector(selector),
             cohort=cohort,
             overselect=overselect,
@@ -130,33 +128,21 @@ class Federation:
             on_round=on_round,
             who=WHO,
         )
-        self.engine = ModelEngine(_checked_model(model), _step_rule(step), Combining.by(combine, WHO))
-        self.logger = logging.getLogger("sortition")
+        self.combining = Combining.by(combine, WHO)
         self._stopping = threading.Event()
         self._has_run = threading.Lock()  # taken by the first run, and never given back
-        self.messenger = Messenger(
+        super().__init__(
             _checked_transport(transport),
-            self.engine,
-            self.options,
-            logger=self.logger,
+            ModelEngine(_checked_model(model), _step_rule(step), self.combining),
+            options,
+            "server",
             stopping=self._stopping.is_set,
         )
-        self.files = RunFiles(self.options, self.engine, self.messenger.members, "server")
 
     @property
     def model(self) -> Model:
         """The model now, arrays by name."""
         return self.engine.model
-
-    @property
-    def history(self) -> list[RoundRecord]:
-        """The records of all rounds, also of those before a restart."""
-        return self.files.history
-
-    @property
-    def members(self) -> Members:
-        """The clients that the federation knows: names, ids and facts."""
-        return self.messenger.members
 
     def stop(self) -> None:
         """Let :meth:`run` return after the round that is under way; for another thread or a signal's handler."""
@@ -174,56 +160,29 @@ class Federation:
                 "Federation.run must be called once; got a second call. Make another Federation, with resume=True "
                 "where it is to go on."
             )
-        driver = self._driver(rounds)
+        self.driver.selection = replace(self.driver.selection, horizon=self.options.horizon or rounds)
         with ExitStack() as stack:
-            self.files.open(stack)
-            played = self.files.played
-            if played:
-                self.logger.info("Going on after round %d of %s", played, self.options.resume)
-            self.messenger.moved = any(answered_ids(record) for record in self.history)
-            for _ in range(played, rounds):
-                if not self._play_round(driver):
+            for _ in range(self.open(stack), rounds):
+                if self._stopping.is_set() or not self._play_round():
                     break
-            self.files.save()
-            if self.files.log_file is not None and not self._stopping.is_set():
-                self.files.log_file.reveal()
+            if self._stopping.is_set():
+                self.files.save()
+            else:
+                self.end()
         return self.model
 
-    def _driver(self, rounds: int) -> Driver:
-        options = self.options
-        return Driver(
-            self.messenger,
-            Selection(
-                selector=options.selector,
-                horizon=options.horizon or rounds,
-                seed=int(options.seed),
-                guards=options.guards,
-            ),
-            options.pace,
-            started=self._started,
-            keep=self.files.keep,
-            sinks=() if options.on_round is None else (options.on_round,),
-            complain=self.logger.warning,
-        )
-
-    def _started(self, registrar: Registrar) -> None:
-        self.files.watch(registrar)
-        self.messenger.needs = registrar.needs  # as they were resolved, by now or before a restart
-
-    def _play_round(self, driver: Driver) -> bool:
+    def _play_round(self) -> bool:
         """Play one round; False where the federation was stopped before it began."""
-        if self._stopping.is_set():
-            return False
         try:
-            opened = driver.open_round()
+            opened = self.driver.open_round()
         except StoppedError:
             return False
-        self.engine.combining.check_memory(self.messenger.model_size().parameters or 0, len(self.members))
+        combining = self.combining
+        combining.check_memory(self.messenger.model_size().parameters or 0, len(self.members))
         if opened.cohort.ids.size:
-            self.engine.combining.rule.check_mass(opened.cohort.mass)
-        driver.dispatch()
-        record = driver.close_round()
-        self._count_messages(driver.registrar)
+            combining.rule.check_mass(opened.cohort.mass)
+        self.driver.dispatch()
+        record = self.close_round()
         self.logger.info(
             "Round %d: %s chose %d of %d, and %d answered",
             record["round"],
@@ -232,16 +191,7 @@ class Federation:
             record["available"],
             len(answered_ids(record)),
         )
-        self.messenger.check_progress()
         return True
-
-    def _count_messages(self, registrar: Registrar | None) -> None:
-        """Count messages that answered nothing where the registrar counts its own."""
-        if registrar is None:
-            return
-        for what, count in self.messenger.counted.items():
-            registrar.counters[what] += count
-        self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
 
 
 def _checked_transport(transport: Transport) -> Transport:

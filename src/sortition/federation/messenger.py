@@ -384,8 +384,8 @@ class Messenger:
         shapes = {name: value.shape for name, value in self.engine.model.items()}
         name, shape = list(shapes.items())[-1]
         raise InputError(
-            f"{type(self.options.selector).__name__} looks at the output layer ({signals[0].name}), which has a row per "
-            f"class; the model ends in {name!r} of shape {shape}, which is none. Choose a method that reads facts, "
+            f"{type(self.options.selector).__name__} looks at the output layer ({signals[0].name}), which has a row "
+            f"per class; the model ends in {name!r} of shape {shape}, which is none. Choose a method that reads facts, "
             "losses or whole updates."
         )
 

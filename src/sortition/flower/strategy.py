@@ -26,11 +26,9 @@ from sortition.core.errors import InputError, bad
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Cohort
 from sortition.core.selector import Selector
-from sortition.federation.checkpoint import RunFiles
-from sortition.federation.driver import Driver, Selection
 from sortition.federation.engine import Combining
+from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
-from sortition.federation.messenger import Messenger
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
 from sortition.federation.pace import DEADLINE
 from sortition.federation.screening import ModelCheck
@@ -144,31 +142,20 @@ class SelectorStrategy(Strategy):
         self.combining.memory = None
         self.engine = FlowerEngine(self.base, self.combining)
         self.transport = FlowerTransport(self.base, self._candidates)
-        self.messenger = Messenger(
+        self.federation = LiveFederation(
             self.transport,
             self.engine,
             options,
+            "flower",
             check=ModelCheck(options.guards, free_shapes=self.base.kind.trees),
             logger=logging.getLogger("flwr"),
         )
-        self.members = self.messenger.members
-        self.files = RunFiles(options, self.engine, self.members, "flower")
-        self.driver = Driver(
-            self.messenger,
-            Selection(self.selector, options.horizon, self.seed, options.guards),
-            options.pace,
-            started=self._started,
-            keep=self.files.keep,
-            sinks=() if options.on_round is None else (options.on_round,),
-            complain=lambda sentence: log(WARNING, sentence),
-        )
+        self.messenger = self.federation.messenger
+        self.members = self.federation.members
+        self.driver = self.federation.driver
+        self.files = self.federation.files
         self._running = False
         self._too_small = 0  # cohorts in a row that are smaller than the strategy needs
-
-    def _started(self, registrar: Registrar) -> None:
-        self.messenger.needs = registrar.needs
-        self.files.watch(registrar)
-        self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
     def _candidates(self) -> list[str]:
         return [self.members.session_of(client) for client in self.messenger.candidates.tolist()]
@@ -213,7 +200,7 @@ class SelectorStrategy(Strategy):
     @property
     def registrar(self) -> Registrar | None:
         """The registrar of this run; None before its first round."""
-        return self.driver.registrar
+        return self.federation.registrar
 
     @property
     def history(self) -> list[RoundRecord]:
@@ -259,6 +246,7 @@ class SelectorStrategy(Strategy):
             Options(
                 **{
                     **self._given,
+                    "seed": self.seed,
                     "horizon": self.options.horizon or num_rounds,
                     "deadline": math.inf if deadline is None else deadline,
                     "least_online": self.base.least_online,
@@ -268,10 +256,8 @@ class SelectorStrategy(Strategy):
         self.engine.show(initial_arrays)
         self.transport.grid = grid
         with ExitStack() as stack:
-            self.files.open(stack)
-            played = self.files.played
+            played = self.federation.open(stack)
             if played:
-                log(INFO, "Going on after round %d of %s", played, self.options.resume)
                 initial_arrays = wire.to_record(self.engine.model)
             self._take_over(stack)
             left = max(num_rounds - played, 0)
@@ -280,14 +266,12 @@ class SelectorStrategy(Strategy):
             configs = {"train_config": train_config, "evaluate_config": evaluate_config, "evaluate_fn": shifted}
             more |= {name: value for name, value in configs.items() if value is not None}
             result: Result = self.base.strategy.start(cast(Grid, DrivenGrid(grid, self)), initial_arrays, **more)
-            if self.files.log_file is not None:
-                self.files.log_file.reveal()
+            self.federation.end()
         self._check_end(left)
         return renumbered(result, played, initial_arrays) if isinstance(result, Result) else result
 
     def _take_over(self, stack: ExitStack) -> None:
         """Stand in the place of the strategy's own methods for as long as it runs."""
-        self.messenger.moved = any(record["answered"] for record in self.history)
         stack.enter_context(self.base.replaced(**{name: getattr(self, name) for name in LOOP}))
         self._running = True
         stack.callback(setattr, self, "_running", False)
@@ -340,17 +324,8 @@ class SelectorStrategy(Strategy):
         self.messenger.hand_over(self.transport.replies_to_training(replies))
         if opened.turn.index == 0:
             log_other_examples(self.messenger.training.replies, self.members, self.base)
-        self.driver.close_round()
-        self._count_messages()
-        self.messenger.check_progress()
+        self.federation.close_round()
         return self.engine.result
-
-    def _count_messages(self) -> None:
-        """Count messages that answered nothing, where the registrar counts its own."""
-        if self.registrar is not None:
-            for what, count in self.messenger.counted.items():
-                self.registrar.counters[what] += count
-            self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
 
     # -- evaluation is the strategy's own ------------------------------------------------------------------------------
 

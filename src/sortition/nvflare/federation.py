@@ -13,8 +13,8 @@ from nvflare.apis.shareable import Shareable
 from nvflare.app_common.workflows.model_controller import ModelController
 
 from sortition.core.errors import SortitionError
-from sortition.federation.assembly import Federation
 from sortition.federation.engine import ModelEngine
+from sortition.federation.live import LiveFederation
 from sortition.nvflare.options import read_combining, read_options
 from sortition.nvflare.transport import JobAbortedError, NvflareTransport
 
@@ -29,7 +29,7 @@ class SelectingController(ModelController):
     """
 
     transport: NvflareTransport
-    federation: Federation | None = None
+    federation: LiveFederation | None = None
 
     def configure(self, selector: str, cohort: int, rounds: int, options: Mapping[str, Any] | None) -> None:
         """Check what was given, and keep it where NVFlare looks: in attributes that are called like the arguments."""
@@ -57,11 +57,11 @@ class SelectingController(ModelController):
     def begin(self, engine: ModelEngine, rounds: int, stack: ExitStack) -> int:
         """Make the federation of this job; how many rounds were played before a restart."""
         self.transport = NvflareTransport(self, rounds)
-        self.federation = Federation(self.transport, engine, self.settings, "nvflare", logger=self.logger)
+        self.federation = LiveFederation(self.transport, engine, self.settings, "nvflare", logger=self.logger)
         return self.federation.open(stack)
 
     @property
-    def started(self) -> Federation:
+    def started(self) -> LiveFederation:
         """The federation of a job that runs."""
         if self.federation is None:
             raise SortitionError(f"{type(self).__name__} must be started by NVFlare.")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import ExitStack
 
-from sortition.core.record import RoundRecord
+from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
 from sortition.federation.checkpoint import RunFiles
@@ -18,7 +19,7 @@ from sortition.federation.options import Options
 from sortition.federation.screening import ModelCheck
 
 
-class Federation:
+class LiveFederation:
     """Plays rounds with the clients of a transport, and keeps them on the disk.
 
     Args:
@@ -28,6 +29,7 @@ class Federation:
         backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
         check: which models can be used; default: those of the first model's arrays and shapes.
         logger: where it is said who is left out, and why.
+        stopping: whether the federation is to end, also while it waits for clients.
     """
 
     def __init__(
@@ -39,10 +41,12 @@ class Federation:
         *,
         check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
+        stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self.options = options
+        self.engine = engine
         self.logger = logger or logging.getLogger("sortition")
-        self.messenger = Messenger(transport, engine, options, check=check, logger=self.logger)
+        self.messenger = Messenger(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
         self.files = RunFiles(options, engine, self.messenger.members, backend)
         self.driver = Driver(
             self.messenger,
@@ -82,7 +86,7 @@ class Federation:
     def open(self, stack: ExitStack) -> int:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
         self.files.open(stack)
-        self.messenger.moved = any(record["answered"] for record in self.history)
+        self.messenger.moved = any(answered_ids(record) for record in self.history)
         if self.files.played:
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
         return self.files.played

@@ -3,7 +3,7 @@
 Model, selection, members and the engine's memory are in one file after a round: what a server needs to go on after it
 died. The history is appended to a journal beside it (``NAME.history.jsonl``), of which the file says how many lines
 belong to it: a checkpoint costs the same in the first round and in the ten-thousandth. Beside them, ``NAME.about.json``
-says what the history is of: the method, the cohort, and the names of the clients by id.
+says what the history is of: the method, the cohort, where the audit log lies, and the names of the clients by id.
 """
 
 from __future__ import annotations
@@ -193,11 +193,13 @@ class RunFiles:
                 "reads": list(needs.reads),
                 "asks": [signal.name for signal in needs.asks],
                 "reports": [signal.name for signal in needs.reports],
+                "individual": needs.individual,
             },
             "cohort": self.options.cohort,
             "overselect": float(self.options.overselect),
             "horizon": self.registrar.horizon,
             "guards": self.registrar.guards.changed(),
+            "audit": None if self.log_file is None else os.path.relpath(self.log_file.path, checkpoint.parent),
             "names": names,
         }
         snapshot.write_atomically(beside(checkpoint, ABOUT), json.dumps(json_value(about), indent=1).encode())

@@ -22,7 +22,7 @@ from sortition.audit.log_file import LogFile
 from sortition.clients.models import Model
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
-from sortition.core.record import RoundRecord
+from sortition.core.record import ABOUT, HISTORY, RoundRecord
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
@@ -30,8 +30,6 @@ from sortition.federation.engine import Engine
 from sortition.federation.members import Members
 from sortition.federation.options import Options
 from sortition.federation.screening import different
-
-HISTORY, ABOUT = ".history.jsonl", ".about.json"
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A federation's history as a source of advise and replay; what a real Flower federation wrote is read in tests/flower."""
+"""A federation's history as a source of advise and replay; real ones are read in tests/flower/test_history.py."""
 
 import numpy as np
 import pytest

@@ -12,8 +12,8 @@ from sortition.cli.options import Allow, Quiet, allowing, console
 Source = Annotated[
     Path,
     typer.Argument(
-        help="a profile (.toml), a run's folder, a federation's checkpoint, history or audit log (.jsonl), or label counts "
-        "(.csv, .npy)",
+        help="a profile (.toml), a run's folder, a federation's checkpoint, history or audit log (.jsonl), or label "
+        "counts (.csv, .npy)",
         show_default=False,
     ),
 ]

@@ -113,13 +113,14 @@ class History:
     @cached_property
     def names(self) -> ClientNames:
         """The clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
-        names: dict[int, str] = dict(enumerate(self.about.get("names") or []))
+        names: dict[int, str] = {}
         for record in self.records:
             names |= zip(cohort_of(record), record.get("names") or [], strict=False)
+        names |= enumerate(self.about.get("names") or [])
         return ClientNames(names)
 
     def facts(self) -> dict[str, Array]:
-        """``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint lies beside and holds them of all clients."""
+        """``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint is beside it and has them of all clients."""
         checkpoint = self.beside("")
         if not self.path.name.endswith(HISTORY) or not checkpoint.exists():
             return {}

@@ -77,9 +77,9 @@ class ClientNames:
         raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
 
 
-def printable(name: str) -> str:
-    """A name that can be shown in a terminal: one line, without control characters, not longer than a line."""
-    shortened = name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+def printable(text: str, longest: int = LONGEST) -> str:
+    """What a client wrote, as a terminal can show it: one line, without control characters, not longer than a line."""
+    shortened = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in shortened)
 
 

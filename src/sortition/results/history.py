@@ -8,7 +8,7 @@ A file of records alone, such as one that ``on_round`` wrote, can be read as wel
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -20,7 +20,7 @@ import numpy as np
 
 from sortition.audit.encoding import decode_ids
 from sortition.core.arrays import Array, Ids
-from sortition.core.errors import InputError, StorageError
+from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.facts import check_fact
 from sortition.core.record import ABOUT, HISTORY, RoundRecord, answered_ids
 from sortition.core.storage import snapshot
@@ -291,6 +291,18 @@ def _in_folder(folder: Path) -> History | None:
         listed = ", ".join(path.name for path in found[:4])
         raise InputError(f"{folder} must hold the history of one federation; got {len(found)}: {listed}. Name one.")
     return History(found[0]) if found else None
+
+
+def refuse_histories(command: str, sources: Iterable[Path]) -> None:
+    """Say of a command that reads runs of studies alone that it does not read a federation's history."""
+    for source in sources:
+        if find_history(source) is not None:
+            raise bad(
+                f"The folder of sortition {command}",
+                "one with runs of a study",
+                f"the history of a federation, {source}",
+                "sortition report, advise, replay, why and audit read it.",
+            )
 
 
 def is_history(path: Path) -> bool:

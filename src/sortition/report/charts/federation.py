@@ -86,8 +86,13 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def presence(mask: Array) -> Chart:
-    """Share of clients that are reachable (rounds, N), by group of clients and span of rounds."""
+def presence(mask: Array, first: int = 1) -> Chart:
+    """Share of clients that are reachable (rounds, N), by group of clients and span of rounds.
+
+    Args:
+        mask: (rounds, N) who was there.
+        first: number of the first round.
+    """
     rounds, n = mask.shape
     width, group = -(-rounds // CELLS), -(-n // CELLS)
     blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)
@@ -95,7 +100,7 @@ def presence(mask: Array) -> Chart:
     along = np.diff(np.append(np.arange(0, rounds, width), rounds))
     share = blocks / along[:, None] / across[None, :]
     rows = [
-        {"round": int(t) * width + 1, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
+        {"round": int(t) * width + first, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
         for t in range(share.shape[0])
         for c in range(share.shape[1])
     ]
@@ -103,7 +108,7 @@ def presence(mask: Array) -> Chart:
         on("availability")
         .mark_rect()
         .encode(
-            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, 1), ticks=False)),
+            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, first), ticks=False)),
             y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n, group, 0), ticks=False)),
             color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
             tooltip=["round:O", "client:O", "available:Q"],

@@ -203,7 +203,7 @@ def round_by_round(digest: HistoryDigest) -> Chart:
         .mark_bar()
         .encode(
             x=_rounds_axis(starts),
-            y=alt.Y("clients:Q", title="clients"),
+            y=alt.Y("clients:Q", title="clients", axis=_whole_axis(max(map(len, digest.outcomes)))),
             color=_colour(_met(digest)),
             order=alt.Order("order:Q"),
             tooltip=["round:O", alt.Tooltip("fate:N", title="what became of them"), "clients:Q"],

@@ -13,14 +13,11 @@ Sources = Annotated[
     typer.Argument(
         help="run folders, or folders that hold some; or one federation's history, checkpoint or folder",
         show_default=False,
-        metavar="FOLDERS...",
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "-o", "--out", help="the page", show_default="in the first folder, named after the study; beside a history"
-    ),
+    typer.Option("-o", "--out", help="the page", show_default="in the first folder, named after the study"),
 ]
 Margin = Annotated[
     float | None,

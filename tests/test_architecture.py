@@ -55,7 +55,7 @@ MAY = {
     "testing": ({"core", "federation"}, {"numpy"}),
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),
-    "results": ({"core"}, SCIENCE | {"polars", "rich", "typing_extensions"}),
+    "results": ({"core", "audit"}, SCIENCE | {"polars", "rich", "typing_extensions"}),
     "studies": (BELOW_STUDIES, SCIENCE | {"torch", "polars", "rich", "tomli_w"}),
     "reproduction": (
         BELOW_STUDIES | {"studies", "testing"},

@@ -21,12 +21,13 @@ from sortition.results import schema
 from sortition.studies.study_table import Study
 
 RECORDS = {
-    "A record of `rounds.jsonl`": record.RoundRecord,
+    "A record of `rounds.jsonl` and `NAME.history.jsonl`": record.RoundRecord,
     "A question in a record": record.QuestionRecord,
     "`config.toml`": schema.Config,
     "`manifest.json`": schema.Manifest,
     "`summary.json`": schema.Summary,
     "`study.json`": schema.Index,
+    "`NAME.about.json`": schema.About,
 }
 LISTED = "`sortition data list` prints all with their parameters; [data](../data.md) describes them."
 ABOUT = {  # what stands above the keys of a table

@@ -12,8 +12,9 @@ import numpy as np
 
 from sortition.advice.candidates import allowed, replayable, usable
 from sortition.advice.profile import Known
-from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.arrays import Array, Ids
 from sortition.core.registrar import Registrar
+from sortition.results.metrics import jain_index
 from sortition.results.table import Table
 
 CHOSEN = "as played"
@@ -86,15 +87,11 @@ def measured(source: Known, cohorts: Rounds, present: list[Ids]) -> Selection:
     mean = weights / max(len(distances), 1)
     return Selection(
         coverage=float((counts[met] > 0).mean()) if met.any() else 0.0,
-        jain=_jain(counts[met] / there[met]),
+        jain=jain_index(counts[met] / there[met]) or 0.0,
         bias=float(np.abs(mean - p).sum() / 2),
         mixture=float(np.mean(distances)) if source.has_labels and distances else None,
         trainings=members / max(rounds, 1),
     )
-
-
-def _jain(x: Floats) -> float:
-    return float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else 0.0
 
 
 def replay_table(found: dict[str, Selection], source: Known, rounds: int | None = None) -> Table:

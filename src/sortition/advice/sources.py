@@ -1,4 +1,4 @@
-"""Where a federation may be described: a profile, a run's folder, an audit log, a Flower history, label histograms."""
+"""Where a federation may be described: a profile, a run's folder, an audit log, a history, label histograms."""
 
 from __future__ import annotations
 
@@ -9,28 +9,33 @@ from typing import Any
 
 import numpy as np
 
-from sortition.advice.flower_history import from_history, is_history
 from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, Known, Profile, from_profile
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
 from sortition.results import run_folder
+from sortition.results.history import History, cohort_of, fates, find_history
 from sortition.studies.audit.log_reader import Log
 from sortition.studies.config import Named, validated
 from sortition.studies.plan import read
 
+UNKNOWN_PRESENCE = "The history does not say who was there, so everybody is taken to have been."
+
 
 def known(source: str | Path, *, cohort: int | None = None) -> Known:
-    """A profile's file, a run's folder, an audit log, a Flower history or label histograms, by what the source is."""
+    """A profile's file, a run's folder, an audit log, a federation's history or label counts, by what the source is."""
     path = Path(source)
+    history = find_history(path)
+    if history is not None:
+        return from_history(history, cohort)
     if path.is_dir():
         return from_run(run_folder.Run(path))
     if path.suffix == ".toml":
         return from_profile(validated(Profile, read(path), "profile"), path.parent)
     if path.suffix == ".jsonl":
-        return from_history(path, cohort) if is_history(path) else from_log(path)
+        return from_log(path)
     if path.suffix not in (".csv", ".npy", ".npz", ".parquet"):
-        rule = "a profile (.toml), a run's folder, an audit log or a Flower history (.jsonl), or a table of clients"
+        rule = "a profile (.toml), a run's folder, a federation's history or audit log (.jsonl), or a table of clients"
         raise bad("source", rule, str(path))
     if cohort is None:
         raise InputError("--cohort must be given where the source does not say it; got nothing.")
@@ -104,6 +109,48 @@ def _logged(log: Log, path: Path) -> Known:
         chosen=tuple((one.cohort, one.weights) for one in rounds),
         played_by=log.method,
     )
+
+
+def from_history(history: History, cohort: int | None = None) -> Known:
+    """A federation's history: who was there and who was chosen; facts of clients where its checkpoint is beside it."""
+    records = history.played()
+    clients = history.clients
+    if not 0 < clients * len(records) <= MOST_CELLS:
+        raise StorageError(f"{history.path} cannot be read: {clients:,} clients in {len(records):,} rounds.")
+    facts = history.facts()
+    counts = facts.get("label_counts")
+    if counts is None:
+        counts = facts.get("sizes", np.full(clients, MEAN_SIZE)).reshape(-1, 1)
+    chosen = [(np.array(cohort_of(record), np.int64), np.array(record.get("weights") or [])) for record in records]
+    return Known(
+        cohort or max(history.cohort, 1),
+        len(records),
+        counts,
+        masks=_masks(history, clients),
+        dropout=_dropout(history),
+        chosen=tuple(chosen),
+        played_by=history.method,
+        notes=() if history.says_who_was_there else (UNKNOWN_PRESENCE,),
+    )
+
+
+def _masks(history: History, clients: int) -> Array | None:
+    """(rounds, N) who could be chosen, where the records say it."""
+    if not history.says_who_was_there:
+        return None
+    masks = np.zeros((len(history.records), clients), bool)
+    for row, ids in zip(masks, history.present(), strict=True):
+        row[ids] = True
+    return masks
+
+
+def _dropout(history: History) -> float:
+    """Share of the chosen clients that were wanted and did not help; those that were not needed do not count."""
+    outcomes = [fate for record in history.records for fate in fates(record).values() if fate != "standby"]
+    if not outcomes:
+        return 0.0
+    lost = sum(fate != "used" for fate in outcomes)
+    return min(lost, len(outcomes) - 1) / len(outcomes)  # below 1: somebody may always answer
 
 
 def _equal(ids: Ids) -> Array:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from sortition.audit.entries import commitment, digest_of
@@ -101,11 +101,12 @@ class LogFile:
             self._log.flush()
             self._journal.sync()
 
-    def reveal(self, *, facts: bool = True) -> Path | None:
+    def reveal(self, *, facts: bool = True, names: Sequence[str] = ()) -> Path | None:
         """Write seed, salt and the last hash beside the log, once the run is over; None if nothing was played.
 
         With ``facts``, also what the server knows about its clients, without which no choice that reads them can be
-        recomputed. The file is then as private as they are.
+        recomputed. The file is then as private as they are. ``names`` are the clients' names by id: no choice depends
+        on them, so that none are disclosed unless they are given.
         """
         self.sync()
         if self._log is None or self._journal is None or self._registrar is None:
@@ -121,6 +122,8 @@ class LogFile:
             published["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
             published["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
             published["known"] = None if people.known.size == people.n_clients else people.known.tolist()
+        if names:
+            published["names"] = list(names)
         write_atomically(self._disclosure, json.dumps(published, indent=1).encode() + b"\n")
         self.close()
         return self._disclosure

@@ -76,6 +76,7 @@ def recompute(
     evidence: Callable[[int], Evidence] = lambda t: Evidence(),
     population: Callable[[int], Population | None] = lambda clients: None,
     form: int = FORMAT,
+    called: Callable[[int], str] | None = None,
 ) -> Recomputation:
     """Recompute the rounds of a log, in order, until one differs or lacks what is needed.
 
@@ -85,12 +86,13 @@ def recompute(
         evidence: what is known of a round from elsewhere: compared with the log, and vectors are taken from it.
         population: the first so many clients, for logs of federations that clients joined.
         form: the log's format; older ones do not say whom the guards kept out, nor how many places stayed empty.
+        called: what a client is called in messages, where names are known.
     """
     result = Recomputation()
     for entry in entries:
         where = f"Round {entry.get('round')}"
         try:
-            _Round(cast(RoundEntry, entry), registrar, evidence, form).check(population)
+            _Round(cast(RoundEntry, entry), registrar, evidence, form, called).check(population)
         except Differs as difference:
             result.differences.append(f"{where}: {difference}")
             result.left = "an earlier round differs"
@@ -111,10 +113,18 @@ def recompute(
 class _Round:
     """One round of a log, recomputed step by step."""
 
-    def __init__(self, entry: RoundEntry, registrar: Registrar, evidence: Callable[[int], Evidence], form: int) -> None:
+    def __init__(
+        self,
+        entry: RoundEntry,
+        registrar: Registrar,
+        evidence: Callable[[int], Evidence],
+        form: int,
+        called: Callable[[int], str] | None,
+    ) -> None:
         if entry["round"] != registrar.index:
             raise Differs(f"the log should have round {registrar.index} here.")
         self.entry, self.registrar, self.form = entry, registrar, form
+        self.called = called
         self.evidence = evidence(registrar.index)
 
     def check(self, population: Callable[[int], Population | None]) -> None:
@@ -153,14 +163,24 @@ class _Round:
         after = None if question.after is None else encode_cohort(question.after)
         _same("cohort of the rehearsal", after, logged.get("after"))
         sent = self.evidence.asked[at] if at < len(self.evidence.asked) else None
-        turn.answer(_rows(question.signal, logged["answers"], question.ids, sent, f"answers to {name!r}"))
+        what = f"answers to {name!r}"
+        turn.answer(_rows(question.signal, logged["answers"], question.ids, sent, what, self.called))
 
     def _compare_cohort(self, cohort: Cohort) -> None:
+        if self.called is not None and encode_ids(cohort.ids) != self.entry["cohort"]:
+            logged = decode_ids(self.entry["cohort"])
+            raise Differs(f"the cohort should be {self._named(cohort.ids)}; the log has {self._named(logged)}.")
         _same("cohort", encode_cohort(cohort), cohort_of(self.entry))
         notes = dict(cohort.notes)
         if self.form == 1 and encode_notes(notes) != self.entry["notes"]:
             notes.pop("shortfall", None)  # older versions did not note it
         _same("notes", encode_notes(notes), self.entry["notes"])
+
+    def _named(self, ids: Ids) -> str:
+        """Clients by name; at most a dozen."""
+        if self.called is None:
+            return shown(ids.tolist())
+        return ", ".join(map(self.called, ids[:12].tolist())) + (", …" if ids.size > 12 else "")
 
     def _finish(self, turn: Turn) -> None:
         done, logged, sent = done_ids(self.entry), self.entry.get("reports") or {}, self.evidence.reports
@@ -168,17 +188,25 @@ class _Round:
             raise Differs(f"the log lacks the report {missing[0]!r}.")
         signals = {signal.name: signal for signal in self.registrar.needs.reports}
         reports = {
-            name: _rows(signals[name], one, done, sent.get(name), f"report {name!r}") for name, one in logged.items()
+            name: _rows(signals[name], one, done, sent.get(name), f"report {name!r}", self.called)
+            for name, one in logged.items()
         }
         turn.blame({int(client): reason for client, reason in (self.entry.get("blamed") or {}).items()})
         self.registrar.finish(turn, done, reports)
         _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
 
 
-def _rows(signal: Signal, logged: AnswersEntry, asked: Ids, sent: Answers | None, what: str) -> Answers:
+def _rows(
+    signal: Signal,
+    logged: AnswersEntry,
+    asked: Ids,
+    sent: Answers | None,
+    what: str,
+    called: Callable[[int], str] | None,
+) -> Answers:
     """The rows that the log holds, or, of vectors, those of a replay that have its digests."""
     if sent is not None:
-        _same_rows(what, encode_answers(signal, sent, asked), logged, asked)
+        _same_rows(what, encode_answers(signal, sent, asked), logged, asked, called or "client {}".format)
         return sent
     ids = answer_ids(logged, asked)
     if "values" not in logged and ids.size:
@@ -200,7 +228,9 @@ def _same(what: str, expected: Any, logged: Any) -> None:
     raise Differs(f"the {what} should be {shown(expected)}; the log has {shown(logged)}.")
 
 
-def _same_rows(what: str, expected: AnswersEntry, logged: AnswersEntry, asked: Ids) -> None:
+def _same_rows(
+    what: str, expected: AnswersEntry, logged: AnswersEntry, asked: Ids, called: Callable[[int], str]
+) -> None:
     """The same rows; else the first client whose row differs is named."""
     if expected == logged:
         return
@@ -211,5 +241,5 @@ def _same_rows(what: str, expected: AnswersEntry, logged: AnswersEntry, asked: I
     ):
         if isinstance(mine, list) and isinstance(other, list) and len(mine) == len(other):
             for client, one, two in zip(ids, mine, other, strict=True):
-                _same(f"{what} of client {client}", one, two)
+                _same(f"{what} of {called(client)}", one, two)
     _same(what, expected, logged)

@@ -104,6 +104,7 @@ class Disclosure(TypedDict):
     facts: NotRequired[dict[str, list[Any]] | None]
     types: NotRequired[dict[str, str] | None]
     known: NotRequired[list[int] | None]
+    names: NotRequired[list[str]]  # of the clients by id, where the operator discloses them
 
 
 COHORT = tuple(CohortEntry.__annotations__)

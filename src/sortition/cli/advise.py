@@ -12,7 +12,8 @@ from sortition.cli.options import Allow, Quiet, allowing, console
 Source = Annotated[
     Path,
     typer.Argument(
-        help="a profile (.toml), a run's folder, an audit log or Flower history (.jsonl), or label counts (.csv, .npy)",
+        help="a profile (.toml), a run's folder, a federation's checkpoint, history or audit log (.jsonl), or label "
+        "counts (.csv, .npy)",
         show_default=False,
     ),
 ]
@@ -51,7 +52,7 @@ def replay(
 ) -> None:
     """Show whom each method would have chosen in recorded rounds, beside who was chosen; nothing is trained.
 
-    Example: sortition replay audit.jsonl
+    Example: sortition replay run.npz.history.jsonl
     """
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table

@@ -17,7 +17,18 @@ if TYPE_CHECKING:
 
 Folders = Annotated[
     list[Path],
-    typer.Argument(help="run folders, folders that hold some, or audit logs of federations", show_default=False),
+    typer.Argument(
+        help="run folders, folders that hold some, or federations: audit logs, histories, checkpoints",
+        show_default=False,
+    ),
+]
+Names = Annotated[
+    Path | None,
+    typer.Option(
+        "--names",
+        help="file of the clients' names: a JSON list by id, or NAME.about.json",
+        show_default="those beside the log",
+    ),
 ]
 AS_LOGGED = (
     "Believed where answers are as logged: what clients answered and reported, who completed, whose updates "
@@ -32,20 +43,21 @@ FEDERATED = (
 def audit(
     folders: Folders,
     replay: Annotated[bool, typer.Option("--replay", help="replay runs, and compare all their records")] = False,
+    names: Names = None,
     allow: Allow = None,
 ) -> None:
     """Check audit logs: the hash chain, the committed seed, the records, and every choice by recomputing it.
 
     Choices are recomputed from the availability and budget of the configuration and from the answers in the log. With
     --replay (always where a method uses vectors, of which the log has digests) the run is replayed: answers,
-    completions and every figure of rounds.jsonl are compared, too.
+    completions and every figure of rounds.jsonl are compared, too. A federation's history is compared with its log.
 
     Exit code 1 if anything differs; 3 if nothing does, but a run is unfinished or not all of it could be checked.
 
     Example: sortition audit runs/first
     """
     found = []
-    for examine in _examinations(folders, replay):
+    for examine in _examinations(folders, replay, names):
         with allowing(allow):
             found.append(examine())
     screen = console()
@@ -58,17 +70,29 @@ def audit(
     screen.print(f"{len(found)} {many}: chains, seeds, records and choices agree.", highlight=False)
 
 
-def _examinations(folders: list[Path], replay: bool) -> list[Callable[[], Finding]]:
-    """One for each run below the folders, then one for each audit log of a federation."""
+def _examinations(folders: list[Path], replay: bool, names_file: Path | None) -> list[Callable[[], Finding]]:
+    """One for each run below the folders, then one for each federation."""
     from sortition.core.errors import InputError
     from sortition.results import run_folder
-    from sortition.studies.audit.run import examine, examine_log
+    from sortition.results.history import find_history
+    from sortition.results.names import read_names
+    from sortition.studies.audit.run import examine, examine_history, examine_log
 
-    logs = [path for path in folders if path.is_file()]
-    runs = run_folder.find(*(path for path in folders if path not in logs))
-    if not runs and not logs:
-        raise InputError(f"{folders[0]} must be a folder of runs, or an audit log; got neither.")
-    return [*(partial(examine, run, replay=replay) for run in runs), *(partial(examine_log, path) for path in logs)]
+    names = None if names_file is None else read_names(names_file)
+    federations: list[Callable[[], Finding]] = []
+    run_folders = []
+    for path in folders:
+        history = find_history(path)
+        if history is not None:
+            federations.append(partial(examine_history, history, names))
+        elif path.is_file():
+            federations.append(partial(examine_log, path, names))
+        else:
+            run_folders.append(path)
+    runs = run_folder.find(*run_folders)
+    if not runs and not federations:
+        raise InputError(f"{folders[0]} must be a folder of runs, or a federation's audit log or history; got neither.")
+    return [*(partial(examine, run, replay=replay) for run in runs), *federations]
 
 
 def _name(finding: Finding) -> str:
@@ -99,22 +123,30 @@ def _believed(found: list[Finding]) -> list[str]:
 
 
 def why(
-    run: Annotated[Path, typer.Argument(help="one run's folder, or a federation's audit log", show_default=False)],
-    round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in rounds.jsonl")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            help="one run's folder, or a federation's audit log, history or checkpoint",
+            show_default=False,
+            metavar="RUN",
+        ),
+    ],
+    round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in the records")],
     client: Annotated[
-        int | None, typer.Option("--client", help="a client's id", show_default="the whole cohort")
+        str | None,
+        typer.Option("--client", help="a client's name or id (id:7, name:7)", show_default="the whole cohort"),
     ] = None,
+    names: Names = None,
 ) -> None:
     """Explain why a client was chosen in a round, or was not: availability, guards, answers, weight, history.
 
-    Example: sortition why runs/first/main/fedgs/seed-0 --round 42 --client 17
-    """
-    from sortition.results import run_folder
-    from sortition.studies.audit import explain
+    A federation's history answers without an audit log as far as it can, and says what only a log could tell.
 
-    log = explain.Log(run if run.is_file() else run_folder.Run(run))
-    reasons = explain.cohort(log, round_) if client is None else explain.client(log, round_, client)
-    for line in (*log.warnings, *reasons):
+    Example: sortition why run.npz --round 3 --client hospital-2
+    """
+    from sortition.studies.audit.why import why as reasons
+
+    for line in reasons(source, round_, client, names):
         typer.echo(line)
 
 

@@ -1,4 +1,4 @@
-"""``sortition report``, ``watch`` and ``export``: run folders into one page, figures and tables."""
+"""``sortition report``, ``watch`` and ``export``: run folders or a history into one page, figures and tables."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from typing import Annotated
 import typer
 
 Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders that hold some", show_default=False)]
+Sources = Annotated[
+    list[Path],
+    typer.Argument(
+        help="run folders, or folders that hold some; or one federation's history, checkpoint or folder",
+        show_default=False,
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option("-o", "--out", help="the page", show_default="in the first folder, named after the study"),
@@ -23,7 +30,7 @@ Open = Annotated[bool, typer.Option("--open", help="show the page in the browser
 
 
 def report(
-    folders: Folders,
+    folders: Sources,
     out: Out = None,
     figures: Annotated[Path | None, typer.Option(help="also write PNG, SVG, PDF and LaTeX files here")] = None,
     column: Annotated[
@@ -35,7 +42,11 @@ def report(
 ) -> None:
     """Turn runs into one self-contained page: is a method better than uniform here, by how much, at what cost?
 
+    Of a federation (Flower, NVIDIA FLARE, your own server): who was chosen, and what became of them.
+
     Example: sortition report runs/first --open
+
+    Of a federation: sortition report run.npz --open
 
     For a paper: sortition report runs/first --figures figures/ --column 'last 10, %' --column MB
     """
@@ -65,6 +76,9 @@ def watch(
     Example: sortition watch runs/first --open
     """
     from sortition.report.watch import watch
+    from sortition.results.history import refuse_histories
+
+    refuse_histories("watch", folders)
 
     def ready(address: str) -> None:
         typer.echo(f"live: {address}")
@@ -88,7 +102,9 @@ def export(
     """
     from sortition.results import frames, run_folder
     from sortition.results.comparisons import margin_of
+    from sortition.results.history import refuse_histories
 
+    refuse_histories("export", folders)
     tables = frames.frames(run_folder.find(*folders), margin_of(folders, margin))
     for path in frames.write(tables, out or folders[0] / "tables", format_):
         typer.echo(path)

@@ -14,6 +14,8 @@ Table = dict[str, Any]
 Tally = Mapping[str, float]
 Reasons = Mapping[str, str]  # client id → why
 
+HISTORY, ABOUT = ".history.jsonl", ".about.json"  # what the files beside a federation's checkpoint end in
+
 FaultRecord = dict[str, Whole | list[Whole]]  # ids by what befell them, or how often it happened
 
 

@@ -3,7 +3,7 @@
 Model, selection, members and the engine's memory are in one file after a round: what a server needs to go on after it
 died. The history is appended to a journal beside it (``NAME.history.jsonl``), of which the file says how many lines
 belong to it: a checkpoint costs the same in the first round and in the ten-thousandth. Beside them, ``NAME.about.json``
-says what the history is of: the method, the cohort, and the names of the clients by id.
+says what the history is of: the method, the cohort, where the audit log lies, and the names of the clients by id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sortition.audit.log_file import LogFile
 from sortition.clients.models import Model
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
-from sortition.core.record import RoundRecord
+from sortition.core.record import ABOUT, HISTORY, RoundRecord
 from sortition.core.registrar import Registrar
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
@@ -30,8 +30,6 @@ from sortition.federation.engine import Engine
 from sortition.federation.members import Members
 from sortition.federation.options import Options
 from sortition.federation.screening import different
-
-HISTORY, ABOUT = ".history.jsonl", ".about.json"
 
 
 @dataclass
@@ -193,11 +191,13 @@ class RunFiles:
                 "reads": list(needs.reads),
                 "asks": [signal.name for signal in needs.asks],
                 "reports": [signal.name for signal in needs.reports],
+                "individual": needs.individual,
             },
             "cohort": self.options.cohort,
             "overselect": float(self.options.overselect),
             "horizon": self.registrar.horizon,
             "guards": self.registrar.guards.changed(),
+            "audit": None if self.log_file is None else os.path.relpath(self.log_file.path, checkpoint.parent),
             "names": names,
         }
         snapshot.write_atomically(beside(checkpoint, ABOUT), json.dumps(json_value(about), indent=1).encode())

@@ -1,14 +1,17 @@
-"""Run folders in, one self-contained page out; and figures and LaTeX tables for papers. Trains nothing."""
+"""Run folders or a federation's history in, one self-contained page out; figures and LaTeX tables. Trains nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from sortition.core.errors import bad
+from sortition.core.errors import InputError, bad
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report.gather import gather, title_of
+from sortition.report.history_digest import condense_history
+from sortition.report.history_page import HistoryPage
 from sortition.report.page import Page
+from sortition.results.history import History, find_history
 
 __all__ = ["place", "write"]
 
@@ -24,8 +27,8 @@ def write(
     """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
 
     Args:
-        folders: run folders, or folders that hold some.
-        out: the page. Default: inside the first folder, named after the study.
+        folders: run folders, or folders that hold some; or one federation: its history, checkpoint, or their folder.
+        out: the page. Default: inside the first folder, named after the study, or beside the federation's history.
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables, which need ``figures``; default: those that decide.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
@@ -34,17 +37,57 @@ def write(
         raise bad(
             "--column", "given with --figures", f"{columns[0]!r} alone", "It chooses columns of the LaTeX tables."
         )
+    if (history := one_history(folders)) is not None:
+        return _write_history(history, out, figures=figures, columns=columns, margin=margin)
     page = Page(gather(folders, margin))
     text = page.render()
     path = place(folders) if out is None else Path(out)
-    if path.is_dir():
-        raise bad("--out", "a file", f"the folder {path}")
-    write_atomically(path, text.encode())
+    _write_page(path, text)
     if figures is not None:
         from sortition.report.export import export
 
         export(page, Path(figures), columns)
     return path
+
+
+def _write_history(
+    history: History,
+    out: str | Path | None,
+    *,
+    figures: str | Path | None,
+    columns: Sequence[str],
+    margin: float | None,
+) -> Path:
+    """The page of a federation, beside its history."""
+    from sortition.report.export import export_charts, slug
+
+    if columns or margin is not None:
+        option = "--column" if columns else "--margin"
+        raise bad(option, "given with runs of a study", f"the history {history.path}", "It has no test figures.")
+    page = HistoryPage(condense_history(history))
+    text = page.render()
+    path = history.path.with_name(f"{slug(history.title)}.html") if out is None else Path(out)
+    _write_page(path, text)
+    if figures is not None:
+        export_charts(page.canvas, Path(figures), one_setting=True)
+    return path
+
+
+def _write_page(path: Path, text: str) -> None:
+    if path.is_dir():
+        raise bad("--out", "a file", f"the folder {path}")
+    write_atomically(path, text.encode())
+
+
+def one_history(sources: Sequence[str | Path]) -> History | None:
+    """The federation's history that the sources mean; None where they are folders of runs."""
+    found = {str(source): history for source in sources if (history := find_history(Path(source))) is not None}
+    if found and len(sources) > 1:
+        raise InputError(
+            f"sortition report must be given folders of runs, or the history of one federation; got {len(sources)} "
+            f"sources, of which {next(iter(found))} is a history."
+        )
+    return next(iter(found.values()), None)
 
 
 def place(folders: Sequence[str | Path]) -> Path:

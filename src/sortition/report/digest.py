@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,7 +91,7 @@ def condense(run: Run) -> Digest:
         cohorts=[list(r.get("cohort") or ()) for r in records[:TIMELINE]],
         skipped=sum(bool(r.get("skipped")) for r in records),
         rejected=sum(len(r.get("rejected") or ()) for r in records),
-        pictures=_pictures(records),
+        pictures=pictures_in(records),
         guarded=actions(records),
         attrition=attrition(records),
         diverged=metrics.diverged(run),
@@ -110,14 +111,13 @@ def _evaluations(records: list[dict[str, Any]]) -> dict[str, Array]:
     }
 
 
-def _pictures(records: list[dict[str, Any]]) -> dict[str, tuple[int, Any]]:
-    """The latest picture of each kind, with its round."""
+def pictures_in(records: Sequence[Mapping[str, Any]], first: int = 1) -> dict[str, tuple[int, Any]]:
+    """The latest picture of each kind, with its round, of which the first has this number."""
     found = {}
     for record in records:
         notes = record.get("notes") or {}
-        found.update(
-            {kind: (record["round"] + 1, notes[kind]) for kind in PICTURES if isinstance(notes.get(kind), dict)}
-        )
+        pictures = {kind: notes[kind] for kind in PICTURES if isinstance(notes.get(kind), dict)}
+        found.update({kind: (record["round"] + first, picture) for kind, picture in pictures.items()})
     return found
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from sortition.core.errors import unknown
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report.charts import GAP
+from sortition.report.document import Canvas
 from sortition.report.gather import Setting
 from sortition.report.page import Page
 from sortition.report.tables import BOLD, bold_cells, columns, rows
@@ -27,14 +28,23 @@ STYLE = {
 
 def export(page: Page, folder: Path, chosen: Sequence[str] = ()) -> list[Path]:
     """Write all of them; the page must have been rendered."""
+    tables = {setting.name: latex(setting, chosen) for setting in page.gathered.settings}  # a bad column stops here
+    made = export_charts(page.canvas, folder, one_setting=len(page.gathered.settings) == 1)
+    for name, text in tables.items():
+        made.append(folder / f"{slug(name)}.tex")
+        write_atomically(made[-1], text.encode())
+    return made
+
+
+def export_charts(canvas: Canvas, folder: Path, *, one_setting: bool) -> list[Path]:
+    """Write every chart in each format, named after itself, and after its setting where there are several."""
     import vl_convert
 
-    tables = {setting.name: latex(setting, chosen) for setting in page.gathered.settings}  # a bad column stops here
     made = []
-    for setting, chart in page.charts:
+    for setting, chart in canvas.charts:
         spec: dict[str, Any] = chart.spec()
         spec["config"] = {**spec.get("config", {}), **STYLE}
-        name = slug(chart.name if len(page.gathered.settings) == 1 else f"{setting}-{chart.name}")
+        name = slug(chart.name if one_setting else f"{setting}-{chart.name}")
         contents = {
             "svg": vl_convert.vegalite_to_svg(spec).encode(),
             "png": vl_convert.vegalite_to_png(spec, scale=2.0),
@@ -43,9 +53,6 @@ def export(page: Page, folder: Path, chosen: Sequence[str] = ()) -> list[Path]:
         for kind in FORMATS:
             made.append(folder / f"{name}.{kind}")
             write_atomically(made[-1], contents[kind])
-    for name, text in tables.items():
-        made.append(folder / f"{slug(name)}.tex")
-        write_atomically(made[-1], text.encode())
     return made
 
 

@@ -46,13 +46,23 @@ def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 def guard_table(gathered: Gathered) -> str:
     """One row a setting and method, a column per guard that acted; nothing where none did."""
-    found = {(s.name, label): _summed(runs) for s in gathered.settings for label, runs in s.methods.items()}
+    several = len(gathered.settings) > 1
+    return actions_table(
+        {
+            f"{setting.name} · {label}" if several else label: _summed(runs)
+            for setting in gathered.settings
+            for label, runs in setting.methods.items()
+        }
+    )
+
+
+def actions_table(found: Mapping[str, Mapping[str, int]]) -> str:
+    """The same of the actions by method."""
     shown = [name for name in COLUMNS if any(name in counts for counts in found.values())]
     if not shown:
         return ""
     table = Table("Where guards acted", ["method", *[COLUMNS[name] for name in shown]])
-    for (setting, label), counts in found.items():
-        name = f"{setting} · {label}" if len(gathered.settings) > 1 else label
+    for name, counts in found.items():
         table.rows.append([name, *[str(counts.get(key, 0)) for key in shown]])
     return plain(table)
 

@@ -38,7 +38,7 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
     drawn = "".join(show(setting.name, chart) for chart in plots)
     tuned = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, palette))
     return (
-        f'<div class="cards">{"".join(map(_card, cards(setting)))}</div>'
+        f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
         f'<div class="figures">{drawn}</div>{_main_table(setting, palette)}'
         f'<p class="soft">{NOTE}</p>'
         f"<details><summary>In words</summary>{_in_words(setting)}</details>"
@@ -53,7 +53,8 @@ def _in_words(setting: Setting) -> str:
     return above + items(verdict_lines(setting))
 
 
-def _card(card: Card) -> str:
+def card_html(card: Card) -> str:
+    """A card: its title, its value, and a detail."""
     value = f'<strong class="{card.kind}">{escape(card.value)}</strong>'
     texts = (f'<span class="soft">{escape(text)}</span>' for text in (card.title, card.detail))
     return f'<div class="card">{value.join(texts)}</div>'

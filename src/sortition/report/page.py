@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from html import escape
-from importlib.resources import files
-from typing import Any
 
 from sortition import __version__
 from sortition.report import overview
@@ -17,6 +12,7 @@ from sortition.report.charts import Chart, cost, federation, learning, method_no
 from sortition.report.checklist import checklist
 from sortition.report.configuration import configuration
 from sortition.report.description import description
+from sortition.report.document import Canvas, html_document
 from sortition.report.gather import Gathered, Setting
 from sortition.report.guard_section import guard_table
 from sortition.report.losses_section import loss_tables
@@ -43,27 +39,25 @@ class Page:
     def __init__(self, gathered: Gathered) -> None:
         self.gathered = gathered
         self.palette = Palette(gathered.methods, gathered.names)
-        self.specs: list[dict[str, Any]] = []
-        self.charts: list[tuple[str, Chart]] = []
+        self.canvas = Canvas()
+
+    @property
+    def charts(self) -> list[tuple[str, Chart]]:
+        """All charts so far, each with its setting."""
+        return self.canvas.charts
 
     def render(self, progress: str = "") -> str:
         """The whole page; ``progress`` is markup above it, of a page that is still growing."""
-        bodies = {key: getattr(self, key)() for key in SECTIONS}
-        shown = {key: body for key, body in bodies.items() if body}
-        parts = [f'<section id="{key}">{_heading(key)}{body}</section>' for key, body in shown.items()]
-        links = "".join(f'<a href="#{key}">{SECTIONS[key] or "Result"}</a>' for key in shown)
-        data = json.dumps(_known(self.specs), separators=(",", ":"), default=float, allow_nan=False)
-        data = data.replace("<", "\\u003c")  # cannot end the script
-        title = escape(self.gathered.title)
-        return (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-            '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-            f"<title>{title} · Sortition</title><style>{_text('page.css')}</style></head><body>"
-            f'<header>{progress}<h1>{title}</h1><p class="lead">{escape(answer(self.gathered))}</p>'
-            f'<p class="soft">{self._facts()}</p></header><nav>{links}{self._selector()}</nav>'
-            f"<main>{self._left_out()}{''.join(parts)}</main>"
-            f'<script type="application/json" id="specs">{data}</script>'
-            f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
+        return html_document(
+            self.canvas,
+            title=self.gathered.title,
+            lead=answer(self.gathered),
+            facts=self._facts(),
+            bodies={key: getattr(self, key)() for key in SECTIONS},
+            headings=SECTIONS,
+            above=progress,
+            selector=self._selector(),
+            warnings=self._left_out(),
         )
 
     # -- sections -------------------------------------------------------------------------------------------------
@@ -120,15 +114,8 @@ class Page:
     # -- parts ----------------------------------------------------------------------------------------------------
 
     def show(self, setting: str, chart: Chart) -> str:
-        """The place of a chart; it is drawn there by the page's script."""
-        self.charts.append((setting, chart))
-        self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
-        title, place = escape(chart.title), len(self.specs) - 1
-        return (
-            f'<figure class="span{chart.span}"><h3>{title}</h3>'
-            f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
-            f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
-        )
+        """The place of a chart."""
+        return self.canvas.show(setting, chart)
 
     def _each(self, make: Callable[[Setting], str]) -> str:
         """One block a setting; with several, the page shows the one that is chosen."""
@@ -174,29 +161,3 @@ class Page:
         more = len(self.gathered.left_out) - 12
         rest = f"<li>and {more} more</li>" if more > 0 else ""
         return f'<div class="warn">Left out or mixed:<ul>{listed}{rest}</ul></div>'
-
-
-def _heading(key: str) -> str:
-    return f"<h2>{SECTIONS[key]}</h2>" if SECTIONS[key] else ""
-
-
-def _text(name: str) -> str:
-    return (files("sortition.report") / name).read_text(encoding="utf-8")
-
-
-@lru_cache(maxsize=1)
-def _library() -> str:
-    """Vega, Vega-Lite and vega-embed, as vl-convert carries them: no download."""
-    import vl_convert
-
-    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
-    return str(bundle).replace("</script", "<\\/script")
-
-
-def _known(value: Any) -> Any:
-    """The same with null for numbers that are not finite, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: _known(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_known(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -10,23 +11,27 @@ from sortition.report.gather import Gathered
 
 def privacy_table(gathered: Gathered) -> str:
     """One row a method."""
-    rows = []
-    seen: set[str] = set()
+    needs_by_method: dict[str, Any] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
-            needs = runs[0].manifest.get("needs")
-            if label in seen or not isinstance(needs, dict):
-                continue
-            seen.add(label)
-            secure = "no: single updates must be visible" if needs.get("individual") else "possible"
-            cells = [
-                label,
-                _listed(needs.get("reads")),
-                _listed(needs.get("asks")),
-                _listed(needs.get("reports")),
-                secure,
-            ]
-            rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
+            needs_by_method.setdefault(label, runs[0].manifest.get("needs"))
+    return needs_table(needs_by_method)
+
+
+def needs_table(needs_by_method: Mapping[str, Any]) -> str:
+    """One row a method that declared something; empty where none did."""
+    rows = []
+    for label, needs in needs_by_method.items():
+        if not isinstance(needs, dict) or not needs:
+            continue
+        cells = [
+            label,
+            _listed(needs.get("reads")),
+            _listed(needs.get("asks")),
+            _listed(needs.get("reports")),
+            "no: single updates must be visible" if needs.get("individual") else "possible",
+        ]
+        rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>")
     if not rows:
         return ""
     head = "".join(

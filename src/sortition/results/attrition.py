@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sortition.core.arrays import Array
+from sortition.core.record import RoundRecord, answered_ids
 from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
@@ -19,9 +20,10 @@ Record = Mapping[str, Any]
 def places(record: Record) -> dict[str, list[int]]:
     """Ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
     selected = list(record.get("cohort") or ())
-    started, completed = record.get("started"), record.get("answered")
-    started = selected if started is None else started
-    completed = selected if completed is None else completed
+    completed = answered_ids(cast(RoundRecord, record))
+    started = record.get("started")
+    if started is None:
+        started = selected
     wasted = [client for client in started if client not in set(completed)]
     return dict(zip(PLACES, (selected, started, completed, wasted), strict=True))
 

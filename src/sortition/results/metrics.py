@@ -151,7 +151,11 @@ def shares(run: Run, *, raw: bool = False) -> Floats:
 
 def jain(run: Run, *, raw: bool = False) -> float | None:
     """Jain's index (Σx)² / (n Σx²) of the selection shares: 1 is even."""
-    x = shares(run, raw=raw)
+    return jain_index(shares(run, raw=raw))
+
+
+def jain_index(x: Floats) -> float | None:
+    """(Σx)² / (n Σx²); None where nobody was selected."""
     return float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else None
 
 

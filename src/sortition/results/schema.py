@@ -119,7 +119,37 @@ class Index(Checked):
     runs: Whole = 0
 
 
-Kind = Literal["record", "timing", "config", "manifest", "summary", "index"]
+class About(Checked):
+    """NAME.about.json: what the history beside a federation's checkpoint NAME is of.
+
+    Attributes:
+        sortition: version that wrote it.
+        backend: "flower", "nvflare" or "server".
+        method: class of the method.
+        parameters: of the method, as texts.
+        needs: what the method reads, asks and has reported, and whether the server sees single updates.
+        cohort: clients whose updates a round is to use.
+        overselect: factor on the cohort: so many more are chosen.
+        horizon: rounds that the method plans for.
+        guards: settings of the guards that are not the defaults.
+        audit: the audit log, relative to this file.
+        names: the clients' stable names, by id.
+    """
+
+    sortition: str = ""
+    backend: str = ""
+    method: str = ""
+    parameters: dict[str, str] = {}
+    needs: Table = {}
+    cohort: Whole = 0
+    overselect: float = 1.0
+    horizon: Whole | None = None
+    guards: Table = {}
+    audit: str | None = None
+    names: list[str] = []
+
+
+Kind = Literal["record", "timing", "config", "manifest", "summary", "index", "about"]
 KINDS: dict[Kind, TypeAdapter[Any]] = {
     "record": TypeAdapter(RoundRecord),
     "timing": TypeAdapter(dict[str, float]),
@@ -127,6 +157,7 @@ KINDS: dict[Kind, TypeAdapter[Any]] = {
     "manifest": TypeAdapter(Manifest),
     "summary": TypeAdapter(Summary),
     "index": TypeAdapter(Index),
+    "about": TypeAdapter(About),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import altair as alt
 import numpy as np
 
+from sortition.core.arrays import Array
 from sortition.report.charts import Chart, filling, on
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import LABELS
@@ -16,18 +17,17 @@ CELLS = 80
 def figures(setting: Setting) -> list[Chart]:
     """Those that the runs have data for."""
     made = []
-    if setting.labels() is not None:
-        made.append(label_holdings(setting))
+    if (counts := setting.labels()) is not None:
+        made.append(label_holdings(counts, f", seed {setting.first.seed}"))
     if "sizes" in setting.federation:
-        made.append(sizes(setting))
-    if "availability" in setting.federation:
-        made.append(presence(setting))
+        made.append(sizes(setting.federation["sizes"]))
+    if setting.availability is not None:
+        made.append(presence(setting.availability[: max(run.played for run in setting.runs)]))
     return made
 
 
-def label_holdings(setting: Setting) -> Chart:
-    """FedGS Fig. 7: one bar a client, one colour a label, as long as its data."""
-    counts = setting.federation["label_counts"]
+def label_holdings(counts: Array, of_seed: str = "") -> Chart:
+    """FedGS Fig. 7: one bar a client, one colour a label, as long as its data; ``counts`` are (N, C)."""
     keep = evenly_spread(len(counts), SHOWN)
     rows = [
         {"client": int(k), "label": str(label), "examples": int(counts[k, label])}
@@ -53,13 +53,12 @@ def label_holdings(setting: Setting) -> Chart:
         )
     )
     note = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
-    caption = f"Labels of each client's examples, seed {setting.first.seed}.{note}"
+    caption = f"Labels of each client's examples{of_seed}.{note}"
     return Chart("partition", "Who holds what", caption, filling(chart, 240), {"partition": rows})
 
 
-def sizes(setting: Setting) -> Chart:
-    """How many examples clients hold."""
-    held = setting.federation["sizes"]
+def sizes(held: Array) -> Chart:
+    """How many examples clients hold (N,)."""
     bins = min(30, max(1, np.unique(held).size))
     height, edges = np.histogram(held, bins=bins)
     rows = [
@@ -87,9 +86,13 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def presence(setting: Setting) -> Chart:
-    """Share of clients that are reachable, by group of clients and span of rounds."""
-    mask = setting.federation["availability"][: max(run.played for run in setting.runs)]
+def presence(mask: Array, first: int = 1) -> Chart:
+    """Share of clients that are reachable (rounds, N), by group of clients and span of rounds.
+
+    Args:
+        mask: (rounds, N) who was there.
+        first: number of the first round.
+    """
     rounds, n = mask.shape
     width, group = -(-rounds // CELLS), -(-n // CELLS)
     blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)
@@ -97,7 +100,7 @@ def presence(setting: Setting) -> Chart:
     along = np.diff(np.append(np.arange(0, rounds, width), rounds))
     share = blocks / along[:, None] / across[None, :]
     rows = [
-        {"round": int(t) * width + 1, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
+        {"round": int(t) * width + first, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
         for t in range(share.shape[0])
         for c in range(share.shape[1])
     ]
@@ -105,7 +108,7 @@ def presence(setting: Setting) -> Chart:
         on("availability")
         .mark_rect()
         .encode(
-            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, 1), ticks=False)),
+            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, first), ticks=False)),
             y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n, group, 0), ticks=False)),
             color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
             tooltip=["round:O", "client:O", "available:Q"],

@@ -10,6 +10,7 @@ Known kinds (``ids`` are always the clients shown, at most a hundred or so):
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -28,23 +29,29 @@ def figures(setting: Setting) -> list[Chart]:
     """One figure a method and kind, of its first seed."""
     made = []
     for label, runs in setting.methods.items():
-        for kind, (round, note) in runs[0].pictures.items():
-            try:
-                chart, tables, caption = DRAWN[kind](note, setting)
-            except (KeyError, TypeError, ValueError, IndexError):
-                continue  # a method of somebody else may mean another thing by the word
-            drawn = filling(chart, SIDE if kind != "grouping" else 260)
-            made.append(
-                Chart(f"notes-{label}-{kind}", f"{label}: {kind}", f"Round {round}. {caption}", drawn, tables, 3)
-            )
+        made += drawn_pictures(label, runs[0].pictures, setting.labels())
     return made
 
 
-def embedding(note: dict[str, Any], setting: Setting) -> Drawn:
+def drawn_pictures(label: str, pictures: Mapping[str, tuple[int, Any]], label_counts: Array | None) -> list[Chart]:
+    """One figure a kind: ``pictures`` has the latest of each, with its round."""
+    made = []
+    for kind, (round_number, note) in pictures.items():
+        try:
+            chart, tables, caption = DRAWN[kind](note, label_counts)
+        except (KeyError, TypeError, ValueError, IndexError):
+            continue  # a method of somebody else may mean another thing by the word
+        drawn = filling(chart, SIDE if kind != "grouping" else 260)
+        caption = f"Round {round_number}. {caption}"
+        made.append(Chart(f"notes-{label}-{kind}", f"{label}: {kind}", caption, drawn, tables, 3))
+    return made
+
+
+def embedding(note: dict[str, Any], label_counts: Array | None) -> Drawn:
     """FedCor Fig. 7: rows of unit length, so that only directions count."""
     x = np.asarray(note["x"], np.float64)
     x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    rows = _points(np.asarray(note["ids"]), principal(x), setting)
+    rows = _points(np.asarray(note["ids"]), principal(x), label_counts)
     return (
         _scatter(),
         {"points": rows},
@@ -52,7 +59,7 @@ def embedding(note: dict[str, Any], setting: Setting) -> Drawn:
     )
 
 
-def graph(note: dict[str, Any], setting: Setting) -> Drawn:
+def graph(note: dict[str, Any], label_counts: Array | None) -> Drawn:
     """FedGS Fig. 3."""
     ids, edges = np.asarray(note["ids"]), np.asarray(note["edges"], np.int64).reshape(-1, 2)
     joined = np.zeros((ids.size, ids.size))
@@ -64,11 +71,11 @@ def graph(note: dict[str, Any], setting: Setting) -> Drawn:
     ]
     rules = on("lines").mark_rule(opacity=0.18).encode(x=_bare("x"), y=_bare("y"), x2="x2:Q", y2="y2:Q")
     shown = f"{min(len(edges), len(lines))} of {len(edges)} edges. " if len(lines) < len(edges) else ""
-    tables: dict[str, Rows] = {"lines": _short(lines), "points": _points(ids, xy, setting)}
+    tables: dict[str, Rows] = {"lines": _short(lines), "points": _points(ids, xy, label_counts)}
     return rules + _scatter(), tables, f"{shown}Joined clients hold similar data; colour: most frequent label."
 
 
-def coverage(note: dict[str, Any], setting: Setting) -> Drawn:
+def coverage(note: dict[str, Any], label_counts: Array | None) -> Drawn:
     """LongFed Figs. 4 and 5: the chosen, and the clients that each stands for."""
     ids, by = np.asarray(note["ids"]), np.asarray(note["by"], np.int64)
     xy = np.asarray(note["xy"], np.float64) if "xy" in note else scaled(np.asarray(note["distances"], np.float64))
@@ -79,7 +86,7 @@ def coverage(note: dict[str, Any], setting: Setting) -> Drawn:
         if int(j) in at and int(j) != int(k)
     ]
     chosen = set(np.asarray(note.get("chosen", by)).tolist())
-    rows = [{**row, "chosen": row["client"] in chosen} for row in _points(ids, xy, setting)]
+    rows = [{**row, "chosen": row["client"] in chosen} for row in _points(ids, xy, label_counts)]
     rules = on("lines").mark_rule(opacity=0.35).encode(x=_bare("x"), y=_bare("y"), x2="x2:Q", y2="y2:Q")
     points = _scatter().encode(size=alt.condition("datum.chosen", alt.value(190), alt.value(45)))
     return (
@@ -89,12 +96,12 @@ def coverage(note: dict[str, Any], setting: Setting) -> Drawn:
     )
 
 
-def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
+def grouping(note: dict[str, Any], label_counts: Array | None) -> Drawn:
     """Each client's estimate, by group; without estimates, the labels of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     if "value" not in note:
-        return group_labels(note, setting)
-    top = _top(ids, setting)
+        return group_labels(note, label_counts)
+    top = _top(ids, label_counts)
     rows = [
         {"client": int(k), "group": int(g) + 1, "value": v, "label": t}
         for k, g, v, t in zip(ids, group, note["value"], top, strict=True)
@@ -117,16 +124,15 @@ def grouping(note: dict[str, Any], setting: Setting) -> Drawn:
     )
 
 
-def group_labels(note: dict[str, Any], setting: Setting) -> Drawn:
+def group_labels(note: dict[str, Any], label_counts: Array | None) -> Drawn:
     """Label mixture of each group."""
     ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
-    counts = setting.labels()
-    if counts is None:
+    if label_counts is None:
         raise ValueError("no label counts")
     rows = [
-        {"group": int(g) + 1, "label": str(label), "examples": int(counts[ids[group == g], label].sum())}
+        {"group": int(g) + 1, "label": str(label), "examples": int(label_counts[ids[group == g], label].sum())}
         for g in np.unique(group)
-        for label in range(counts.shape[1])
+        for label in range(label_counts.shape[1])
     ]
     chart = (
         on("mixtures")
@@ -167,13 +173,12 @@ def spectral(joined: Floats) -> Floats:
     return np.asarray(vectors[:, 1:3]) if len(joined) > 2 else np.eye(len(joined), 2)
 
 
-def _top(ids: Array, setting: Setting) -> list[str]:
-    counts = setting.labels()
-    return ["" for _ in ids] if counts is None else [str(k) for k in counts[ids].argmax(axis=1)]
+def _top(ids: Array, label_counts: Array | None) -> list[str]:
+    return ["" for _ in ids] if label_counts is None else [str(k) for k in label_counts[ids].argmax(axis=1)]
 
 
-def _points(ids: Array, xy: Floats, setting: Setting) -> list[dict[str, Any]]:
-    top = _top(ids, setting)
+def _points(ids: Array, xy: Floats, label_counts: Array | None) -> list[dict[str, Any]]:
+    top = _top(ids, label_counts)
     return _short([{"client": int(k), "x": p[0], "y": p[1], "label": t} for k, p, t in zip(ids, xy, top, strict=True)])
 
 

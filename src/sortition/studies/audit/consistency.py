@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sortition.audit import entries as audit
@@ -12,12 +13,15 @@ from sortition.audit.entries import commitment, digest_of
 from sortition.audit.recompute import UNREADABLE
 from sortition.audit.schema import Header, RoundEntry, asked_ids, done_ids
 from sortition.core.errors import SortitionError
+from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
 from sortition.results import metrics, run_folder
+from sortition.results.names import ClientNames
 from sortition.studies.config import RunConfig
 from sortition.studies.runs.one_run import StopRule
 
 READS = (*UNREADABLE, SortitionError)
+OF_CLIENTS = ("cohort", "completed clients", "refused updates")
 
 
 def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list[str]:
@@ -41,17 +45,43 @@ def against_header(header: Header, registrar: Registrar, disclosed: Any) -> list
     return found
 
 
-def against_records(entries: Sequence[RoundEntry], rounds: list[dict[str, Any]]) -> list[str]:
-    """Whether rounds.jsonl has the same choices, completions and refusals."""
+def against_records(
+    entries: Sequence[RoundEntry],
+    records: Sequence[RoundRecord],
+    file: str = run_folder.ROUNDS,
+    names: ClientNames | None = None,
+) -> list[str]:
+    """Whether a file of records (a run's, or a federation's history) has the same choices, completions and refusals."""
     found = []
-    if len(entries) != len(rounds):
-        found.append(f"The log has {len(entries)} rounds; rounds.jsonl {len(rounds)}.")
-    for entry, record in zip(entries, rounds, strict=False):
+    if len(entries) != len(records):
+        found.append(f"The log has {len(entries)} rounds; {file} {len(records)}.")
+    for entry, record in zip(entries, records, strict=False):
         try:
-            found += _one(entry, record)
+            found += [
+                f"Round {round_name(entry)}: {difference.text(file, names or ClientNames())}"
+                for difference in _differences(entry, record)
+            ]
         except READS as error:
-            found.append(f"Round {round_name(entry)}: rounds.jsonl cannot be compared: {error!r}.")
+            found.append(f"Round {round_name(entry)}: {file} cannot be compared: {error!r}.")
     return found
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a log and a record say differently of one round."""
+
+    what: str
+    logged: Any
+    recorded: Any
+
+    def text(self, file: str, names: ClientNames) -> str:
+        """In words; clients that only one of both has are named where they have names."""
+        said = f"{self.what}: the log has {json_value(self.logged)}; {file} has {json_value(self.recorded)}."
+        if names and self.what in OF_CLIENTS:
+            for where, mine, other in (("the log", self.logged, self.recorded), (file, self.recorded, self.logged)):
+                if alone := [client for client in mine if client not in other]:
+                    said += f" Only {where} has {names.listed(alone)}."
+        return said
 
 
 def round_name(entry: Mapping[str, Any] | RoundEntry) -> str:
@@ -59,29 +89,24 @@ def round_name(entry: Mapping[str, Any] | RoundEntry) -> str:
     return str(entry.get("round", "?"))[:20]
 
 
-def _one(entry: RoundEntry, record: Mapping[str, Any]) -> list[str]:
+def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
     cohort = decode_ids(entry["cohort"])
-    answered = record["cohort"] if record["answered"] is None else record["answered"]
-    notes = dict(record["notes"])
-    logged = {key: value for key, value in entry["notes"].items() if key != "guards"}
+    notes = dict(record["notes"] or {})
+    logged_notes = {key: value for key, value in entry["notes"].items() if key != "guards"}
     asked = [[one["signal"], asked_ids(one, entry).size] for one in entry.get("asked") or []]
     pairs: dict[str, tuple[Any, Any]] = {
         "round": (entry["round"], record["round"]),
         "number of available clients": (decode_ids(entry["available"]).size, record["available"]),
-        "questions": (asked, [[one["signal"], one["asked"]] for one in record["questions"]]),
+        "questions": (asked, [[one["signal"], one["asked"]] for one in record["questions"] or []]),
         "cohort": (cohort.tolist(), record["cohort"]),
         "weights": (decode_numbers(entry["weights"], cohort.size).tolist(), record["weights"]),
-        "completed clients": (done_ids(entry).tolist(), answered),
+        "completed clients": (done_ids(entry).tolist(), answered_ids(record)),
         "refused numbers": (entry.get("rejected") or {}, record.get("rejected") or {}),
         "refused updates": ([int(k) for k in entry.get("blamed") or {}], notes.get("unsound_updates", [])),
     }
-    if set(logged) != {"sha256"}:  # else they are long, and their digest is compared with that of the recomputed ones
-        pairs["notes"] = (logged, {key: notes.get(key) for key in logged})
-    return [
-        f"Round {round_name(entry)}: {what}: the log has {json_value(mine)}; rounds.jsonl has {json_value(other)}."
-        for what, (mine, other) in pairs.items()
-        if mine != other
-    ]
+    if set(logged_notes) != {"sha256"}:  # else they are long, and compared by their digest when they are recomputed
+        pairs["notes"] = (logged_notes, {key: notes.get(key) for key in logged_notes})
+    return [Difference(what, logged, recorded) for what, (logged, recorded) in pairs.items() if logged != recorded]
 
 
 def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:

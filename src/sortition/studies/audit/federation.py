@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -12,28 +12,62 @@ from sortition.audit import hash_chain
 from sortition.audit.encoding import MOST
 from sortition.audit.entries import commitment, digest_of
 from sortition.audit.recompute import recompute
+from sortition.audit.schema import RoundEntry
 from sortition.core.errors import SortitionError
 from sortition.core.guards.settings import Guards
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Population
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
+from sortition.results.history import History, history_of_log
+from sortition.results.names import ClientNames, printable
 from sortition.studies import methods
-from sortition.studies.audit.consistency import READS
-from sortition.studies.audit.finding import Finding, read, readable
+from sortition.studies.audit.consistency import READS, against_records
+from sortition.studies.audit.finding import Finding, disclosed_names, read, readable
 
 
-def examine_log(path: Path) -> Finding:
-    """Audit a federation's log by what was disclosed beside it; choices where its method reads no facts of clients."""
+def examine_log(path: Path, names: ClientNames | None = None) -> Finding:
+    """Audit a federation's log by what was disclosed beside it, and by the history that names it.
+
+    Args:
+        path: the log.
+        names: of the clients; default: those that were disclosed, or those of the history.
+    """
     finding = Finding(path, federated=True)
     try:
-        _examine(path, finding)
+        _examine(path, finding, history_of_log(path), names)
     except SortitionError as error:
         finding.faults.append(str(error))
     return finding
 
 
-def _examine(path: Path, finding: Finding) -> None:
+def examine_history(history: History, names: ClientNames | None = None) -> Finding:
+    """Audit a federation by its history: the log that it names, and whether both agree."""
+    finding = Finding(history.path, federated=True)
+    try:
+        finding.planned = int(history.about.get("horizon") or 0)
+        log = history.audit_log()
+        if log is None:
+            _ = history.records  # a damaged history is a fault, with a log or without one
+            finding.state = "no log"
+            finding.left = _why_no_log(history)
+        elif not log.exists():
+            finding.faults.append(f"The audit log {log.name} is missing, though the federation was run with one.")
+        else:
+            _examine(log, finding, history, names)
+    except SortitionError as error:
+        finding.faults.append(str(error))
+    return finding
+
+
+def _why_no_log(history: History) -> str:
+    elsewhere = history.about.get("audit")
+    if elsewhere:
+        return f"the audit log, {printable(str(elsewhere))}, is in another folder: audit it by its own path"
+    return 'there is no audit log: a federation that is given audit="audit.jsonl" keeps one'
+
+
+def _examine(path: Path, finding: Finding, history: History | None, given_names: ClientNames | None) -> None:
     disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
     if not disclosed:
         finding.state = "in progress" if in_use(path) else "done"
@@ -56,11 +90,27 @@ def _examine(path: Path, finding: Finding) -> None:
         finding.left = "seed and salt are not disclosed yet"
     if finding.faults:
         finding.left = "the log is broken"
+        return
+    names = given_names or disclosed_names(path) or (ClientNames() if history is None else history.names)
+    if history is not None:
+        entries = [cast(RoundEntry, one.entry) for one in links[1:]]
+        finding.faults += _against_history(entries, history, names, over=bool(disclosed))
+    if finding.faults:
+        finding.left = "the log does not fit the history"
     elif disclosed:
-        _choices(links, disclosed, finding)
+        _choices(links, disclosed, finding, names)
 
 
-def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding: Finding) -> None:
+def _against_history(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:
+    """Where log and history differ; of a federation that goes on, one file may be ahead of the other."""
+    records = history.records
+    if not over:
+        common = min(len(entries), len(records))
+        entries, records = entries[:common], records[:common]
+    return against_records(entries, records, history.path.name, names)
+
+
+def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding: Finding, names: ClientNames) -> None:
     """Recompute the choices, once the chain is whole."""
     header, entries = links[0].entry, [one.entry for one in links[1:]]
     try:
@@ -81,7 +131,11 @@ def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding
         finding.left = "the log does not fit what was disclosed"
     elif not finding.left:
         result = recompute(
-            entries, registrar, population=lambda n: disclosed_population(disclosed, n), form=int(header["format"])
+            entries,
+            registrar,
+            population=lambda n: disclosed_population(disclosed, n),
+            form=int(header["format"]),
+            called=names.called if names else None,
         )
         finding.add(result, header)
 

@@ -14,6 +14,7 @@ from sortition.audit.schema import READ
 from sortition.core.errors import StorageError
 from sortition.core.storage.safe_files import read_lines
 from sortition.results import run_folder
+from sortition.results.names import ClientNames, names_by_id
 
 
 @dataclass
@@ -91,6 +92,16 @@ def readable(header: Mapping[str, Any]) -> list[str]:
         return []
     hint = " Update Sortition." if isinstance(found, int) and found > max(READ) else ""
     return [f"The log has format {str(found)[:20]}; this version reads up to {max(READ)}.{hint}"]
+
+
+def disclosed_names(log: Path) -> ClientNames | None:
+    """The names that were disclosed beside a log; usually none are."""
+    names = run_folder.document(log.with_name(f"{log.name}.reveal.json")).get("names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise StorageError(f"{log.name}.reveal.json is damaged: names must be a list of texts.")
+    return names_by_id(names)
 
 
 def absent(run: run_folder.Run) -> str:

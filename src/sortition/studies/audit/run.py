@@ -8,12 +8,13 @@ from sortition.audit import hash_chain
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import Header, RoundEntry
 from sortition.core.errors import DataError, InputError, SortitionError
+from sortition.core.record import RoundRecord
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
 from sortition.simulation import start
 from sortition.studies import federation, own_code
 from sortition.studies.audit.consistency import against_end, against_header, against_records
-from sortition.studies.audit.federation import examine_log
+from sortition.studies.audit.federation import examine_history, examine_log
 from sortition.studies.audit.finding import Finding, absent, final_hash, read, readable
 from sortition.studies.audit.replay import Configured, Replay
 from sortition.studies.config import RunConfig, validated
@@ -21,7 +22,7 @@ from sortition.studies.runs.journals import records_a_log
 from sortition.studies.runs.task import in_one_thread
 from sortition.studies.runs.write_folder import LOCK
 
-__all__ = ["Finding", "absent", "examine", "examine_log", "read"]
+__all__ = ["Finding", "absent", "examine", "examine_history", "examine_log", "read"]
 
 
 def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
@@ -93,7 +94,7 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
             finding.left = f"the log has {len(entries)} rounds and rounds.jsonl {len(rounds)}; both have {common}"
         entries, rounds, finding.entries = entries[:common], rounds[:common], common + 1
     finding.faults += against_header(header, registrar, run.manifest.get("audit"))
-    finding.faults += against_records(entries, rounds)
+    finding.faults += against_records(entries, cast(list[RoundRecord], rounds))
     if len(entries) > config.rounds:
         finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.rounds}.")
     if finding.faults:

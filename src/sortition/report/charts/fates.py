@@ -1,0 +1,271 @@
+"""What became of everybody who was chosen in a federation: the strip, by client, round by round; and seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import altair as alt
+import numpy as np
+
+from sortition.core.arrays import Array
+from sortition.report.charts import Chart, amounts, filling, on
+from sortition.report.history_digest import HistoryDigest
+from sortition.results.history import FATES, Fate, cohort_of
+from sortition.results.names import printable
+
+COLOURS: dict[Fate, str] = {
+    "used": "#009E73",
+    "standby": "#56B4E9",
+    "silent": "#E69F00",
+    "failed": "#D55E00",
+    "left out": "#CC79A7",
+    "lost": "#7f7f7f",
+}
+SHOWN_CLIENTS = 100  # one row each
+SHOWN_ROUNDS = 80  # one column each
+BARS = 80  # of a chart over all rounds; more rounds share one
+NAMED = 30  # clients whose names fit below an axis
+LABEL = 120  # pixels of a name beside an axis
+
+
+def figures(digest: HistoryDigest) -> list[Chart]:
+    """The strip and how often each client was chosen."""
+    if not digest.chosen.any():
+        return []
+    return [strip(digest), by_client(digest)]
+
+
+def strip(digest: HistoryDigest) -> Chart:
+    """Round × client, coloured by what became of whom was chosen, grey where a client could not be."""
+    shown = _shown_clients(digest)
+    labels = axis_names(digest, shown)
+    label_of = dict(zip(shown.tolist(), labels, strict=True))
+    first = max(0, len(digest.records) - SHOWN_ROUNDS)
+    rows = []
+    for record, outcome in zip(digest.records[first:], digest.outcomes[first:], strict=True):
+        weights = dict(zip(cohort_of(record), record.get("weights") or [], strict=True))
+        reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
+        for client, fate in outcome.items():
+            if client in label_of:
+                reason = printable(reasons.get(str(client), ""), 120)
+                rows.append(
+                    {
+                        "round": record["round"],
+                        "client": label_of[client],
+                        "id": client,
+                        "fate": fate,
+                        "weight": round(weights[client], 4),
+                        "reason": reason,
+                    }
+                )
+    rounds = [record["round"] for record in digest.records[first:]]
+    x = alt.X(
+        "round:O",
+        title="round, from 0",
+        scale=alt.Scale(domain=rounds),
+        axis=alt.Axis(values=_sparse(rounds, 10), labelAngle=0, ticks=False),
+    )
+    y = alt.Y(
+        "client:N",
+        title=None,
+        sort=labels,
+        scale=alt.Scale(domain=labels),
+        axis=alt.Axis(labelLimit=LABEL, labelOverlap="greedy", ticks=False, domain=False),
+    )
+    size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.88)}
+    tooltip = ["round:O", "client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "weight:Q", "reason:N"]
+    away = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
+    marks = on("strip").mark_rect(**size).encode(x=x, y=y, color=_colour(_met(digest)), tooltip=tooltip)
+    height = max(120, min(640, len(labels) * (16 if len(labels) <= 40 else 7)))
+    return Chart(
+        "strip",
+        "Round by round",
+        _strip_caption(digest, shown, rounds),
+        filling(away + marks, height),
+        {"away": _away(digest, label_of, first), "strip": rows},
+    )
+
+
+def _strip_caption(digest: HistoryDigest, shown: Array, rounds: Sequence[int]) -> str:
+    caption = "Coloured where a client was chosen; point at a place for its weight and what was said."
+    if digest.available is not None:
+        caption += " Grey: it could not be chosen."
+    if len(rounds) < len(digest.records):
+        caption += f" The last {len(rounds)} of {len(digest.records):,} rounds."
+    if shown.size < digest.history.clients:
+        caption += f" The {shown.size} of {digest.history.clients:,} clients that were chosen most often."
+    return caption
+
+
+def _shown_clients(digest: HistoryDigest) -> Array:
+    """All clients, or those that were chosen most often, by id."""
+    if digest.history.clients <= SHOWN_CLIENTS:
+        return np.arange(digest.history.clients)
+    return np.sort(np.argsort(-digest.chosen, kind="stable")[:SHOWN_CLIENTS])
+
+
+def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
+    """Names for an axis, each of them once: two clients whose names look the same have their id beside it."""
+    names = [digest.history.names.short(client) for client in clients.tolist()]
+    return [
+        name if names.count(name) == 1 else f"{name} (id {client})"
+        for name, client in zip(names, clients.tolist(), strict=True)
+    ]
+
+
+def _away(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[dict[str, Any]]:
+    rows = []
+    if digest.available is None:
+        return []
+    for row, (record, present) in enumerate(zip(digest.records, digest.history.present(), strict=True)):
+        if row >= first:
+            there = set(present.tolist())
+            away = (label for client, label in label_of.items() if client not in there)
+            rows += [{"round": record["round"], "client": label} for label in away]
+    return rows
+
+
+def by_client(digest: HistoryDigest) -> Chart:
+    """How often each client was chosen, and what became of it; of very many clients, how many were how often."""
+    if digest.history.clients > SHOWN_CLIENTS:
+        return _how_many(digest)
+    order = np.argsort(-digest.chosen, kind="stable")
+    labels = axis_names(digest, order)
+    met = _met(digest)
+    rows = [
+        {"client": label, "id": client, "fate": fate, "order": FATES.index(fate), "rounds": int(counts[client])}
+        for label, client in zip(labels, order.tolist(), strict=True)
+        for fate, counts in digest.by_client.items()
+        if counts[client]
+    ]
+    named = len(labels) <= NAMED
+    axis = alt.Axis(labelAngle=-40, labelLimit=90, labels=named, ticks=False)
+    chart = (
+        on("by_client")
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "client:N", sort=labels, scale=alt.Scale(domain=labels), title=None if named else "clients", axis=axis
+            ),
+            y=alt.Y("rounds:Q", title="times chosen", axis=_whole_axis(int(digest.chosen.max()))),
+            color=_colour(met),
+            order=alt.Order("order:Q"),
+            tooltip=["client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "rounds:Q"],
+        )
+    )
+    caption = "The most often chosen first; even heights are an even choice, where all were available equally often."
+    return Chart("by-client", "How often each client was chosen", caption, filling(chart, 260), {"by_client": rows})
+
+
+def _how_many(digest: HistoryDigest) -> Chart:
+    times, clients = np.unique(digest.chosen, return_counts=True)
+    bins = np.array_split(np.arange(times.size), min(times.size, 40))
+    rows = [
+        {
+            "times": str(times[part[0]]) if part.size == 1 else f"{times[part[0]]}–{times[part[-1]]}",
+            "clients": int(clients[part].sum()),
+        }
+        for part in bins
+    ]
+    chart = (
+        on("how_many")
+        .mark_bar(color=COLOURS["standby"])
+        .encode(
+            x=alt.X("times:N", sort=None, title="times chosen", axis=alt.Axis(labelAngle=0, labelOverlap="greedy")),
+            y=alt.Y("clients:Q", axis=amounts()),
+            tooltip=["times:N", "clients:Q"],
+        )
+    )
+    caption = f"{digest.history.clients:,} clients, by how often they were chosen."
+    return Chart("by-client", "How often clients were chosen", caption, filling(chart, 240), {"how_many": rows})
+
+
+def round_by_round(digest: HistoryDigest) -> Chart:
+    """How many were used, not needed and lost in each round."""
+    rows = []
+    for start, end in _spans(len(digest.records)):
+        for fate in FATES:
+            clients = sum(list(outcome.values()).count(fate) for outcome in digest.outcomes[start:end])
+            if clients:
+                rows.append(
+                    {
+                        "round": digest.records[start]["round"],
+                        "fate": fate,
+                        "order": FATES.index(fate),
+                        "clients": round(clients / (end - start), 2),
+                    }
+                )
+    starts = [digest.records[start]["round"] for start, _ in _spans(len(digest.records))]
+    chart = (
+        on("fates")
+        .mark_bar()
+        .encode(
+            x=_rounds_axis(starts),
+            y=alt.Y("clients:Q", title="clients", axis=_whole_axis(max(map(len, digest.outcomes)))),
+            color=_colour(_met(digest)),
+            order=alt.Order("order:Q"),
+            tooltip=["round:O", alt.Tooltip("fate:N", title="what became of them"), "clients:Q"],
+        )
+    )
+    caption = f"Everybody who was chosen, by what became of them.{_shared(len(digest.records))}"
+    return Chart("fates", "What became of the chosen", caption, filling(chart, 240), {"fates": rows})
+
+
+def duration(digest: HistoryDigest) -> Chart | None:
+    """Seconds of each round by the server's clock, its questions included; None where no record has a clock."""
+    rows = []
+    starts = []
+    for start, end in _spans(len(digest.records)):
+        known = [seconds for seconds in digest.seconds[start:end] if seconds is not None]
+        if known:
+            starts.append(digest.records[start]["round"])
+            rows.append({"round": starts[-1], "seconds": round(sum(known) / len(known), 3)})
+    if not rows:
+        return None
+    chart = (
+        on("duration")
+        .mark_bar(color=COLOURS["standby"])
+        .encode(x=_rounds_axis(starts), y=alt.Y("seconds:Q", axis=amounts()), tooltip=["round:O", "seconds:Q"])
+    )
+    caption = "From the end of the round before to the end of this one: waiting for clients counts."
+    caption += _shared(len(digest.records))
+    return Chart("seconds", "Seconds a round", caption, filling(chart, 220), {"duration": rows})
+
+
+def _rounds_axis(rounds: Sequence[int]) -> alt.X:
+    axis = alt.Axis(values=_sparse(rounds, 10), labelAngle=0, ticks=False)
+    return alt.X("round:O", title="round, from 0", scale=alt.Scale(domain=list(rounds)), axis=axis)
+
+
+def _whole_axis(top: int) -> alt.Axis:
+    """Ticks at whole numbers only, from 0 to the top."""
+    return alt.Axis(values=list(range(0, top + 1, max(1, -(-top // 8)))), format="d")
+
+
+def _spans(rounds: int) -> list[tuple[int, int]]:
+    """At most so many spans of equal length that cover all rounds."""
+    width = -(-rounds // BARS)
+    edges = [*range(0, rounds, width), rounds]
+    return list(pairwise(edges))
+
+
+def _shared(rounds: int) -> str:
+    width = -(-rounds // BARS)
+    return f" Means of {width} rounds." if width > 1 else ""
+
+
+def _sparse(values: Sequence[int], most: int) -> list[int]:
+    """About so many of the values of an axis."""
+    return list(values[:: max(1, -(-len(values) // most))])
+
+
+def _met(digest: HistoryDigest) -> list[Fate]:
+    """The fates that befell anybody."""
+    return list(digest.totals)
+
+
+def _colour(met: Sequence[Fate]) -> alt.Color:
+    scale = alt.Scale(domain=list(met), range=[COLOURS[fate] for fate in met])
+    return alt.Color("fate:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=6))

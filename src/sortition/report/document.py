@@ -1,0 +1,100 @@
+"""One HTML file without a network: head, navigation, sections, and the data of its charts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from sortition.report.charts import Chart
+
+
+class Canvas:
+    """Collects the charts of a page; each is drawn in its place by the page's script."""
+
+    def __init__(self) -> None:
+        self.specs: list[dict[str, Any]] = []
+        self.charts: list[tuple[str, Chart]] = []
+
+    def show(self, setting: str, chart: Chart) -> str:
+        """The place of a chart that belongs to a setting."""
+        self.charts.append((setting, chart))
+        self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
+        title, place = escape(chart.title), len(self.specs) - 1
+        return (
+            f'<figure class="span{chart.span}"><h3>{title}</h3>'
+            f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
+            f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
+        )
+
+
+def html_document(
+    canvas: Canvas,
+    *,
+    title: str,
+    lead: str,
+    facts: str,
+    bodies: Mapping[str, str],
+    headings: Mapping[str, str],
+    above: str = "",
+    selector: str = "",
+    warnings: str = "",
+) -> str:
+    """The whole page.
+
+    Args:
+        canvas: the charts that the bodies have places for.
+        title: the headline, a text.
+        lead: the answer in a sentence or two, a text.
+        facts: markup of the line below it.
+        bodies: section → its markup; empty ones are left out.
+        headings: section → its heading; an empty one has none, and is called Result in the navigation.
+        above: markup before the headline.
+        selector: markup at the end of the navigation.
+        warnings: markup before the first section.
+    """
+    shown = {key: body for key, body in bodies.items() if body}
+    parts = [f'<section id="{key}">{_heading(headings[key])}{body}</section>' for key, body in shown.items()]
+    links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown)
+    data = json.dumps(_known(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
+    data = data.replace("<", "\\u003c")  # cannot end the script
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"<title>{escape(title)} · Sortition</title><style>{_text('page.css')}</style></head><body>"
+        f'<header>{above}<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
+        f'<p class="soft">{facts}</p></header><nav>{links}{selector}</nav>'
+        f"<main>{warnings}{''.join(parts)}</main>"
+        f'<script type="application/json" id="specs">{data}</script>'
+        f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
+    )
+
+
+def _heading(words: str) -> str:
+    return f"<h2>{words}</h2>" if words else ""
+
+
+def _text(name: str) -> str:
+    return (files("sortition.report") / name).read_text(encoding="utf-8")
+
+
+@lru_cache(maxsize=1)
+def _library() -> str:
+    """Vega, Vega-Lite and vega-embed, as vl-convert carries them: no download."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]
+    return str(bundle).replace("</script", "<\\/script")
+
+
+def _known(value: Any) -> Any:
+    """The same with null for numbers that are not finite, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: _known(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

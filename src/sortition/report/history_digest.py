@@ -1,0 +1,183 @@
+"""A federation's history, condensed: what became of whom, what was asked, and how long rounds took."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats
+from sortition.core.record import RoundRecord
+from sortition.report.digest import pictures_in
+from sortition.report.guard_section import actions
+from sortition.results.history import FATES, Fate, History, cohort_of, fates
+from sortition.results.metrics import jain_index
+
+
+@dataclass
+class AskedTotals:
+    """One signal over all rounds.
+
+    Attributes:
+        rounds: in how many it was asked for.
+        asked: clients asked, in all rounds together.
+        answered: of these, how many answered.
+        floats: numbers that were sent up.
+        rehearsals: clients that trained for a rehearsal.
+    """
+
+    rounds: int = 0
+    asked: int = 0
+    answered: int = 0
+    floats: int = 0
+    rehearsals: int = 0
+
+
+@dataclass
+class Reason:
+    """Why updates could not be used.
+
+    Attributes:
+        fate: "failed" or "left out".
+        text: what the client's program or the server said.
+        clients: how often it befell each.
+    """
+
+    fate: Fate
+    text: str
+    clients: Counter[int] = field(default_factory=Counter)
+
+
+@dataclass
+class HistoryDigest:
+    """What the page needs of a history.
+
+    Attributes:
+        history: the files.
+        records: its rounds.
+        outcomes: round by round, what became of everybody who was chosen.
+        by_client: (N,) how often each fate befell each client.
+        late: (N,) answers that came when their round was closed.
+        available: (N,) rounds in which each client could be chosen; None where the records do not say it.
+        asked: signal → what was asked in all rounds.
+        reasons: of failures and of models that could not be used, the most frequent first.
+        seconds: of each round, by the server's clock.
+        facts: sizes and label counts, where the checkpoint has them.
+        pictures: the latest picture of each kind among the notes, with its round.
+        guarded: how often each guard acted.
+    """
+
+    history: History
+    records: list[RoundRecord]
+    outcomes: list[dict[int, Fate]]
+    by_client: dict[Fate, Array]
+    late: Array
+    available: Array | None
+    asked: dict[str, AskedTotals]
+    reasons: list[Reason]
+    seconds: list[float | None]
+    facts: dict[str, Array]
+    pictures: dict[str, tuple[int, Any]]
+    guarded: dict[str, int]
+
+    @property
+    def chosen(self) -> Array:
+        """(N,) how often each client was chosen."""
+        return np.asarray(np.sum(list(self.by_client.values()), axis=0, dtype=np.int64))
+
+    @property
+    def totals(self) -> dict[Fate, int]:
+        """How often each fate befell anybody, of those that did."""
+        return {fate: int(counts.sum()) for fate, counts in self.by_client.items() if counts.any()}
+
+    @property
+    def candidates(self) -> Array:
+        """(N,) whether a client could ever be chosen, as far as that is known."""
+        if self.available is None:
+            return np.ones(self.history.clients, bool)
+        return self.available > 0
+
+    @property
+    def shares(self) -> Floats:
+        """How often each candidate was chosen, of the rounds in which it could be."""
+        chosen = self.chosen[self.candidates].astype(np.float64)
+        return chosen if self.available is None else chosen / self.available[self.candidates]
+
+    @property
+    def jain(self) -> float | None:
+        """Jain's index of the shares: 1 is even."""
+        return jain_index(self.shares)
+
+    @property
+    def never_chosen(self) -> int:
+        """Candidates that were never chosen."""
+        return int((self.chosen[self.candidates] == 0).sum())
+
+    @property
+    def total_seconds(self) -> float | None:
+        """Of all rounds; None where no record has a clock."""
+        known = [seconds for seconds in self.seconds if seconds is not None]
+        return sum(known) if known else None
+
+
+def condense_history(history: History) -> HistoryDigest:
+    """Read a history once."""
+    records = history.played()
+    outcomes = [fates(record) for record in records]
+    by_client = {fate: np.zeros(history.clients, np.int64) for fate in FATES}
+    late = np.zeros(history.clients, np.int64)
+    for record, outcome in zip(records, outcomes, strict=True):
+        for client, fate in outcome.items():
+            by_client[fate][client] += 1
+        late[record.get("late") or []] += 1
+    return HistoryDigest(
+        history=history,
+        records=records,
+        outcomes=outcomes,
+        by_client=by_client,
+        late=late,
+        available=_available(history),
+        asked=_asked(records),
+        reasons=_reasons(records),
+        seconds=history.seconds(),
+        facts=history.facts(),
+        pictures=pictures_in(records, first=0),
+        guarded=actions(records),
+    )
+
+
+def _available(history: History) -> Array | None:
+    if not history.says_who_was_there:
+        return None
+    counts = np.zeros(history.clients, np.int64)
+    for ids in history.present():
+        counts[ids] += 1
+    return counts
+
+
+def _asked(records: list[RoundRecord]) -> dict[str, AskedTotals]:
+    totals: dict[str, AskedTotals] = {}
+    for record in records:
+        for signal in {question["signal"] for question in record.get("questions") or []}:
+            totals.setdefault(signal, AskedTotals()).rounds += 1
+        for question in record.get("questions") or []:
+            total = totals[question["signal"]]
+            total.asked += question["asked"]
+            total.answered += question.get("answered", 0)
+            total.floats += question.get("floats", 0)
+            total.rehearsals += question.get("after", 0)
+    return totals
+
+
+def _reasons(records: list[RoundRecord]) -> list[Reason]:
+    found: dict[tuple[Fate, str], Reason] = {}
+    for record in records:
+        members = set(cohort_of(record))
+        tables: tuple[tuple[Fate, Any], ...] = (("failed", record.get("failed")), ("left out", record.get("left_out")))
+        for fate, reasons in tables:
+            for client, text in (reasons or {}).items():
+                if int(client) in members:
+                    found.setdefault((fate, text), Reason(fate, text)).clients[int(client)] += 1
+    return sorted(found.values(), key=lambda reason: -reason.clients.total())

@@ -1,0 +1,288 @@
+"""The page of a federation: who was chosen, what became of them, what was asked, and how long it took."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from html import escape
+
+import numpy as np
+
+from sortition import __version__
+from sortition.report.charts import Chart, fates, federation
+from sortition.report.charts.method_notes import drawn_pictures
+from sortition.report.document import Canvas, html_document
+from sortition.report.guard_section import actions_table
+from sortition.report.history_digest import HistoryDigest
+from sortition.report.markup import Cell, plain, sortable
+from sortition.report.overview import card_html
+from sortition.report.privacy import needs_table
+from sortition.report.tables import thousands
+from sortition.report.verdicts import Card
+from sortition.results.history import FATES, Fate
+from sortition.results.names import printable
+from sortition.results.table import Table
+
+SECTIONS = {
+    "overview": "",
+    "chosen": "Who was chosen",
+    "fates": "What became of them",
+    "questions": "Questions and privacy",
+    "time": "Time",
+    "method_notes": "What the method saw",
+    "federation": "Federation",
+    "configuration": "Configuration",
+}
+MEANINGS: dict[Fate, str] = {
+    "used": "the update arrived in time, and is part of the model",
+    "standby": "not needed: the round had closed with enough answers",
+    "silent": "no answer before the round closed, though it was waited for",
+    "failed": "the client's program raised an error",
+    "left out": "an update arrived that cannot be used",
+    "lost": "not used; the record does not say why",
+}
+NO_TEST_FIGURES = (
+    "The history of a federation has no test figures, so this page has no learning curves, gains or verdicts: "
+    "those are of studies, which simulate several methods side by side. Traffic is not measured either."
+)
+ROWS = 500  # clients that the table lists
+REASONS = 50  # that the table lists
+MOST_CELLS = 1 << 26  # of the table of rounds × clients that the chart of availability needs
+
+
+class HistoryPage:
+    """Makes the sections of a federation's page, then renders them."""
+
+    def __init__(self, digest: HistoryDigest) -> None:
+        self.digest = digest
+        self.history = digest.history
+        self.canvas = Canvas()
+
+    def render(self) -> str:
+        """The whole page."""
+        return html_document(
+            self.canvas,
+            title=f"Federation {printable(self.history.title)}",
+            lead=self.lead(),
+            facts=self.facts(),
+            bodies={key: getattr(self, key)() for key in SECTIONS},
+            headings=SECTIONS,
+        )
+
+    def lead(self) -> str:
+        """What happened, in two sentences."""
+        digest = self.digest
+        totals = digest.totals
+        chosen = sum(totals.values())
+        where = f" of a federation run by {self.history.backend}" if self.history.backend else ""
+        rounds = _counted(len(digest.records), "round")
+        method = self.history.method[0].upper() + self.history.method[1:]  # "the method" where it is unknown
+        first = f"{method} chose among {self.history.clients:,} clients in {rounds}{where}: "
+        if not chosen:
+            return f"{first}nobody was ever chosen."
+        others = [f"{totals[fate]:,} {fate}" for fate in FATES if fate != "used" and fate in totals]
+        rest = f" ({', '.join(others)})" if others else ""
+        never = f"{digest.never_chosen:,} clients were" if digest.never_chosen != 1 else "1 client was"
+        second = f"{never} never chosen." if digest.never_chosen else "Every client was chosen at least once."
+        return f"{first}{totals.get('used', 0):,} of {chosen:,} updates that were asked for were used{rest}. {second}"
+
+    def facts(self) -> str:
+        """The line below: which file, by what, when."""
+        about = self.history.about
+        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
+        overselect = about.get("overselect", 1.0)
+        if overselect != 1.0:
+            parts.append(f"{overselect:g} × over-selected")
+        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", made]
+        return escape(" · ".join(part for part in parts if part))
+
+    # -- sections ------------------------------------------------------------------------------------------------------
+
+    def overview(self) -> str:
+        """Cards, and what the page cannot show."""
+        cards = "".join(map(card_html, self.cards()))
+        return f'<div class="cards">{cards}</div><p class="soft">{NO_TEST_FIGURES}</p>'
+
+    def cards(self) -> list[Card]:
+        """Six figures."""
+        digest = self.digest
+        totals = digest.totals
+        chosen = sum(totals.values())
+        needed = chosen - totals.get("standby", 0)
+        used = totals.get("used", 0)
+        skipped = sum(not outcome for outcome in digest.outcomes)
+        candidates = int(digest.candidates.sum())
+        cards = [
+            Card(
+                "rounds",
+                f"{len(digest.records):,}",
+                f"{skipped:,} without a cohort" if skipped else "all with a cohort",
+            ),
+            Card("clients", f"{self.history.clients:,}", f"{candidates:,} were ever available"),
+            Card("updates used", _percent(used, needed), f"{used:,} of {needed:,} that were needed"),
+            Card("never chosen", f"{digest.never_chosen:,}", f"of {candidates:,} clients that could be"),
+        ]
+        if digest.jain is not None:
+            relative = "1 is even" if digest.available is None else "1 is even; relative to availability"
+            cards.append(Card("evenness (Jain)", f"{digest.jain:.2f}", relative))
+        if digest.total_seconds is not None:
+            known = [seconds for seconds in digest.seconds if seconds is not None]
+            cards.append(
+                Card("time", _span(digest.total_seconds), f"{_span(float(np.median(known)))} a round (median)")
+            )
+        return cards
+
+    def chosen(self) -> str:
+        """The strip, counts, the table of clients, and where guards acted."""
+        drawn = self._drawn(fates.figures(self.digest))
+        return drawn + self.client_table() + actions_table({self.history.method: self.digest.guarded})
+
+    def client_table(self) -> str:
+        """How often each client was there, was chosen, and what became of it."""
+        digest = self.digest
+        met = [fate for fate in FATES if fate in digest.totals]
+        order = np.argsort(-digest.chosen, kind="stable")[:ROWS]
+        columns = ["client", "id", *(["available"] if digest.available is not None else []), "chosen", *met]
+        if digest.late.any():
+            columns.append("late answers")
+        chosen = digest.chosen
+        body = []
+        for client in order.tolist():
+            cells = [Cell(self.history.names.short(client), kind="name"), _number(client)]
+            if digest.available is not None:
+                cells.append(_number(digest.available[client]))
+            cells += [_number(chosen[client]), *[_number(digest.by_client[fate][client]) for fate in met]]
+            if digest.late.any():
+                cells.append(_number(digest.late[client]))
+            body.append(cells)
+        note = "In how many rounds a client could be chosen, was chosen, and what became of it; a heading sorts."
+        if self.history.clients > ROWS:
+            note += f" The {ROWS} of {self.history.clients:,} clients that were chosen most often."
+        table = sortable(columns, body, "plain")
+        is_open = " open" if len(body) <= 30 else ""
+        return f'<details{is_open}><summary>Every client</summary>{table}<p class="soft">{note}</p></details>'
+
+    def fates(self) -> str:
+        """Totals, the rounds, and why updates could not be used."""
+        totals = self.digest.totals
+        if not totals:
+            return ""
+        chosen = sum(totals.values())
+        table = Table("", ["what became of it", "times", "share", "meaning"], prose=("meaning",))
+        for fate in FATES:
+            if fate in totals:
+                table.rows.append([fate, f"{totals[fate]:,}", _percent(totals[fate], chosen), MEANINGS[fate]])
+        if late := int(self.digest.late.sum()):
+            meaning = "an answer to an earlier round, counted there as silent or standby"
+            table.rows.append(["late", f"{late:,}", "", meaning])
+        return _worded(table) + self._drawn([fates.round_by_round(self.digest)]) + self.reason_table()
+
+    def reason_table(self) -> str:
+        """What programs and the server said of updates that could not be used; empty where all could."""
+        reasons = self.digest.reasons
+        if not reasons:
+            return ""
+        table = Table("Why updates could not be used", ["what was said", "times", "fate", "clients"])
+        for reason in reasons[:REASONS]:
+            clients = self.history.names.listed([client for client, _ in reason.clients.most_common()], most=6)
+            table.rows.append(
+                [printable(reason.text.strip(), 300), f"{reason.clients.total():,}", reason.fate, clients]
+            )
+        if len(reasons) > REASONS:
+            table.notes.append(f"The {REASONS} most frequent of {len(reasons):,} reasons.")
+        return _worded(table)
+
+    def questions(self) -> str:
+        """What the method asked, and what the server sees."""
+        asked = self.digest.asked
+        label = needs_table({self.history.method: self.history.about.get("needs")})
+        if not asked:
+            return f"<p>Clients were asked nothing before they were chosen.</p>{label}"
+        heads = ["signal", "rounds", "clients asked", "answered", "numbers sent", "trained for a rehearsal"]
+        table = Table("", heads, notes=["Totals of all rounds: what clients were asked before anybody was chosen."])
+        for signal, total in asked.items():
+            answered = f"{total.answered:,} ({_percent(total.answered, total.asked)})"
+            cells = [
+                f"{total.rounds:,}",
+                f"{total.asked:,}",
+                answered,
+                thousands(total.floats),
+                f"{total.rehearsals:,}",
+            ]
+            table.rows.append([printable(signal), *cells])
+        return plain(table) + label
+
+    def time(self) -> str:
+        """Seconds of the rounds, where the history has a clock."""
+        chart = fates.duration(self.digest)
+        return "" if chart is None else self._drawn([chart])
+
+    def method_notes(self) -> str:
+        """Pictures that the method left in its notes."""
+        return self._drawn(
+            drawn_pictures(self.history.method, self.digest.pictures, self.digest.facts.get("label_counts"))
+        )
+
+    def federation(self) -> str:
+        """Facts of the clients and who was there, where that is known."""
+        charts = []
+        facts = self.digest.facts
+        if "label_counts" in facts:
+            charts.append(federation.label_holdings(facts["label_counts"]))
+        sizes = facts.get("sizes", facts["label_counts"].sum(axis=1) if "label_counts" in facts else None)
+        if sizes is not None:
+            charts.append(federation.sizes(sizes))
+        cells = self.history.clients * len(self.digest.records)
+        if self.digest.available is not None and cells <= MOST_CELLS:
+            mask = np.zeros((len(self.digest.records), self.history.clients), bool)
+            for row, ids in zip(mask, self.history.present(), strict=True):
+                row[ids] = True
+            charts.append(federation.presence(mask, first=self.digest.records[0]["round"]))
+        return self._drawn(charts)
+
+    def configuration(self) -> str:
+        """What NAME.about.json says, without the names, which stand in the table."""
+        about = {key: value for key, value in self.history.about.items() if key != "names"}
+        if not about:
+            return ""
+        return f"<pre>{escape(json.dumps(about, indent=1, ensure_ascii=False))}</pre>"
+
+    def _drawn(self, charts: Sequence[Chart]) -> str:
+        if not charts:
+            return ""
+        places = "".join(self.canvas.show(self.history.title, chart) for chart in charts)
+        return f'<div class="figures">{places}</div>'
+
+
+def _worded(table: Table) -> str:
+    """A table whose cells are words, broken into lines where they must."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
+    notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
+    return f'{title}<div class="scroll"><table class="text"><tr>{head}</tr>{rows}</table></div>{notes}'
+
+
+def _number(value: int) -> Cell:
+    return Cell(f"{value:,}", float(value))
+
+
+def _counted(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "–"
+
+
+def _span(seconds: float) -> str:
+    """A duration in the unit that people use."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

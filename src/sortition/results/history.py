@@ -1,0 +1,327 @@
+"""Reading the history of a federation: what Flower, NVIDIA FLARE or one's own server left beside its checkpoint.
+
+A federation with the checkpoint NAME appends one :class:`~sortition.core.record.RoundRecord` a round to
+``NAME.history.jsonl``. ``NAME.about.json`` says what the history is of, and NAME itself holds the facts of its members.
+A file of records alone, such as one that ``on_round`` wrote, can be read as well: it says nothing of method and facts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+import numpy as np
+
+from sortition.audit.encoding import decode_ids
+from sortition.core.arrays import Array, Ids
+from sortition.core.errors import InputError, StorageError, bad
+from sortition.core.facts import check_fact
+from sortition.core.record import ABOUT, HISTORY, RoundRecord, answered_ids
+from sortition.core.storage import snapshot
+from sortition.core.storage.safe_files import read_lines
+from sortition.results.names import ClientNames
+from sortition.results.run_folder import CONFIG, document, lines
+
+MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
+BACKENDS = {"flower": "Flower", "nvflare": "NVIDIA FLARE", "server": "its own server"}
+
+Fate = Literal["used", "standby", "silent", "failed", "left out", "lost"]
+FATES: tuple[Fate, ...] = get_args(Fate)
+
+
+@dataclass(frozen=True)
+class History:
+    """The history of one federation; files are read when they are first needed, then kept.
+
+    Attributes:
+        path: the file of records, usually NAME.history.jsonl.
+    """
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """NAME: what the checkpoint is called."""
+        return self.path.name.removesuffix(HISTORY)
+
+    @property
+    def title(self) -> str:
+        """The name as a headline: without an ending."""
+        return self.name.removesuffix(".npz").removesuffix(".jsonl") or self.name
+
+    def beside(self, ending: str) -> Path:
+        """A file that belongs to the same checkpoint."""
+        return self.path.with_name(self.name + ending)
+
+    @cached_property
+    def records(self) -> list[RoundRecord]:
+        """One record a round, in order, each one sound in itself and with those before it."""
+        records = cast(list[RoundRecord], lines(self.path, "record"))
+        for number, record in enumerate(records, 1):
+            if fault := _fault(record):
+                raise StorageError(f"{self.path} is damaged in line {number}: {fault}.")
+        for number, (earlier, later) in enumerate(pairwise(records), 2):
+            if later["round"] <= earlier["round"]:
+                raise StorageError(f"{self.path} is damaged in line {number}: rounds must follow each other.")
+            if later.get("members", 0) < earlier.get("members", 0):
+                raise StorageError(f"{self.path} is damaged in line {number}: members must not get fewer.")
+        return records
+
+    def played(self) -> list[RoundRecord]:
+        """The records, of which there must be one."""
+        if not self.records:
+            raise StorageError(f"{self.path} has no round yet.")
+        return self.records
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """What NAME.about.json says; empty where there is none."""
+        return document(self.beside(ABOUT), "about") if self.path.name.endswith(HISTORY) else {}
+
+    @property
+    def method(self) -> str:
+        """The class of the method, where the history is of a known one."""
+        return str(self.about.get("method") or "the method")
+
+    @property
+    def backend(self) -> str:
+        """What ran the federation, in words; empty where that is not known."""
+        name = str(self.about.get("backend") or "")
+        return BACKENDS.get(name, name)
+
+    @property
+    def cohort(self) -> int:
+        """How many clients a round is to use; where nothing says so, the largest cohort."""
+        return int(self.about.get("cohort") or max((len(cohort_of(record)) for record in self.records), default=0))
+
+    @cached_property
+    def clients(self) -> int:
+        """N: how many clients are known after the last round."""
+        members = max((record.get("members", 0) for record in self.records), default=0)
+        if members:
+            return members
+        seen = (client for record in self.records for client in _mentioned(record))
+        there = (int(ids.max()) for ids in self.present() if ids.size)
+        return 1 + max(max(seen, default=-1), max(there, default=-1))
+
+    @cached_property
+    def names(self) -> ClientNames:
+        """The clients' names: those of NAME.about.json, and of everybody who was ever chosen."""
+        names: dict[int, str] = {}
+        for record in self.records:
+            names |= zip(cohort_of(record), record.get("names") or [], strict=False)
+        names |= enumerate(self.about.get("names") or [])
+        return ClientNames(names)
+
+    def facts(self) -> dict[str, Array]:
+        """``sizes`` (N,) and ``label_counts`` (N, C), where the checkpoint is beside it and has them of all clients."""
+        checkpoint = self.beside("")
+        if not self.path.name.endswith(HISTORY) or not checkpoint.exists():
+            return {}
+        arrays, header = snapshot.load(checkpoint)
+        if not isinstance(header.get("federation"), Mapping):
+            raise StorageError(
+                f"{checkpoint} is not the checkpoint of a federation, and {self.path.name} is beside it."
+            )
+        facts = {}
+        for name in ("sizes", "label_counts"):
+            rows = arrays.get(f"facts.{name}")
+            if rows is not None and rows.ndim and len(rows) >= self.clients:
+                facts[name] = _whole_counts(name, rows[: self.clients], checkpoint)
+        return facts
+
+    def present(self) -> Iterator[Ids]:
+        """Round by round, who could be chosen; nothing at all where a record does not say it."""
+        if self.says_who_was_there:
+            yield from (decode_ids(record["present"]) for record in self.records)
+
+    @property
+    def says_who_was_there(self) -> bool:
+        """Whether every record has ``present``: records of very large federations do not."""
+        return bool(self.records) and all("present" in record for record in self.records)
+
+    def seconds(self) -> list[float | None]:
+        """How long each round took by the server's clock, which begins anew where a server went on after a stop."""
+        durations: list[float | None] = []
+        before = 0.0
+        for record in self.records:
+            clock = record.get("clock")
+            if clock is None:
+                durations.append(None)
+                continue
+            durations.append(clock - before if clock >= before else clock)
+            before = clock
+        return durations
+
+    def record(self, round_index: int) -> RoundRecord | None:
+        """The record of a round, where there is one."""
+        return next((record for record in self.records if record["round"] == round_index), None)
+
+    def audit_log(self) -> Path | None:
+        """The audit log of the same federation, where NAME.about.json names one that lies in the same folder."""
+        name = str(self.about.get("audit") or "")
+        if name in ("", "..") or Path(name).name != name:  # a file from elsewhere must not lead to other folders
+            return None
+        return self.path.with_name(name)
+
+
+# -- one record --------------------------------------------------------------------------------------------------------
+
+
+def cohort_of(record: RoundRecord) -> list[int]:
+    """Who was chosen."""
+    return record.get("cohort") or []
+
+
+def fates(record: RoundRecord) -> dict[int, Fate]:
+    """What became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
+    used = set(answered_ids(record))
+    failed = record.get("failed") or {}
+    left_out = record.get("left_out") or {}
+    standby = set(record.get("standby") or ())
+    silent = set(record.get("silent") or ())
+    found: dict[int, Fate] = {}
+    for client in cohort_of(record):
+        if client in used:
+            found[client] = "used"
+        elif str(client) in failed:
+            found[client] = "failed"
+        elif str(client) in left_out:
+            found[client] = "left out"
+        elif client in standby:
+            found[client] = "standby"
+        elif client in silent:
+            found[client] = "silent"
+        else:
+            found[client] = "lost"
+    return found
+
+
+def _mentioned(record: RoundRecord) -> list[int]:
+    """Every id that a record names outside of ``present``."""
+    groups: tuple[Sequence[int], ...] = (
+        cohort_of(record),
+        answered_ids(record),
+        record.get("standby") or (),
+        record.get("silent") or (),
+        record.get("late") or (),
+    )
+    reasons = (record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {})
+    return [client for group in groups for client in group] + [int(key) for table in reasons for key in table]
+
+
+def _fault(record: RoundRecord) -> str:
+    """What is wrong with a record that has the right keys and types; empty where nothing is."""
+    cohort = cohort_of(record)
+    weights = record.get("weights") or []
+    if len(weights) != len(cohort) or len(set(cohort)) < len(cohort):
+        return "cohort and weights must be of distinct clients, one weight each"
+    if not all(isfinite(weight) and weight >= 0 for weight in weights):
+        return "weights must be finite and ≥ 0"
+    tables = (record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {})
+    if not all(key.isascii() and key.isdigit() and len(key) < 20 for table in tables for key in table):
+        return "failed, left_out and rejected must be tables from ids to reasons"
+    if not set(answered_ids(record)) <= set(cohort):
+        return "answered must be clients of the cohort"
+    if len(record.get("names") or cohort) != len(cohort):
+        return "names must be of the cohort, one each"
+    clock = record.get("clock")
+    if clock is not None and not (isfinite(clock) and clock >= 0):
+        return "clock must be seconds ≥ 0"
+    return _fault_of_ids(record)
+
+
+def _fault_of_ids(record: RoundRecord) -> str:
+    members = record.get("members", MOST_CLIENTS)
+    if members > MOST_CLIENTS:
+        return f"members must be at most {MOST_CLIENTS:,}"
+    if max(_mentioned(record), default=0) >= members:
+        return f"ids must be below {members:,}, the number of members"
+    if "present" not in record:
+        return ""
+    try:
+        present = decode_ids(record["present"])
+    except StorageError:
+        return "present must be ids as an audit log writes them"
+    if present.size and (present.max() >= members or np.unique(present).size < present.size):
+        return f"present must be distinct ids below {members:,}, the number of members"
+    if present.size != record.get("available", present.size):
+        return f"present has {present.size:,} clients, and available says {record.get('available')}"
+    return ""
+
+
+def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:
+    """Facts that count examples, as whole numbers."""
+    try:
+        check_fact(name, rows, len(rows), who=checkpoint.name)
+    except InputError as error:
+        raise StorageError(f"{checkpoint} is damaged: {error}") from None
+    return np.asarray(np.rint(rows), np.int64)
+
+
+# -- where a history is ------------------------------------------------------------------------------------------------
+
+
+def find_history(source: Path) -> History | None:
+    """The history that a source means: the file itself, the checkpoint beside it, or the folder that holds both.
+
+    None where the source is something else, such as a run's folder or an audit log.
+    """
+    if source.is_dir():
+        return _in_folder(source)
+    if source.name.endswith(HISTORY):
+        return History(source)
+    beside = source.with_name(source.name + HISTORY) if source.name else source
+    if beside.is_file():
+        return History(beside)
+    return History(source) if source.suffix == ".jsonl" and is_history(source) else None
+
+
+def _in_folder(folder: Path) -> History | None:
+    if (folder / CONFIG).exists():  # a run's folder
+        return None
+    found = sorted(path for path in folder.glob(f"*{HISTORY}"))
+    if len(found) > 1:
+        listed = ", ".join(path.name for path in found[:4])
+        raise InputError(f"{folder} must hold the history of one federation; got {len(found)}: {listed}. Name one.")
+    return History(found[0]) if found else None
+
+
+def refuse_histories(command: str, sources: Iterable[Path]) -> None:
+    """Say of a command that reads runs of studies alone that it does not read a federation's history."""
+    for source in sources:
+        if find_history(source) is not None:
+            raise bad(
+                f"The folder of sortition {command}",
+                "one with runs of a study",
+                f"the history of a federation, {source}",
+                "sortition report, advise, replay, why and audit read it.",
+            )
+
+
+def is_history(path: Path) -> bool:
+    """Whether a file's first line is the record of a round, not the header of an audit log."""
+    try:
+        first = json.loads(next(read_lines(path), b""))
+    except (OSError, ValueError, RecursionError, StorageError):
+        return False
+    return isinstance(first, dict) and {"round", "cohort"} <= first.keys() and "hash" not in first
+
+
+def history_of_log(log: Path) -> History | None:
+    """The history that belongs to an audit log: the one in the same folder whose NAME.about.json names the log."""
+    found = []
+    for about in sorted(log.parent.glob(f"*{ABOUT}")):
+        history = History(about.with_name(about.name.removesuffix(ABOUT) + HISTORY))
+        try:
+            if history.about.get("audit") == log.name:
+                found.append(history)
+        except StorageError:  # a damaged one names no log
+            continue
+    return found[0] if len(found) == 1 else None

@@ -1,0 +1,102 @@
+"""What clients are called: the stable names of a federation beside their ids, in every sentence and table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sortition.core.errors import InputError, StorageError, bad, closest, shown
+from sortition.core.storage.safe_files import read_regular
+
+LONGEST = 80  # characters of a name that are shown
+LISTED = 12  # clients that a sentence lists
+NAMES_RULE = 'a JSON list of names by id, or a table that has one under "names", as NAME.about.json'
+
+
+class ClientNames:
+    """Names of clients by id. Clients without a name are called by their id.
+
+    Names come from the clients themselves: what cannot be printed is shown by its code.
+
+    Args:
+        names: the name of each id that is known.
+    """
+
+    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+        self._names = dict(names or {})
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def short(self, client: int) -> str:
+        """The name alone, or the id where there is none: for axes and tables that have a column of ids."""
+        return printable(self._names.get(client, str(client)))
+
+    def called(self, client: int) -> str:
+        """The name with its id, ``hospital-2 (id 4)``; without a name, or with one that is the id, ``client 4``."""
+        name = self.short(client)
+        return f"client {client}" if name == str(client) else f"{name} (id {client})"
+
+    def at_the_start(self, client: int) -> str:
+        """The same as a sentence begins with it: a name keeps its first letter."""
+        words = self.called(client)
+        return f"Client {client}" if words == f"client {client}" else words
+
+    def listed(self, clients: Iterable[int], most: int = LISTED) -> str:
+        """Clients with commas between them; bare ids where they have no names."""
+        ids = list(clients)
+        words = [self.called(client).removeprefix("client ") for client in ids[:most]]
+        return ", ".join(words) + (", …" if len(ids) > most else "")
+
+    def find(self, text: str, known: int, when: str) -> int:
+        """The id of the client that a user means by a name or an id.
+
+        Args:
+            text: a name, an id, or ``name:…`` and ``id:…`` where a text could be either.
+            known: how many clients there were.
+            when: of which round that is, for the message.
+        """
+        by_name = [client for client, name in self._names.items() if text in (name, f"name:{name}") and client < known]
+        digits = text.removeprefix("id:")
+        by_id = [int(digits)] if digits.isascii() and digits.isdigit() and len(digits) < 20 else []
+        found = sorted({*by_name, *(client for client in by_id if client < known)})
+        if len(found) == 1:
+            return found[0]
+        if found:
+            meant = " and ".join(self.called(client) for client in found)
+            raise bad("--client", "one client", f"{text!r}, which means {meant}", f"Write id:{text} or name:{text}.")
+        rule = f"0 to {known - 1}, the clients known {when}"
+        if not self._names:
+            hint = "" if by_id else "No names of clients are known here: --names gives a file of them."
+            raise bad("--client", rule, text, hint)
+        raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
+
+
+def printable(text: str, longest: int = LONGEST) -> str:
+    """What a client wrote, as a terminal can show it: one line, without control characters, not longer than a line."""
+    shortened = text if len(text) <= longest else f"{text[: longest - 1]}…"
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in shortened)
+
+
+def names_by_id(names: Iterable[str]) -> ClientNames:
+    """Names in the order of their ids."""
+    return ClientNames(dict(enumerate(names)))
+
+
+def read_names(path: Path) -> ClientNames:
+    """The names in a file that the user gives: NAME.about.json, a disclosure that has names, or a bare list."""
+    try:
+        content: Any = json.loads(read_regular(path))
+    except FileNotFoundError:
+        raise InputError(f"--names must be {NAMES_RULE}; got {path}, which does not exist.") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise StorageError(f"{path} cannot be read: {error}.") from None
+    names = content.get("names") if isinstance(content, dict) else content
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"--names must be {NAMES_RULE}; got {shown(names)} in {path}.")
+    return names_by_id(names)

@@ -69,6 +69,7 @@ def test_charts_have_names_where_a_reader_points(tmp_path):
     assert chosen[2, "hospital-12"]["reason"] == "CUDA out of memory"
     away = [(row["round"], row["client"]) for row in strip.tables["away"]]
     assert (0, "hospital-12") in away
+    assert (0, "hospital-1") not in away
     assert len([client for t, client in away if t == 3]) == 5
     bars = fates.by_client(digest(tmp_path)).tables["by_client"]
     assert bars[0] == {"client": "hospital-1", "id": 0, "fate": "used", "order": 0, "rounds": 2}

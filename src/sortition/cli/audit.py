@@ -128,7 +128,6 @@ def why(
         typer.Argument(
             help="one run's folder, or a federation's audit log, history or checkpoint",
             show_default=False,
-            metavar="RUN",
         ),
     ],
     round_: Annotated[int, typer.Option("--round", help="the round, from 0 as in the records")],

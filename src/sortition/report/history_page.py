@@ -46,6 +46,7 @@ NO_TEST_FIGURES = (
     "The history of a federation has no test figures, so this page has no learning curves, gains or verdicts: "
     "those are of studies, which simulate several methods side by side. Traffic is not measured either."
 )
+MOST_LABELS = 1_000  # that have a colour each in a chart
 ROWS = 500  # clients that the table lists
 REASONS = 50  # that the table lists
 MOST_CELLS = 1 << 26  # of the table of rounds × clients that the chart of availability needs
@@ -229,7 +230,7 @@ class HistoryPage:
         """Facts of the clients and who was there, where that is known."""
         charts = []
         facts = self.digest.facts
-        if "label_counts" in facts:
+        if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
             charts.append(federation.label_holdings(facts["label_counts"]))
         sizes = facts.get("sizes", facts["label_counts"].sum(axis=1) if "label_counts" in facts else None)
         if sizes is not None:

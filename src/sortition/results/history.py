@@ -25,7 +25,7 @@ from sortition.core.facts import check_fact
 from sortition.core.record import ABOUT, HISTORY, RoundRecord, answered_ids
 from sortition.core.storage import snapshot
 from sortition.core.storage.safe_files import read_lines
-from sortition.results.names import ClientNames
+from sortition.results.names import ClientNames, printable
 from sortition.results.run_folder import CONFIG, document, lines
 
 MOST_CLIENTS = 10_000_000  # of one federation; more would fill the memory
@@ -87,13 +87,13 @@ class History:
     @property
     def method(self) -> str:
         """The class of the method, where the history is of a known one."""
-        return str(self.about.get("method") or "the method")
+        return printable(str(self.about.get("method") or "the method"))
 
     @property
     def backend(self) -> str:
         """What ran the federation, in words; empty where that is not known."""
         name = str(self.about.get("backend") or "")
-        return BACKENDS.get(name, name)
+        return BACKENDS.get(name, printable(name))
 
     @property
     def cohort(self) -> int:
@@ -212,8 +212,8 @@ def _mentioned(record: RoundRecord) -> list[int]:
         record.get("silent") or (),
         record.get("late") or (),
     )
-    reasons = (record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {})
-    return [client for group in groups for client in group] + [int(key) for table in reasons for key in table]
+    with_reasons = [int(key) for table in _reason_tables(record) for key in table]
+    return [client for group in groups for client in group] + with_reasons
 
 
 def _fault(record: RoundRecord) -> str:
@@ -222,19 +222,31 @@ def _fault(record: RoundRecord) -> str:
     weights = record.get("weights") or []
     if len(weights) != len(cohort) or len(set(cohort)) < len(cohort):
         return "cohort and weights must be of distinct clients, one weight each"
-    if not all(isfinite(weight) and weight >= 0 for weight in weights):
+    if not all(_is_amount(weight) for weight in weights):
         return "weights must be finite and ≥ 0"
-    tables = (record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {})
-    if not all(key.isascii() and key.isdigit() and len(key) < 20 for table in tables for key in table):
+    if not all(_is_id(key) for table in _reason_tables(record) for key in table):
         return "failed, left_out and rejected must be tables from ids to reasons"
     if not set(answered_ids(record)) <= set(cohort):
         return "answered must be clients of the cohort"
     if len(record.get("names") or cohort) != len(cohort):
         return "names must be of the cohort, one each"
     clock = record.get("clock")
-    if clock is not None and not (isfinite(clock) and clock >= 0):
+    if clock is not None and not _is_amount(clock):
         return "clock must be seconds ≥ 0"
     return _fault_of_ids(record)
+
+
+def _is_amount(value: float) -> bool:
+    return isfinite(value) and value >= 0
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
+def _reason_tables(record: RoundRecord) -> tuple[Mapping[str, Any], ...]:
+    """The tables from client ids to reasons."""
+    return record.get("failed") or {}, record.get("left_out") or {}, record.get("rejected") or {}
 
 
 def _fault_of_ids(record: RoundRecord) -> str:
@@ -249,11 +261,16 @@ def _fault_of_ids(record: RoundRecord) -> str:
         present = decode_ids(record["present"])
     except StorageError:
         return "present must be ids as an audit log writes them"
-    if present.size and (present.max() >= members or np.unique(present).size < present.size):
+    if present.size and (present.max() >= members or not _distinct(present)):
         return f"present must be distinct ids below {members:,}, the number of members"
     if present.size != record.get("available", present.size):
         return f"present has {present.size:,} clients, and available says {record.get('available')}"
     return ""
+
+
+def _distinct(ids: Ids) -> bool:
+    """Whether no id stands there twice; ids that are sorted, as they are written, take one look."""
+    return bool(np.all(ids[1:] > ids[:-1])) or np.unique(ids).size == ids.size
 
 
 def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:

@@ -4,7 +4,7 @@ import json
 import shutil
 
 import pytest
-from tests.results.histories import record, written
+from tests.results.histories import ROUNDS, record, written
 from tests.studies.audit.federations import NAMES, SILENT, played
 from tests.test_cli import call
 
@@ -140,6 +140,8 @@ def test_a_log_that_is_gone_is_said_first(federation):
 def test_a_reason_cannot_write_to_the_terminal(tmp_path):
     path = written(tmp_path, [record(0, [0], [0], [], failed={"0": "\x1b[2Jgone\nTraceback " + "x" * 900})])
     said = why(path, 0)[1]
+    hostile = {"method": "\x1b[2J", "notes": {"\x1b]0;": 1}}
+    assert "\x1b" not in "".join(why(written(tmp_path / "other", [{**ROUNDS[0], **hostile}], about=hostile), 0))
     assert "\\x1b[2Jgone\\nTraceback" in said
     assert len(said) < 300
 

@@ -93,11 +93,10 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
     cohort = decode_ids(entry["cohort"])
     notes = dict(record["notes"] or {})
     logged_notes = {key: value for key, value in entry["notes"].items() if key != "guards"}
-    asked = [[one["signal"], asked_ids(one, entry).size] for one in entry.get("asked") or []]
     pairs: dict[str, tuple[Any, Any]] = {
         "round": (entry["round"], record["round"]),
         "number of available clients": (decode_ids(entry["available"]).size, record["available"]),
-        "questions": (asked, [[one["signal"], one["asked"]] for one in record["questions"] or []]),
+        "questions": _questions(entry, record),
         "cohort": (cohort.tolist(), record["cohort"]),
         "weights": (decode_numbers(entry["weights"], cohort.size).tolist(), record["weights"]),
         "completed clients": (done_ids(entry).tolist(), answered_ids(record)),
@@ -107,6 +106,13 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
     if set(logged_notes) != {"sha256"}:  # else they are long, and compared by their digest when they are recomputed
         pairs["notes"] = (logged_notes, {key: notes.get(key) for key in logged_notes})
     return [Difference(what, logged, recorded) for what, (logged, recorded) in pairs.items() if logged != recorded]
+
+
+def _questions(entry: RoundEntry, record: RoundRecord) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Signals with how many clients were asked, by the log and by the record."""
+    logged = [[question["signal"], asked_ids(question, entry).size] for question in entry.get("asked") or []]
+    recorded = [[question["signal"], question["asked"]] for question in record["questions"] or []]
+    return logged, recorded
 
 
 def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:

@@ -77,11 +77,7 @@ def _client(
     else:
         said += [_question(signal, asked, answers, who) for signal, asked, answers in entry.asked]
     if who in entry.cohort:
-        position = int(np.flatnonzero(entry.cohort == who)[0])
-        said.append(chosen_sentence(entry.cohort.tolist(), entry.weights.tolist(), position))
-        if who in (_guards(entry).get("explored") or ()):
-            said.append(f"That was the guards' doing: it was drawn to explore, not chosen by {log.method}.")
-        said.append("It completed." if who in entry.done else fate_sentence(record, who))
+        said += _chosen(log, entry, who, record)
     elif who in entry.available and not kept:
         said.append(f"It was not chosen; {_instead(log, entry, names)}.")
     just_said = "" if record is None else (record.get("left_out") or {}).get(str(who))
@@ -89,6 +85,16 @@ def _client(
         if reason != just_said:
             said.append(f"Something it sent was refused: {printable(reason, REASON)}.")
     return said + noted(entry.notes) + [_history(log, t, who)]
+
+
+def _chosen(log: Log, entry: DecodedRound, who: int, record: RoundRecord | None) -> list[str]:
+    """With what weight a client was chosen, whether by the guards, and what became of it."""
+    position = int(np.flatnonzero(entry.cohort == who)[0])
+    said = [chosen_sentence(entry.cohort.tolist(), entry.weights.tolist(), position)]
+    if who in (_guards(entry).get("explored") or ()):
+        said.append(f"That was the guards' doing: it was drawn to explore, not chosen by {log.method}.")
+    said.append("It completed." if who in entry.done else fate_sentence(record, who))
+    return said
 
 
 def chosen_sentence(cohort_ids: list[int], weights: list[float], position: int) -> str:
@@ -182,7 +188,8 @@ def noted(notes: Mapping[str, Any]) -> list[str]:
     for whose, table in (("The method", own), ("The guards", notes.get("guards") or {})):
         if table:
             listed = "; ".join(
-                f"{key.replace('_', ' ')} = {printable(str(value), REASON)}" for key, value in table.items()
+                f"{printable(str(key).replace('_', ' '))} = {printable(str(value), REASON)}"
+                for key, value in table.items()
             )
             said.append(f"{whose} noted: {listed}.")
     return said

@@ -94,7 +94,8 @@ def _available(record: RoundRecord, t: int, who: int, names: ClientNames, method
 
 def _questions(record: RoundRecord) -> list[str]:
     return [
-        f"{question['asked']} clients were asked for {question['signal']}; {question.get('answered', '?')} answered."
+        f"{question['asked']} clients were asked for {printable(question['signal'])}; "
+        f"{question.get('answered', '?')} answered."
         for question in record.get("questions") or []
     ]
 

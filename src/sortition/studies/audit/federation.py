@@ -79,19 +79,13 @@ def _examine(path: Path, finding: Finding, history: History | None, given_names:
     finding.faults += hash_chain.breaks(links, disclosed.get("final"))
     finding.faults += readable(links[0].entry) if links and not finding.faults else []
     if disclosed:
-        finding.faults += [
-            f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None
-        ]
-        if disclosed.get("entries") not in (None, len(links)):
-            finding.faults.append(
-                f"{disclosed['entries']} entries were announced at the end; the log has {len(links)}."
-            )
+        finding.faults += _against_disclosure(links, disclosed)
     else:
         finding.left = "seed and salt are not disclosed yet"
     if finding.faults:
         finding.left = "the log is broken"
         return
-    names = given_names or disclosed_names(path) or (ClientNames() if history is None else history.names)
+    names = _names(path, history, given_names)
     if history is not None:
         entries = [cast(RoundEntry, one.entry) for one in links[1:]]
         finding.faults += _against_history(entries, history, names, over=bool(disclosed))
@@ -99,6 +93,22 @@ def _examine(path: Path, finding: Finding, history: History | None, given_names:
         finding.left = "the log does not fit the history"
     elif disclosed:
         _choices(links, disclosed, finding, names)
+
+
+def _names(log: Path, history: History | None, given: ClientNames | None) -> ClientNames:
+    """The names that the user gives, else those that were disclosed, else those of the history."""
+    names = given or disclosed_names(log)
+    if names is None:
+        names = ClientNames() if history is None else history.names
+    return names
+
+
+def _against_disclosure(links: list[hash_chain.Link], disclosed: Mapping[str, Any]) -> list[str]:
+    """Whether the log has as many entries as were announced at the end."""
+    found = [f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None]
+    if disclosed.get("entries") not in (None, len(links)):
+        found.append(f"{disclosed['entries']} entries were announced at the end; the log has {len(links)}.")
+    return found
 
 
 def _against_history(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:

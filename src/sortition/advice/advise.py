@@ -120,19 +120,19 @@ def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None
 
 def _played(setup: Setup) -> tuple[float, float, float]:
     """Mean accuracy over the rounds and over the last ten, and all bytes."""
-    from sortition.simulation import play_round, start
+    from sortition.simulation import start
     from sortition.studies.runs.task import in_one_thread
 
     scores: list[tuple[int, float]] = []
     with in_one_thread():
-        carry = start(setup)
-        while carry.registrar.index < setup.horizon:
-            carry, record = play_round(setup, carry)
+        simulation = start(setup)
+        while simulation.registrar.index < setup.horizon:
+            record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
                 scores.append((record["round"], accuracy))
     late = [value for t, value in scores if t >= scores[-1][0] - 9]
-    sent = sum(value for lane, value in carry.totals.items() if lane not in WORK)
+    sent = sum(value for lane, value in simulation.totals.items() if lane not in WORK)
     return float(np.mean([value for _, value in scores])), float(np.mean(late)), sent
 
 

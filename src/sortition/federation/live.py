@@ -88,6 +88,7 @@ class LiveFederation:
         self.files.open(stack)
         self.messenger.moved = any(answered_ids(record) for record in self.history)
         if self.files.played:
+            self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
         return self.files.played
 

@@ -126,6 +126,7 @@ class Messenger:
         self._pending: dict[Handle, Pending] = {}
         self._answered: set[Handle] = set()  # of this round, so that a second answer is known as one
         self._inbox: dict[Handle, Reply] = {}
+        self._wanted: set[Handle] = set()  # questions that are waited for now
         self._late: set[int] = set()
         self._faults: dict[int, str] = {}
         self._models: dict[int, Model] = {}
@@ -134,6 +135,10 @@ class Messenger:
         self._peers: Mapping[str, Peer] = {}
         self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
         self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
+
+    def go_on_from(self, seconds: float) -> None:
+        """Count the seconds since the start from here: the federation had run for so long before its server stopped."""
+        self._started = self.clock() - seconds
 
     # -- who is there --------------------------------------------------------------------------------------------------
 
@@ -185,27 +190,30 @@ class Messenger:
             somebody_met = len(self.members) > 0 or len(self._profiles) > 0
             out_of_patience = somebody_met and self.clock() - began >= options.patience
             if (enough and everybody_said) or out_of_patience:
-                self._enter(online)
-                if not enough:
-                    self._refuse_to_begin(len(online), least)
-                present = self.members.answering(self.members.present(online if enough else []))
+                present = self._entered(online, least)
                 if present.size or out_of_patience:
                     self.begun = True
                     return present
-                if len(self.members):
-                    self.members.selections += 1
             if self.clock() >= said:
                 self.logger.info("Waiting for clients: %d nodes online (at least %d wanted)", len(online), least)
                 said = self.clock() + SAY
             self._receive(min(pause, max(options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_LOOK)
 
-    def _refuse_to_begin(self, online: int, least: int) -> None:
-        if not self.begun:
+    def _entered(self, online: Mapping[str, Peer], least: int) -> Ids:
+        """Enter those who have said who they are; the members that answer, if enough clients are online."""
+        self._enter(online)
+        enough = len(online) >= least
+        if not (enough or self.begun):
+            patience = self.options.patience
             raise InputError(
-                f"{least} clients must be online before the first round; got {online} in {self.options.patience:g} s. "
+                f"{least} clients must be online before the first round; got {len(online)} in {patience:g} s. "
                 "Lower wait_for, or raise patience."
             )
+        present = self.members.answering(self.members.present(online if enough else []))
+        if len(self.members) and not present.size:
+            self.members.selections += 1  # those whose pause is over are asked again, and no round is spent
+        return present
 
     def _look_around(self) -> Mapping[str, Peer]:
         """Who is online; strangers and those whose silence is over are asked who they are."""
@@ -654,27 +662,33 @@ class Messenger:
     def _exchange(self, asks: Sequence[Ask], seconds: float, what: str) -> dict[int, Reply]:
         """Ask members and wait for their replies, so many seconds at most; who is silent is left out for a while."""
         handles = self._post(asks)
-        ends = self.clock() + seconds
-        pause = FIRST_LOOK
-        while True:
-            self._receive(0.0)
-            waiting = [handle for handle in handles.values() if handle not in self._inbox]
-            left = ends - self.clock()
-            if not waiting or left <= 0:
-                break
-            self._receive(min(pause, left))
-            pause = min(pause * 1.5, LONGEST_LOOK)
+        self._await(set(handles.values()), seconds)
         replies = {client: self._inbox.pop(handle) for client, handle in handles.items() if handle in self._inbox}
         answered = {client: reply for client, reply in replies.items() if reply.outcome != "lost"}
         silent = [ask.client for ask in asks if ask.client not in answered]
-        for handle in self.transport.cancel(waiting):
-            self._pending.pop(handle, None)
         for client in silent:
             self.members.fell_silent(client)
         if silent:
             names = ", ".join(self.members[client].name for client in silent)
             self.logger.warning("No answer to %s from %s in %g s", what, names, seconds)
         return answered
+
+    def _await(self, handles: set[Handle], seconds: float) -> None:
+        """Wait until these are answered, so many seconds at most; what comes later is late."""
+        self._wanted = handles
+        ends = self.clock() + seconds
+        pause = FIRST_LOOK
+        while True:
+            self._receive(0.0)
+            waiting = handles - self._inbox.keys()
+            left = ends - self.clock()
+            if not waiting or left <= 0:
+                break
+            self._receive(min(pause, left))
+            pause = min(pause * 1.5, LONGEST_LOOK)
+        self._wanted = set()
+        for handle in self.transport.cancel(sorted(waiting)):
+            self._pending.pop(handle, None)
 
     def _receive(self, wait: float) -> None:
         """Sort in whatever has come; wait so many seconds for the first message."""
@@ -686,16 +700,18 @@ class Messenger:
             self._answered.add(reply.handle)
             if _is_enrolment(pending.ask):
                 self._take_profile(pending.ask, reply)
-            elif self._is_late(pending.ask):
+            elif self._is_late(pending.ask, reply.handle):
                 self.counted["late"] += 1
                 self._late.add(pending.ask.client)
             else:
                 self._inbox[reply.handle] = reply
         self._forget_expired()
 
-    def _is_late(self, ask: Ask) -> bool:
-        """Whether it answers a round that is closed."""
-        return ask.kind == "train" and (self.training.over or ask.client not in self.training.asks)
+    def _is_late(self, ask: Ask, handle: Handle) -> bool:
+        """Whether it answers a question or a round that is closed."""
+        if ask.kind != "train":
+            return handle not in self._wanted
+        return self.training.over or ask.client not in self.training.asks
 
     def _forget_expired(self) -> None:
         """Nobody waits for messages that have lapsed: their clients are no longer busy."""

@@ -67,7 +67,7 @@ def answer(
         raise InputError("answer(app) must be called once; this app answers already.")
     if not hasattr(app, "_lifespan"):
         raise InputError(
-            "sortition.flower must run with flwr 1.41 or 1.42; this version keeps an app's lifespan apart."
+            "sortition.flower must run with flwr 1.40 or 1.41; this version keeps an app's lifespan apart."
         )
     actions = _has_train_action(app)
     trains = _has_training(app) or actions

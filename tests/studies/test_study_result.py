@@ -59,7 +59,7 @@ def test_report_and_notebook(result, tmp_path):
     assert len(result.conclusions) == 1
     assert "power-of-choice" in result.conclusions[0]
     assert result.conclusions[0] in str(result)
-    assert str(result).startswith("Test accuracy over the last 10 rounds against uniform, in points:\n- ")
+    assert "Test accuracy over the last 10 rounds against uniform, in points:\n- " in str(result)
     assert "<p>Test accuracy over the last 10 rounds" in shown
     assert len(result.forest("mean")) == 1
     with pytest.raises(InputError, match="forest must be"):

@@ -76,6 +76,8 @@ def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
     from sortition.studies.study_result import notes_of
 
     runs, margin = run_folder.find(out), margin_of([out])
+    for sentence in summary.inputs(runs):
+        screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
     for one in summary.tables(runs, margin):
         screen.print(one)
     for note in notes_of(runs):

@@ -61,6 +61,18 @@ def heading(runs: Iterable[Run]) -> str:
     return found.pop() if len(found) == 1 else "Over the last 10 rounds, each setting by its own figure and baseline:"
 
 
+def inputs(runs: Iterable[Run]) -> list[str]:
+    """What the models got, one sentence for each data set: what the inputs are, and what was done to them."""
+    settings: dict[str, list[str]] = {}
+    for run in runs:
+        words = run.manifest.get("inputs")
+        if isinstance(words, str) and run.setting not in settings.setdefault(words, []):
+            settings[words].append(run.setting)
+    if len(settings) == 1:
+        return [f"Inputs: {words}." for words in settings]
+    return [f"Inputs of {', '.join(names)}: {words}." for words, names in settings.items()]
+
+
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:
     """Best, final, last-10 and mean of the metric; rounds to the target, raw and of the 5-round mean."""
     of, target = metric(methods), _config(methods).get("target", {})

@@ -148,19 +148,28 @@ class StudyResult:
 
         return summary.heading(self.runs)
 
+    @cached_property
+    def inputs(self) -> list[str]:
+        """What the models got, one sentence for each data set: what the inputs are, and what was done to them."""
+        from sortition.results import summary
+
+        return summary.inputs(self.runs)
+
     def __str__(self) -> str:
         verdicts = "\n".join([self.heading, *(f"- {one}" for one in self.conclusions)]) if self.conclusions else ""
         tables = [table.markdown() for table in self.tables]
-        return "\n\n".join([*([verdicts] if verdicts else []), *tables, *[f"*{note}*" for note in self.notes]])
+        notes = [f"*{note}*" for note in self.notes]
+        return "\n\n".join([*self.inputs, *([verdicts] if verdicts else []), *tables, *notes])
 
     def _repr_html_(self) -> str:
-        """Verdicts, forest plots and tables."""
+        """What the inputs are, verdicts, forest plots and tables."""
+        inputs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.inputs)
         verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
         plots = "".join(_picture(spec) for spec in self.forest()) if verdicts else ""
         words = f"<p>{escape(self.heading)}</p><ul>{verdicts}</ul>" if verdicts else ""
         tables = "".join(table.html() for table in self.tables)
         notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
-        return f"{words}{plots}{tables}{notes}"
+        return f"{inputs}{words}{plots}{tables}{notes}"
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:

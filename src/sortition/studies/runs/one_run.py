@@ -159,6 +159,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
+        "inputs": parts.dataset.described_inputs(),
         "clients": parts.clients,
         "classes": parts.dataset.classes,
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},

@@ -119,6 +119,12 @@ class Quadratic(Good):
 
 
 @method
+class Forgetful(Good):
+    def observe(self, state, feedback):
+        state.seen = feedback.ids
+
+
+@method
 class Noisy(Good):
     def select(self, state, round):
         _ = self.share
@@ -138,6 +144,7 @@ class Noisy(Good):
         (Undeclared, "needs.asks do not declare"),
         (Fragile, "Lost, spoiled and missing answers"),
         (Quadratic, "the memory for 10 × the clients"),
+        (Forgetful, "State.seen cannot be set"),
         (Noisy, "notes are plain data"),
     ],
 )

@@ -31,7 +31,7 @@ def test_what_is_not_declared_cannot_be_set():
     state = Memory(4)
     with pytest.raises(UndeclaredError, match=r"Memory.count cannot be set: .*Did you mean 'counts'\? .*per_client"):
         state.count = np.zeros(4)
-    with pytest.raises(UndeclaredError, match="State.h cannot be set: State declares n_clients"):
+    with pytest.raises(UndeclaredError, match=r"State\.h cannot be set: State declares n_clients"):
         State(4).h = 1.0
 
 

@@ -174,6 +174,35 @@ def test_own_clients_that_leave_examples_out_are_noted_where_they_are_used():
     assert so.run("uniform", data=data, clients=5, partition="iid", **SMALL).notes == ()
 
 
+DRAWS = np.random.default_rng(0)
+
+
+@method
+class OwnGenerator(Selector[State]):
+    """Clients by a generator that knows neither seed nor round."""
+
+    def select(self, state, round):
+        return Cohort.uniform(DRAWS.permutation(round.available)[: round.budget])
+
+
+@method
+class GlobalGenerator(Selector[State]):
+    """Clients by NumPy's global generator."""
+
+    def select(self, state, round):
+        return Cohort.uniform(np.random.permutation(round.available)[: round.budget])  # noqa: NPY002
+
+
+def test_methods_that_draw_elsewhere_than_from_the_round_are_noted():
+    methods = ["uniform", First, OwnGenerator, GlobalGenerator]
+    result = so.compare(methods, data=(X, Y), clients=8, **{**SMALL, "rounds": 1, "cohort": 1})
+    assert [note.partition(".")[0] for note in result.notes if "generator" in note] == [
+        "OwnGenerator has a random generator of its own (DRAWS)",
+        "GlobalGenerator drew from a global random generator (numpy",
+    ]
+    assert not [note for note in result.notes if "First" in note]
+
+
 def test_of_many_notes_the_first_are_shown():
     runs = [SimpleNamespace(manifest={"notes": ["shared", f"of seed {seed}"]}) for seed in range(9)]
     shown = notes_of([*runs, SimpleNamespace(manifest={}), SimpleNamespace(manifest={"notes": 7})])

@@ -169,7 +169,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         **_aggregation(setup),
         "cite": selector.cite,
         **({"python": found} if (found := own_code.fingerprints(config.table())) else {}),
-        "notes": [*parts.train.notes, *shared.availability.notes],
+        "notes": [*parts.train.notes, *shared.availability.notes, *methods.outside_notes(selector)],
     }
 
 

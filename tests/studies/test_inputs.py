@@ -80,7 +80,8 @@ def test_tokens_reach_an_embedding_by_every_door(door, tmp_path):
     result = so.compare(["uniform"], model=BagOfWords, **{**SMALL, **DOORS[door](tmp_path)})
     assert {tokens.dtype for tokens in BagOfWords.seen} == {torch.int64}
     assert max(int(tokens.max()) for tokens in BagOfWords.seen) == WORDS - 1
-    assert result.inputs == [AS_THEY_ARE]
+    (said,) = result.inputs
+    assert said.startswith(AS_THEY_ARE)
 
 
 def test_a_model_that_takes_floats_gets_the_same_numbers_as_floats():

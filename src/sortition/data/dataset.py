@@ -34,6 +34,9 @@ class Dataset:
         features: (N, d) one vector per client, where the data's makers know one (synthetic: the local optimum).
         validation: index arrays into ``x_train``, one per client, where the released split holds some back.
         white: the pixel value of images that :meth:`scaled` maps to 1.
+        given_rows: where training and test examples stood in the data that somebody gave in one piece, and that were
+            split here: two arrays of rows; None where the data came with a test set.
+        held_out: which examples were held out for testing here, in words.
         treatment: what was done to the inputs already, in words; empty for data as they were given.
         digest: SHA-256 over all arrays above, with names, shapes and types; computed when not given.
     """
@@ -48,6 +51,8 @@ class Dataset:
     features: Floats | None = None
     validation: tuple[Ids, ...] | None = None
     white: int = 255
+    given_rows: tuple[Ids, Ids] | None = None
+    held_out: str = ""
     treatment: str = ""
     digest: str = field(default="")
 
@@ -146,6 +151,16 @@ class Dataset:
         """What the data's own clients leave out, in words."""
         held = np.concatenate([*(self.clients or ()), *(self.validation or ()), np.empty(0, np.int64)])
         return tuple(unheld(np.unique(held).size, len(self.y_train)))
+
+    @property
+    def given_labels(self) -> Ids:
+        """The labels in the order in which somebody gave the examples, with those that are held out for testing."""
+        if self.given_rows is None:
+            return self.y_train
+        labels = np.empty(len(self.y_train) + len(self.y_test), np.int64)
+        labels[self.given_rows[0]] = self.y_train
+        labels[self.given_rows[1]] = self.y_test
+        return labels
 
     @property
     def inputs(self) -> tuple[Array, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,9 @@ def by_client(x: Any, y: Any, clients: Any, *, name: str = "own", test: float = 
         held = _held_out(owners, test, seed)
     except TypeError:  # they have no order
         raise bad(f"{name}.clients", "all numbers or all texts", "ids of several types") from None
-    return pooled(x, y, owners, held, name=name)
+    given_rows = np.flatnonzero(~held), np.flatnonzero(held)
+    held_out = f"{int(held.sum()):,} of the {len(y):,} examples given, drawn at random from every client's"
+    return replace(pooled(x, y, owners, held, name=name), given_rows=given_rows, held_out=held_out)
 
 
 def _check_present(values: Array, who: str) -> None:

@@ -62,15 +62,23 @@ def heading(runs: Iterable[Run]) -> str:
 
 
 def inputs(runs: Iterable[Run]) -> list[str]:
-    """What the models got, one sentence for each data set: what the inputs are, and what was done to them."""
+    """What the models got, one line for each data set: what the inputs are, what was done to them, what was held out."""
     settings: dict[str, list[str]] = {}
     for run in runs:
-        words = run.manifest.get("inputs")
-        if isinstance(words, str) and run.setting not in settings.setdefault(words, []):
+        words = inputs_of(run)
+        if words and run.setting not in settings.setdefault(words, []):
             settings[words].append(run.setting)
     if len(settings) == 1:
-        return [f"Inputs: {words}." for words in settings]
-    return [f"Inputs of {', '.join(names)}: {words}." for words, names in settings.items()]
+        return [f"Inputs: {words}" for words in settings]
+    return [f"Inputs of {', '.join(names)}: {words}" for words, names in settings.items()]
+
+
+def inputs_of(run: Run) -> str:
+    """What the inputs of a run are and what was held out for testing; empty where its manifest does not say."""
+    words, held_out = run.manifest.get("inputs"), run.manifest.get("held_out")
+    if not isinstance(words, str):
+        return ""
+    return f"{words}. Held out for testing: {held_out}." if held_out else f"{words}."
 
 
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:

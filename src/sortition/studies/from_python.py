@@ -9,7 +9,10 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sortition.core.errors import SortitionError, unknown
+from sortition.data.partitions import Partition
 from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
 from sortition.results.schema import RoundRecord
@@ -48,8 +51,8 @@ def compare(
 
     - ``methods``: names, instances (``load("fedgs", alpha=0.5)``), Selector classes, or tables as in a file.
     - ``data``: a name, a file, arrays, tensors, a torch Dataset or ``{client: (x, y)}``; ``clients``: how many, or
-      beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
-      by default ``iid`` or the data's own clients.
+      beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file, index arrays
+      (the rows of ``x`` of each client) or a function, by default ``iid`` or the data's own clients.
     - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
@@ -107,6 +110,8 @@ def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any], *take
 def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
     table = arguments.data_table(data, clients)
     rule = arguments.partition_table(partition)
+    if isinstance(partition, Partition | list | tuple | np.ndarray):
+        table.setdefault("clients", len(partition))
     if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
         rule = {"name": "iid"}
     return table if rule is None else {**table, "partition": rule}

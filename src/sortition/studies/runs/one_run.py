@@ -160,6 +160,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "platform": f"{platform.system()} {platform.machine()}",
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
         "inputs": parts.dataset.described_inputs(),
+        "held_out": parts.dataset.held_out,
         "clients": parts.clients,
         "classes": parts.dataset.classes,
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},

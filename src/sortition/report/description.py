@@ -19,7 +19,7 @@ def description(setting: Setting) -> str:
         reachable = f"{100 * mask.mean():.0f} % of them reachable on average"
     work = _counted(local["steps"], "step") if "steps" in local else _counted(local.get("epochs", 1), "epoch")
     named = [part.get("name", "?") if isinstance(part, dict) else str(part) for part in (data, model)]
-    words = inputs_of(setting.first)
+    words = inputs_of(setting.first.manifest)
     inputs = f" Inputs: {words}" if words else ""
     aim = "" if setting.target is None else f" Target: {setting.metric} {setting.target:g}."
     return (

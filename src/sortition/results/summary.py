@@ -62,10 +62,10 @@ def heading(runs: Iterable[Run]) -> str:
 
 
 def inputs(runs: Iterable[Run]) -> list[str]:
-    """What the models got, one line for each data set: what the inputs are, what was done to them, what was held out."""
+    """What the models got, one line for each data set: the inputs, what was done to them, what was held out."""
     settings: dict[str, list[str]] = {}
     for run in runs:
-        words = inputs_of(run)
+        words = inputs_of(run.manifest)
         if words and run.setting not in settings.setdefault(words, []):
             settings[words].append(run.setting)
     if len(settings) == 1:
@@ -73,9 +73,9 @@ def inputs(runs: Iterable[Run]) -> list[str]:
     return [f"Inputs of {', '.join(names)}: {words}" for words, names in settings.items()]
 
 
-def inputs_of(run: Run) -> str:
+def inputs_of(manifest: Mapping[str, Any]) -> str:
     """What the inputs of a run are and what was held out for testing; empty where its manifest does not say."""
-    words, held_out = run.manifest.get("inputs"), run.manifest.get("held_out")
+    words, held_out = manifest.get("inputs"), manifest.get("held_out")
     if not isinstance(words, str):
         return ""
     return f"{words}. Held out for testing: {held_out}." if held_out else f"{words}."

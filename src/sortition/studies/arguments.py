@@ -118,7 +118,7 @@ def partition_table(rule: Any) -> Table | None:
     if isinstance(rule, partitions.Partition):
         return {"name": given.keep("partition", rule, rule.digest)}
     if isinstance(rule, list | tuple) or (isinstance(rule, np.ndarray) and rule.ndim == 2):
-        return {"name": given.keep("partition", partitions.IndexArrays(rule))}
+        return {"name": given.keep("partition", partitions.IndexArrays(list(rule)))}
     if callable(rule):
         return {"name": given.keep("partition", rule)}
     raise bad("partition", "a name, a table, a Partition, a file, index arrays or a function", rule)

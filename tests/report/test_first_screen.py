@@ -292,3 +292,12 @@ def test_reference_lines_are_no_best_method(tmp_path):
     for seed in range(2):
         write_run(tmp_path, "centralised", seed, [0.5, 0.8, 0.95])
     assert leader(gather([tmp_path]).settings[0]) == "good"
+
+
+def test_methods_that_a_setting_lacks_are_named_beside_ranks_and_profiles(tmp_path):
+    for setting in ("x", "y"):
+        study(tmp_path / "runs", {"fedgs": 0.1, **({"oort": 0.2} if setting == "x" else {})}, setting=setting)
+    gathered = gather([tmp_path / "runs"])
+    captions = [chart.caption for chart in across.figures(gathered, Palette(gathered.methods, gathered.names))]
+    assert len(captions) == 2
+    assert all(one.endswith("Left out, since a setting lacks them: oort (not in y).") for one in captions)

@@ -20,7 +20,7 @@ from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic
-from sortition.studies.study_result import StudyResult, notes_of
+from sortition.studies.study_result import StudyResult, left_out_note, notes_of
 from sortition.studies.study_table import Study
 
 LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
@@ -207,4 +207,6 @@ def _executed(
         raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
     if done.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
-    return StudyResult(folder, (*notes, *notes_of(run_folder.find(folder))))
+    found, asked = run_folder.find(folder), runner.places(folder, chosen)
+    notes += [*notes_of([run for run in found if run.path in asked]), *left_out_note(found, asked)]
+    return StudyResult(folder, tuple(notes), asked)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -30,15 +30,17 @@ class StudyResult:
     Attributes:
         out: the folder; the same call with ``out=`` this goes on with what is there.
         notes: what the caller should know, such as runs that were stopped, or what was odd about the data.
+        asked: the run folders of the study; others that the folder holds are left out. None: all that it holds.
     """
 
     out: Path
     notes: tuple[str, ...] = field(default=())
+    asked: frozenset[Path] | None = field(default=None, repr=False)
 
     @cached_property
     def runs(self) -> list[run_folder.Run]:
         """One for each setting, method and seed."""
-        return run_folder.find(self.out)
+        return [run for run in run_folder.find(self.out) if self.asked is None or run.path in self.asked]
 
     @property
     def margin(self) -> float:
@@ -88,7 +90,7 @@ class StudyResult:
         from sortition.report.export import latex
         from sortition.report.gather import gather
 
-        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out]).settings)
+        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out], only=self.asked).settings)
         if path is not None:
             _parent(path).write_text(text, encoding="utf-8")
         return text
@@ -114,7 +116,7 @@ class StudyResult:
         """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder."""
         from sortition.report import write
 
-        return write([self.out], _parent(path), figures=figures)
+        return write([self.out], _parent(path), figures=figures, only=self.asked)
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):
@@ -138,7 +140,7 @@ class StudyResult:
 
         if of not in ("last", "mean"):
             raise bad("forest", "'last' or 'mean'", of)
-        plots = [forest(setting, of) for setting in gather([self.out]).settings]
+        plots = [forest(setting, of) for setting in gather([self.out], only=self.asked).settings]
         return [plot.spec() for plot in plots if plot is not None]
 
     @cached_property
@@ -170,6 +172,20 @@ class StudyResult:
         tables = "".join(table.html() for table in self.tables)
         notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
         return f"{inputs}{words}{plots}{tables}{notes}"
+
+
+def left_out_note(runs: Sequence[run_folder.Run], asked: Collection[Path]) -> list[str]:
+    """A note on the runs of a folder that a study does not ask for, such as those of a method that was removed."""
+    others = [run for run in runs if run.path not in asked]
+    if not others:
+        return []
+    labels = {path.parent.name for path in asked}
+    seeds = sorted({run.seed for run in others if run.method in labels})
+    methods = list(dict.fromkeys(run.method for run in others if run.method not in labels))
+    which = [f"method {label}" for label in methods] + [f"seed {seed}" for seed in seeds]
+    listed = f" ({', '.join(which[:NOTES])}{', …' if len(which) > NOTES else ''})" if which else ""
+    words = "1 run that is" if len(others) == 1 else f"{len(others):,} runs that are"
+    return [f"The folder holds {words} not of this study{listed}: left out here, shown by sortition report."]
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:

@@ -43,6 +43,11 @@ def place(out: Path, run: RunConfig) -> Path:
     return out / run.setting / run.method.label / f"seed-{run.seed}"
 
 
+def places(out: Path, plan: StudyPlan) -> frozenset[Path]:
+    """The folders of all runs of a plan."""
+    return frozenset(place(out, run) for run in plan.runs)
+
+
 def execute(
     plan: StudyPlan,
     out: Path,

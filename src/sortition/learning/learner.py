@@ -292,5 +292,19 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise bad("device", "one that torch can use here, such as 'cpu' or 'cuda:0'", name) from error
+        raise bad("device", f"one of {', '.join(_devices())}", name, _this_torch()) from error
     return device
+
+
+def _devices() -> list[str]:
+    """The devices that torch can use on this machine."""
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    apple = ["mps"] if torch.backends.mps.is_available() else []
+    return ["cpu", *gpus, *apple]
+
+
+def _this_torch() -> str:
+    """Which torch this is, and whether it could use a GPU."""
+    if torch.version.cuda is None:
+        return f"This is torch {torch.__version__}, built without CUDA: install a build for your GPU."
+    return f"This is torch {torch.__version__}, built for CUDA {torch.version.cuda}."

@@ -74,9 +74,9 @@ def lent() -> Iterator[None]:
             del _held[name], _digests[name]
 
 
-def cannot_be_sent() -> str:
-    """The first object that another process cannot be given, and why; empty if all can."""
-    for name, value in _held.items():
+def cannot_be_sent(others: Mapping[str, Any]) -> str:
+    """The first object, also of ``others``, that another process cannot be given, and why; empty if all can."""
+    for name, value in {**_held, **others}.items():
         try:
             sent = pickle.dumps(value)
         except Exception as error:  # whatever an object's own __reduce__ raises

@@ -84,9 +84,7 @@ def test_a_device_that_torch_cannot_use_is_told_what_torch_this_is(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", None)
-    with pytest.raises(
-        InputError, match=r"device must be one of cpu; got 'cuda:7'. This is torch .* built without CUDA"
-    ):
+    with pytest.raises(InputError, match=r"one of cpu; got .cuda:7.. This is torch .* built without CUDA"):
         so.run("uniform", data="digits", clients=6, rounds=1, cohort=2, model="softmax", device="cuda:7")
 
 

@@ -269,7 +269,7 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
 def test_words_say_what_is_compared_and_whether_models_learned(tmp_path):
     gathered = gather([study(tmp_path, {"good": 0.15})])
     page = Page(gathered).overview()
-    assert "<summary>In words</summary><p>Test accuracy over the last 10 rounds against uniform, in points:</p>" in page
+    assert "<summary>In words</summary><p>Test accuracy over all 3 rounds against uniform, in points:</p>" in page
     lines = [text for _, text in verdict_lines(gathered.settings[0])]  # 0.4 where a guess is right in 63 %
     assert lines[-1].startswith("The models hardly learned")
     for seed in range(2):

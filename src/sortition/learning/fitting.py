@@ -47,8 +47,17 @@ def _fault(learner: Learner, classes: int) -> str:
         return f"{type(error).__name__}: {error}"
     if not isinstance(found, torch.Tensor):
         return f"a {type(found).__name__}"
-    fits = found.ndim == 2 and len(found) == some and found.size(1) >= classes
-    return "" if fits else f"a tensor of shape {tuple(found.shape)} of {some} examples"
+    if found.ndim != 2 or len(found) != some or found.size(1) < classes:
+        return f"a tensor of shape {tuple(found.shape)} of {some} examples"
+    if _are_probabilities(found):
+        return "probabilities, as after a softmax. Leave it out: the loss takes one itself"
+    return ""
+
+
+def _are_probabilities(outputs: torch.Tensor) -> bool:
+    """Whether outputs of several classes went through a softmax already; the loss takes another one of them."""
+    sums = outputs.sum(dim=1)
+    return outputs.size(1) > 1 and bool((outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-5))
 
 
 def trains_on_one(learner: Learner) -> bool:

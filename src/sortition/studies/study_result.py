@@ -96,21 +96,25 @@ class StudyResult:
         return text
 
     def plot(self, of: str = "accuracy") -> Any:
-        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds, mean and range over seeds."""
+        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
+
+        The line is the mean over seeds and the band its 95 % interval, from three seeds on, as in the report. A
+        notebook shows it as a picture, which needs no network.
+        """
         import altair as alt
+
+        from sortition.report.charts.learning import banded
 
         if of not in CURVES:
             raise bad("plot", f"one of {', '.join(CURVES)}", of)
         known = self.curves.filter(pl.col(of).is_not_null())
-        spread = known.group_by("setting", "method", "round", maintain_order=True).agg(
-            pl.col(of).mean().alias("mean"), pl.col(of).min().alias("least"), pl.col(of).max().alias("most")
-        )
+        spread = banded(known.rename({of: "value"}), ["setting", "method", "round"])
         base = alt.Chart(alt.Data(values=spread.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
-        band = base.mark_area(opacity=0.15).encode(y=alt.Y("least:Q", title=of), y2="most:Q")
+        band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=of), y2="high:Q")
         lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
         chart = (band + lines).properties(width=420, height=260)
         settings = known["setting"].unique(maintain_order=True)
-        return chart if len(settings) < 2 else chart.facet("setting:N", columns=2)
+        return _as_picture(chart if len(settings) < 2 else chart.facet("setting:N", columns=2))
 
     def report(self, path: str | Path = "report.html", *, figures: str | Path | None = None) -> Path:
         """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder."""
@@ -194,6 +198,14 @@ def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
     noted = list(dict.fromkeys(str(note) for one in lists if isinstance(one, list) for note in one))
     more = [f"{len(noted) - NOTES:,} more notes are in the manifests of the runs."] if len(noted) > NOTES else []
     return [*noted[:NOTES], *more]
+
+
+def _as_picture(chart: Any) -> Any:
+    """The same chart, which a notebook shows as SVG; Altair's own form needs JavaScript from a network."""
+    kind = type(chart)
+    shown = {"_repr_mimebundle_": lambda self, *_, **__: {"image/svg+xml": _picture(self.to_dict())}}
+    object.__setattr__(chart, "__class__", type(kind.__name__, (kind,), shown))
+    return chart
 
 
 def _picture(spec: dict[str, Any]) -> str:

@@ -66,6 +66,8 @@ def execute(
     following = (*callbacks, *trackers(plan.track))
     if following and on is not None:
         raise bad("callbacks", "left out where runs are played on a cluster", f"{len(following)} of them")
+    for callback in following:
+        callback.check()
     with write_folder.locked(out), _machines(on, plan.runs, jobs) as machines:
         left = _unfinished(plan, out, resume=resume)
         if left:

@@ -63,7 +63,8 @@ def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
     cells = {row.label: row.cells for row in rows(setting)}
     assert cells["fedgs"]["first crossing"] == "1.0 ± 0.0"  # not (2/3)
     assert cells["fedgs"]["speed-up"] == "– (0/2)"  # of the two pairs that are finished
-    drawn = {chart.name: chart.tables for chart in cost.figures(setting, Palette(cut_short.methods, cut_short.names))}
+    charts = cost.figures(setting, Palette(cut_short.methods, cut_short.names))
+    drawn = {chart.name: chart.tables for chart in charts if not isinstance(chart, str)}
     assert {row["cost"] for row in drawn["pareto-megabytes"]["pareto_megabytes"]} == {22.5, 0.009}
     assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
     shares = across.figures(cut_short, Palette(cut_short.methods, cut_short.names))[1].tables["profiles"]

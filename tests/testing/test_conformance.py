@@ -293,6 +293,13 @@ def test_a_method_may_say_that_it_does_not_scale(monkeypatch):
     check_selector(Quadratic)
 
 
+rng = np.random.default_rng(0)  # of the script around a method, which draws from round.rng
+
+
+def test_the_generator_of_a_round_is_not_taken_for_one_of_the_script():
+    assert outside_sources(Good()) == []
+
+
 def test_looking_for_other_generators_leaves_them_as_they_were():
     before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
     assert outside_sources(Global()) == ["drew from a global random generator (random). Draw from round.rng."]

@@ -30,11 +30,14 @@ SECTIONS = {
     "cost": "Cost and privacy",
     "selected": "Who was selected",
     "method_notes": "What the method saw",
-    "losses": "Lost on the way, and adversaries",
+    "losses": "Lost on the way",
     "federation": "Federation",
     "checklist": "Reviewer's checklist",
     "configuration": "Configuration",
 }
+
+
+WITH_ADVERSARIES = "Lost on the way, and adversaries"
 
 
 class Page:
@@ -50,8 +53,9 @@ class Page:
         """The whole page; ``progress`` is markup above it, of a page that is still growing."""
         bodies = {key: getattr(self, key)() for key in SECTIONS}
         shown = {key: body for key, body in bodies.items() if body}
-        parts = [f'<section id="{key}">{_heading(key)}{body}</section>' for key, body in shown.items()]
-        links = "".join(f'<a href="#{key}">{SECTIONS[key] or "Result"}</a>' for key in shown)
+        titles = SECTIONS | ({"losses": WITH_ADVERSARIES} if self._attacked else {})
+        parts = [f'<section id="{key}">{_heading(titles[key])}{body}</section>' for key, body in shown.items()]
+        links = "".join(f'<a href="#{key}">{titles[key] or "Result"}</a>' for key in shown)
         data = json.dumps(_known(self.specs), separators=(",", ":"), default=float, allow_nan=False)
         data = data.replace("<", "\\u003c")  # cannot end the script
         title = escape(self.gathered.title)
@@ -141,12 +145,22 @@ class Page:
             if body
         )
 
-    def _drawn(self, figures: Callable[[Setting], Sequence[Chart]]) -> str:
+    def _drawn(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
+        """Charts, and below them the sentences that stand for charts without anything to see."""
+
         def make(setting: Setting) -> str:
-            drawn = "".join(self.show(setting.name, chart) for chart in figures(setting))
-            return f'<div class="figures">{drawn}</div>' if drawn else ""
+            made = figures(setting)
+            drawn = "".join(self.show(setting.name, chart) for chart in made if isinstance(chart, Chart))
+            said = " ".join(escape(sentence) for sentence in made if isinstance(sentence, str))
+            charts = f'<div class="figures">{drawn}</div>' if drawn else ""
+            return charts + (f'<p class="soft">{said}</p>' if said else "")
 
         return self._each(make)
+
+    @property
+    def _attacked(self) -> bool:
+        """Whether some setting has adversaries."""
+        return any(setting.first.config.get("attacks") for setting in self.gathered.settings)
 
     def _selector(self) -> str:
         if len(self.gathered.settings) < 2:
@@ -176,8 +190,8 @@ class Page:
         return f'<div class="warn">Left out or mixed:<ul>{listed}{rest}</ul></div>'
 
 
-def _heading(key: str) -> str:
-    return f"<h2>{SECTIONS[key]}</h2>" if SECTIONS[key] else ""
+def _heading(title: str) -> str:
+    return f"<h2>{title}</h2>" if title else ""
 
 
 def _text(name: str) -> str:

@@ -7,6 +7,7 @@ the same rounds twice in a scripted world.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import pickle
 import random
@@ -25,6 +26,8 @@ from sortition.testing.worlds import ScriptedWorld
 REMEDY = "Draw from round.rng, and keep memory in the state alone."
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 MAKERS = {"default_rng": np.random.default_rng, "RandomState": np.random.RandomState, "Random": random.Random}
+GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL")
+ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 MEMORY = (list, dict, set, bytearray, np.ndarray, int, float, str, type(None))  # values that a function may change
 
 
@@ -84,7 +87,7 @@ def _looked_up(cls: type) -> Iterator[tuple[str, Any]]:
     seen: set[int] = set()
     while waiting:
         function = waiting.pop()
-        if id(function) in seen or function.__module__.partition(".")[0] in ("sortition", "numpy"):
+        if id(function) in seen or (function.__module__ or "").partition(".")[0] in ("sortition", "numpy"):
             continue
         seen.add(id(function))
         for name, value in _found_by(function):
@@ -107,19 +110,19 @@ def _found_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
     """What a function finds under the names of its code: in its closure, among its globals, in numpy and random."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
-    for name in sorted(set(_names(function.__code__))):
+    for name in sorted(set(_names(function.__code__, GLOBAL))):
         if name in function.__globals__:
             yield name, function.__globals__[name]
-        elif name in MAKERS:
-            yield name, MAKERS[name]
+    for name in sorted(set(_names(function.__code__, ATTRIBUTE)) & MAKERS.keys()):
+        yield name, MAKERS[name]
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """The names that code looks up, with those of the code within it."""
-    yield from code.co_names
+def _names(code: CodeType, instructions: tuple[str, ...]) -> Iterator[str]:
+    """The names that code, and the code within it, looks up by some instructions: ``rng`` is not ``round.rng``."""
+    yield from (str(one.argval) for one in dis.get_instructions(code) if one.opname in instructions)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _names(constant, instructions)
 
 
 def _pickled(values: Mapping[str, Any]) -> dict[str, bytes]:

@@ -13,9 +13,9 @@ SHOWN = 100
 CELLS = 80
 
 
-def figures(setting: Setting) -> list[Chart]:
-    """Those that the runs have data for."""
-    made = []
+def figures(setting: Setting) -> list[Chart | str]:
+    """Those that the runs have data for; where there is nothing to see, a sentence."""
+    made: list[Chart | str] = []
     if setting.labels() is not None:
         made.append(label_holdings(setting))
     if "sizes" in setting.federation:
@@ -57,9 +57,11 @@ def label_holdings(setting: Setting) -> Chart:
     return Chart("partition", "Who holds what", caption, filling(chart, 240), {"partition": rows})
 
 
-def sizes(setting: Setting) -> Chart:
-    """How many examples clients hold."""
+def sizes(setting: Setting) -> Chart | str:
+    """How many examples clients hold; a sentence where all hold as many."""
     held = setting.federation["sizes"]
+    if held.min() == held.max():
+        return f"Each of the {held.size:,} clients holds {held[0]:,} examples."
     bins = min(30, max(1, np.unique(held).size))
     height, edges = np.histogram(held, bins=bins)
     rows = [
@@ -87,9 +89,11 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def presence(setting: Setting) -> Chart:
-    """Share of clients that are reachable, by group of clients and span of rounds."""
+def presence(setting: Setting) -> Chart | str:
+    """Share of clients that are reachable, by group of clients and span of rounds; a sentence where all always are."""
     mask = setting.federation["availability"][: max(run.played for run in setting.runs)]
+    if mask.all():
+        return "Every client is reachable in every round."
     rounds, n = mask.shape
     width, group = -(-rounds // CELLS), -(-n // CELLS)
     blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)

@@ -62,7 +62,7 @@ def shown(value: Any) -> dict[str, str]:
 
 
 def lines(text: str) -> list[str]:
-    """A text as notebooks store it; the temporary folder of a study is called ``runs``, since it has another name next."""
+    """A text as notebooks store it; the temporary folder of a study, which has another name each time, is ``runs``."""
     folder = re.escape(str(Path(tempfile.gettempdir()) / "sortition-"))
     return re.sub(rf"{folder}\w+", "runs", text).splitlines(keepends=True)
 

@@ -27,6 +27,8 @@ def test_equal_sizes_and_full_availability_are_a_sentence(tmp_path):
         "Each of the 10 clients holds 600 examples.",
         "Every client is reachable in every round.",
     ]
+    setting.federation = {"sizes": np.array([71, 72, 72])}
+    assert federation.figures(setting) == ["Each of the 3 clients holds 71 or 72 examples."]
     setting.federation = {"sizes": np.arange(1, 11), "availability": np.eye(3, 10, dtype=bool)}
     assert [chart.name for chart in federation.figures(setting)] == ["sizes", "availability"]
 

@@ -58,10 +58,11 @@ def label_holdings(setting: Setting) -> Chart:
 
 
 def sizes(setting: Setting) -> Chart | str:
-    """How many examples clients hold; a sentence where all hold as many."""
+    """How many examples clients hold; a sentence where all hold as many, or one more."""
     held = setting.federation["sizes"]
-    if held.min() == held.max():
-        return f"Each of the {held.size:,} clients holds {held[0]:,} examples."
+    if held.max() - held.min() <= 1:
+        numbers = " or ".join(f"{size:,}" for size in np.unique(held))
+        return f"Each of the {held.size:,} clients holds {numbers} examples."
     bins = min(30, max(1, np.unique(held).size))
     height, edges = np.histogram(held, bins=bins)
     rows = [

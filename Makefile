@@ -82,6 +82,7 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 
 pages: setup  ## write the generated pages and tables that are kept in docs
 	$(BIN)/python docs/_ext/method_pages.py docs
+	$(BIN)/python docs/_ext/notebook_outputs.py
 
 screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
 	$(BIN)/python benchmarks/method_pictures.py

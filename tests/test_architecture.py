@@ -56,7 +56,7 @@ MAY = {
     "audit": ({"core"}, {"numpy", "pydantic"}),
     "aggregation": ({"core"}, {"numpy"}),
     "results": ({"core", "audit"}, SCIENCE | {"polars", "rich", "typing_extensions"}),
-    "studies": (BELOW_STUDIES, SCIENCE | {"torch", "polars", "rich", "tomli_w"}),
+    "studies": (BELOW_STUDIES | {"testing"}, SCIENCE | {"torch", "polars", "rich", "tomli_w"}),
     "reproduction": (
         BELOW_STUDIES | {"studies", "testing"},
         SCIENCE | {"torch", "polars", "rich", "tomli_w", "altair"},

@@ -90,7 +90,7 @@ def test_the_study_of_the_tutorial_runs_the_method(own):
 
 
 def test_the_lines_of_the_tutorial_compare_the_method(own, capsys):
-    small = blocks(OWN)[1].replace("clients=50", "clients=12").replace("rounds=30, cohort=5, seeds=10", SMALL)
+    small = blocks(OWN)[-1].replace("clients=50", "clients=12").replace("rounds=30, cohort=5, seeds=10", SMALL)
     exec(small, {})  # noqa: S102
     assert "Neglected" in capsys.readouterr().out
 
@@ -101,7 +101,7 @@ def test_the_lines_and_the_study_of_the_tutorial_are_the_same_comparison(own, mo
     text = next(b for b in re.findall(r"```toml\n(.*?)```", (ROOT / OWN).read_text(), re.DOTALL) if "[[method]]" in b)
     study, given = tomllib.loads(text), {}
     monkeypatch.setattr(sortition, "compare", lambda methods, **settings: given.update(settings))
-    exec(blocks(OWN)[1], {})  # noqa: S102
+    exec(blocks(OWN)[-1], {})  # noqa: S102
     given["data"] = {"name": given.pop("data"), "clients": given.pop("clients"), "partition": given.pop("partition")}
     assert given == {key: value for key, value in study.items() if key != "method"}
 
@@ -139,7 +139,7 @@ def test_the_tutorial_from_logs(tmp_path, monkeypatch, capsys):
 
 def test_every_python_block_of_the_tutorials_is_run_by_a_test():
     assert {page.name for page in (ROOT / "docs" / "tutorials").glob("*.md")} == {"own-method.md", "from-logs.md"}
-    assert len(blocks(OWN)) == 2
+    assert len(blocks(OWN)) == 3
 
 
 def test_the_study_of_the_first_comparison():
@@ -234,3 +234,33 @@ def test_the_design_page_says_where_a_thing_lives(word):
     row = next(line for line in table.splitlines() if line.startswith("|") and word in line)
     path = ROOT / "src" / "sortition" / re.findall(r"`([^`]+\.py)`", row)[0]
     assert WORDS[word] in path.read_text()
+
+
+def test_the_second_method_of_the_tutorial_keeps_the_contract(monkeypatch):
+    module = types.ModuleType("large_and_wrong")
+    monkeypatch.setitem(sys.modules, "large_and_wrong", module)
+    text = next(block for block in blocks(OWN) if "LargeAndWrong" in block)
+    exec(text, vars(module))  # noqa: S102
+    check_selector(module.LargeAndWrong)
+
+
+def test_the_reference_has_every_public_name():
+    import sortition
+    from sortition.data import __all__ as of_data
+
+    text = (ROOT / "docs/reference/api.md").read_text()
+    names = [f"sortition.{name}" for name in sortition.__all__ if name not in ("__version__", "track")]
+    names += [f"sortition.data.{name}" for name in of_data]
+    listed = set(re.findall(r"auto\w+:: ([\w.]+)", text))
+    errors = {"DataError", "InputError", "SortitionError", "StorageError", "UndeclaredError"}
+    missing = [name for name in names if name not in listed and name.rpartition(".")[2] not in errors]
+    assert not missing
+    assert "sortition.studies.track" in listed
+    assert all(error in text for error in errors)
+
+
+def test_the_presets_of_convolutional_nets_are_in_the_documentation():
+    from sortition.learning.cnns import PRESETS
+
+    text = (ROOT / "docs/studies.md").read_text()
+    assert [preset for preset in PRESETS if f"`{preset}`" not in text] == []

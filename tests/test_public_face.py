@@ -41,6 +41,12 @@ def test_importing_the_package_loads_no_library_and_no_room():
     assert not {"torch", "scipy", "sklearn"} & loaded("from sortition import *")
 
 
+@pytest.mark.parametrize("room", sortition._ROOMS)
+def test_packages_are_attributes_before_anything_else_imported_them(room):
+    assert f"sortition.{room}" in loaded(f"import sortition as so; assert so.{room}.__name__ == 'sortition.{room}'")
+    assert room in dir(sortition)
+
+
 def test_dir_lists_the_public_names_before_they_are_used():
     script = "import sortition; print(set(sortition.__all__) <= set(dir(sortition)), 'Registrar' in vars(sortition))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -79,7 +79,7 @@ def leaf(rng: random.Random) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         changed: Any = mutations.tree(rng, LEAF, rng.randrange(3), WORDS)
         (folder / "all.json").write_bytes(json.dumps(changed).encode())
-    from_leaf(scratch() / "leaf", tokens=rng.random() < 0.3)
+    from_leaf(scratch() / "leaf")
 
 
 def table(rng: random.Random) -> None:

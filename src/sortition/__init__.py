@@ -76,6 +76,20 @@ __all__ = [
     "track",
 ]
 
+_ROOMS = (
+    "aggregation",
+    "availability",
+    "clients",
+    "core",
+    "data",
+    "privacy",
+    "report",
+    "results",
+    "selectors",
+    "simulation",
+    "studies",
+    "testing",
+)  # packages that can be reached as attributes: sortition.data.load
 _ELSEWHERE = {
     "check_selector": "sortition.testing",
     "discover": "sortition.selectors",
@@ -92,7 +106,9 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, imported when it is first used."""
+    """A public name or a package, imported when it is first used."""
+    if name in _ROOMS:
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(_ELSEWHERE.get(name, "sortition.core")), name)
@@ -101,5 +117,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names and the rooms that are imported already."""
-    return sorted({*globals(), *__all__})
+    """The public names and the packages."""
+    return sorted({*globals(), *__all__, *_ROOMS})

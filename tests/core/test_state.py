@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from sortition.core import State, StorageError, per_client, per_pair, shared
+from sortition.core import InputError, State, StorageError, UndeclaredError, per_client, per_pair, shared
 
 
 @dataclass
@@ -25,6 +25,25 @@ def test_fields_start_filled():
     assert state.late.shape == (4, 0)
     assert state.distance.shape == (4, 4)
     assert state.axes() == {"counts": 1, "rows": 1, "late": 1, "distance": 2, "history": 0, "step": 0}
+
+
+def test_what_is_not_declared_cannot_be_set():
+    state = Memory(4)
+    with pytest.raises(UndeclaredError, match=r"Memory.count cannot be set: .*Did you mean 'counts'\? .*per_client"):
+        state.count = np.zeros(4)
+    with pytest.raises(UndeclaredError, match=r"State\.h cannot be set: State declares n_clients"):
+        State(4).h = 1.0
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [({}, "'dict'"), ([1.0], "'list'"), ("text", "'str'"), (np.array([{}]), "an array of object")],
+)
+def test_what_a_snapshot_cannot_hold_is_refused_when_it_is_set(value, kind):
+    with pytest.raises(InputError, match=f"Memory.history must be a number, an array of numbers or None; got {kind}"):
+        Memory(4).history = value
+    with pytest.raises(InputError, match=r"shared\(value\) must be a number"):
+        shared(value)
 
 
 def test_growth_keeps_ids_and_fills_the_new():

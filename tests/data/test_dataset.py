@@ -62,16 +62,41 @@ def test_many_images_stay_bytes_and_have_the_axes_of_scaled_ones(monkeypatch: py
             assert np.array_equal(raw * np.float32(1 / 255), scaled)
 
 
-def test_what_is_standardised_or_no_bytes_is_prepared_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_standardised_is_prepared_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "BYTES", 0)
     assert made().prepared(standardise=True).x_train.dtype == np.float32
-    wide = made(x_train=np.zeros((3, 2, 2), np.uint16), x_test=np.zeros((1, 2, 2), np.uint16))
-    assert wide.prepared().x_train.dtype == np.float32
-    tokens = made(white=0).prepared()
-    assert tokens.x_train.dtype == np.int64
-    assert tokens.inputs[0].shape == (3, 2, 2)
     floats = made(x_train=np.zeros((3, 2, 2)), x_test=np.zeros((1, 2, 2)))
     assert floats.inputs[0].shape == (3, 2, 2)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.int32, np.uint16, np.int8])
+@pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 2, 3)])
+def test_whole_numbers_that_are_no_bytes_stay_as_they_are(kind: type, shape: tuple[int, ...]) -> None:
+    x = np.arange(3 * np.prod(shape)).reshape(3, *shape).astype(kind)
+    data = made(x_train=x, x_test=x[:1]).prepared()
+    assert data.x_train.dtype == np.int64
+    assert np.array_equal(data.inputs[0], x)
+    assert made(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train.dtype == np.float32
+
+
+def test_bytes_of_vectors_are_no_images() -> None:
+    x = np.array([[0, 255], [1, 2], [3, 4]], np.uint8)
+    assert np.array_equal(made(x_train=x, x_test=x[:1]).prepared().x_train, x)
+
+
+@pytest.mark.parametrize(
+    ("x", "standardise", "words"),
+    [
+        (np.zeros((3, 2, 2), np.uint8), False, "images (uint8) of shape (2, 2), divided by 255"),
+        (np.zeros((3, 2, 2), np.uint8), True, "images (uint8) of shape (2, 2), divided by 255, standardised"),
+        (np.zeros((3, 2), np.float32), False, "numbers (float32) of shape (2,), as they are"),
+        (np.array([[0, 7], [2, 3], [1, 1]]), False, "whole numbers (int64) from 0 to 7 of shape (2,), as they are"),
+    ],
+)
+def test_what_is_done_to_inputs_is_said(x: np.ndarray, standardise: bool, words: str) -> None:
+    data = made(x_train=x, x_test=x[:1])
+    assert data.prepared(standardise=standardise).described_inputs() == words
+    assert data.described_inputs(standardise=standardise) == words
 
 
 def test_constant_feature_does_not_divide_by_zero() -> None:
@@ -100,6 +125,7 @@ def test_arrays_cannot_be_changed_behind_the_owners_back() -> None:
         ({"x_train": np.full((3, 2), 1e39), "x_test": np.zeros((1, 2))}, "finite"),
         ({"x_test": np.zeros((1, 3, 3), np.uint8)}, "shaped"),
         ({"x_test": np.zeros((1, 2, 2), np.float32)}, "like x_train, of type uint8; got dtype\\('float32'\\)"),
+        ({"x_test": np.zeros((1, 2, 2), np.int64)}, "like x_train, of type uint8; got dtype\\('int64'\\)"),
         ({"x_train": np.zeros((0, 2, 2), np.uint8), "y_train": []}, "at least one"),
         ({"clients": ([0], [3])}, "indices of the 3"),
     ],

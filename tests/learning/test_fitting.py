@@ -81,3 +81,19 @@ def test_trying_a_model_leaves_it_and_torchs_random_numbers_as_they_were():
     assert torch.equal(torch.get_rng_state(), state)
     assert model.training
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_model_that_ends_with_a_softmax_is_refused_and_one_with_a_log_softmax_is_not():
+    x, y = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32), np.arange(8) % 3
+    layers = [nn.Flatten(), nn.Linear(4, 3)]
+    with pytest.raises(InputError, match=r"got probabilities, as after a softmax\. Leave it out"):
+        learner_for(nn.Sequential(*layers, nn.Softmax(dim=1)), x, y, RULE, 3)
+    learner_for(nn.Sequential(*layers, nn.LogSoftmax(dim=1)), x, y, RULE, 3)
+
+
+@pytest.mark.parametrize("ndim", [2, 3, 4])
+def test_whole_numbers_become_floats_for_a_model_that_takes_floats_only(ndim):
+    x, y = np.arange(2**ndim * 3).reshape(-1, *[2] * (ndim - 1)), np.arange(2**ndim * 3 // 2 ** (ndim - 1)) % 2
+    learner = learner_for(nn.Sequential(nn.Flatten(), nn.Linear(2 ** (ndim - 1), 2)), x, y, RULE, 2)
+    assert learner.examples.rows.dtype == torch.float32
+    assert learner.over(x, y).examples.rows.dtype == torch.float32

@@ -93,7 +93,9 @@ def test_partitions_in_every_form(rule, tmp_path):
     parts.save(tmp_path / "parts.npz")
     given = {"file": tmp_path / "parts.npz", "object": parts}.get(rule, rule) if isinstance(rule, str) else rule
     result = so.run("uniform", data=(X, Y), clients=6, partition=given, **SMALL)
-    assert result.runs[0].federation()["sizes"].tolist() == [32] * 6
+    sizes = result.runs[0].federation()["sizes"]
+    assert sizes.sum() == 192
+    assert rule is halves or sizes.tolist() == [32] * 6  # a function splits all rows, also those that are held out
 
 
 @pytest.mark.parametrize("form", ["function", "matrix", "floats", "truths", "frame"])
@@ -157,9 +159,10 @@ def first_half(labels, clients, rng):
 
 def test_what_is_odd_about_own_data_is_noted_in_manifest_and_result(capsys):
     result = so.compare(["uniform"], data=(X, Y + 1), clients=6, partition=first_half, **{**SMALL, "seeds": 2})
-    labels, unheld = result.notes
+    labels, held_out, unheld = result.notes
     assert labels.startswith("own has 5 classes, labels 0 … 4, but examples of only 4 (none of 0).")
-    assert unheld == "96 of 192 training examples are held by no client, and are not used."
+    assert held_out == "26 of the 120 examples in the partition are held out for testing."
+    assert unheld == "98 of 192 training examples are held by no client, and are not used."
     assert all(tuple(run.manifest["notes"]) == result.notes for run in result.runs)
     assert unheld in str(result)
     print_summary(result.out, Console(width=80))
@@ -172,6 +175,35 @@ def test_own_clients_that_leave_examples_out_are_noted_where_they_are_used():
         "50 of 200 training examples are held by no client, and are not used.",
     )
     assert so.run("uniform", data=data, clients=5, partition="iid", **SMALL).notes == ()
+
+
+DRAWS = np.random.default_rng(0)
+
+
+@method
+class OwnGenerator(Selector[State]):
+    """Clients by a generator that knows neither seed nor round."""
+
+    def select(self, state, round):
+        return Cohort.uniform(DRAWS.permutation(round.available)[: round.budget])
+
+
+@method
+class GlobalGenerator(Selector[State]):
+    """Clients by NumPy's global generator."""
+
+    def select(self, state, round):
+        return Cohort.uniform(np.random.permutation(round.available)[: round.budget])  # noqa: NPY002
+
+
+def test_methods_that_draw_elsewhere_than_from_the_round_are_noted():
+    methods = ["uniform", First, OwnGenerator, GlobalGenerator]
+    result = so.compare(methods, data=(X, Y), clients=8, **{**SMALL, "rounds": 1, "cohort": 1})
+    assert [note.partition(".")[0] for note in result.notes if "generator" in note] == [
+        "OwnGenerator has a random generator of its own (DRAWS)",
+        "GlobalGenerator drew from a global random generator (numpy",
+    ]
+    assert not [note for note in result.notes if "First" in note]
 
 
 def test_of_many_notes_the_first_are_shown():

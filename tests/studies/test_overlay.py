@@ -59,3 +59,20 @@ def test_a_sweep_is_all_combinations():
     assert values == {"local.lr": [0.1, 0.2], "availability.beta": [0, 1]}
     labels = [label for label, _ in combinations(values)]
     assert labels == ["lr=0.1,beta=0", "lr=0.1,beta=1", "lr=0.2,beta=0", "lr=0.2,beta=1"]
+
+
+def test_swept_tables_of_one_name_are_told_apart_by_their_options():
+    partitions = [{"name": "dirichlet", "alpha": 0.1}, {"name": "dirichlet", "alpha": 1.0}, {"name": "iid"}, "shards"]
+    labels = [label for label, _ in combinations({"data.partition": partitions})]
+    assert labels == [
+        "partition=dirichlet,alpha=0.1",
+        "partition=dirichlet,alpha=1",
+        "partition=iid",
+        "partition=shards",
+    ]
+    mixed = [{"name": "dirichlet", "alpha": 0.1}, {"name": "dirichlet", "alpha": 0.1, "per_label": True}]
+    labels = [label for label, _ in combinations({"data.partition": mixed})]
+    assert labels == [
+        "partition=dirichlet",
+        "partition=dirichlet,per_label=True",
+    ]

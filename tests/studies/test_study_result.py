@@ -1,7 +1,9 @@
 import polars as pl
 import pytest
+from scipy import stats
 from tests.studies.tables import small
 
+import sortition as so
 from sortition.core.errors import InputError
 from sortition.studies import study
 
@@ -59,8 +61,8 @@ def test_report_and_notebook(result, tmp_path):
     assert len(result.conclusions) == 1
     assert "power-of-choice" in result.conclusions[0]
     assert result.conclusions[0] in str(result)
-    assert str(result).startswith("Test accuracy over the last 10 rounds against uniform, in points:\n- ")
-    assert "<p>Test accuracy over the last 10 rounds" in shown
+    assert "Test accuracy over all 3 rounds against uniform, in points:\n- " in str(result)
+    assert "<p>Test accuracy over all 3 rounds" in shown
     assert len(result.forest("mean")) == 1
     with pytest.raises(InputError, match="forest must be"):
         result.forest("best")
@@ -73,3 +75,30 @@ def test_the_margin_is_the_studys(tmp_path):
     assert wide.margin == 100
     assert "practically equal" in wide.conclusions[0]
     assert "within ±100 points" in wide.tables[-1].notes[0]
+
+
+SMALL = {"data": "digits", "clients": 6, "cohort": 2, "model": "softmax", "jobs": 1, "progress": False}
+
+
+def test_a_plot_needs_no_network_and_has_the_bands_of_the_report(tmp_path):
+    result = so.compare(["uniform", "by-size"], rounds=2, seeds=3, **SMALL)
+    chart = result.plot()
+    (kind,) = chart._repr_mimebundle_()
+    assert kind == "image/svg+xml"
+    assert "http" not in chart._repr_mimebundle_()[kind].replace("http://www.w3.org", "")
+    row = chart.to_dict()["layer"][0]["data"] if "data" in chart.to_dict()["layer"][0] else chart.to_dict()["data"]
+    first = row["values"][0]
+    values = result.curves.filter((pl.col("method") == first["method"]) & (pl.col("round") == first["round"]))
+    half = stats.t.ppf(0.975, 2) * values["accuracy"].std() / 3**0.5
+    assert first["high"] - first["mean"] == pytest.approx(half)
+
+
+@pytest.mark.parametrize(("rounds", "words"), [(1, "the only round"), (4, "all 4 rounds"), (12, "the last 10 rounds")])
+def test_the_heading_says_how_many_rounds_there_are(rounds, words):
+    result = so.compare(["uniform", "by-size"], rounds=rounds, seeds=1, **SMALL)
+    assert result.heading == f"Test accuracy over {words} against uniform, in points:"
+
+
+def test_columns_are_chosen_with_the_minus_of_a_keyboard():
+    result = so.compare(["uniform", "by-size"], rounds=1, seeds=2, **SMALL)
+    assert result.to_latex(columns=["- uniform"]) == result.to_latex(columns=["− uniform"])

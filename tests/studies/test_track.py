@@ -1,6 +1,7 @@
 """Trackers, offline: each test reads back what a tracker wrote, and is skipped where its package is absent."""
 
 import json
+import sys
 
 import pytest
 from tests.studies.tables import small
@@ -99,3 +100,13 @@ def test_callbacks_work_in_other_processes(tmp_path):
     study(TABLE, out=tmp_path / "runs", jobs=2, callbacks=[Fake(tmp_path / "log.jsonl")])
     rows = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert sorted(row["seed"] for row in rows) == ["0"] * 3 + ["1"] * 3
+
+
+def test_a_missing_tracker_is_reported_before_the_first_run(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    with pytest.raises(InputError, match=r"track wandb needs wandb\. Try: pip install 'sortition\[wandb\]'"):
+        so.run(
+            "uniform", data="digits", clients=6, rounds=1, cohort=2, model="softmax", out=tmp_path / "runs",
+            callbacks=[so.track.WandB("project")], progress=False,
+        )  # fmt: skip
+    assert not list(tmp_path.rglob("failure.log"))

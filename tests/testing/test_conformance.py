@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -10,8 +11,21 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from sortition.core import LOSS, Cohort, InputError, Measure, Needs, Round, Selector, State, method, per_pair
+from sortition.core import (
+    LOSS,
+    Cohort,
+    InputError,
+    Measure,
+    Needs,
+    Round,
+    Selector,
+    State,
+    method,
+    per_client,
+    per_pair,
+)
 from sortition.testing import ContractError, check_selector, contract
+from sortition.testing.outside import outside_sources
 
 
 @method
@@ -27,6 +41,8 @@ class Good(Selector[State]):
 
 def test_a_good_method_passes():
     check_selector(Good)
+    check_selector(DerivedSeed)
+    check_selector(ById)
     check_selector(lambda: Good(share=0.3))
     for other in (int, "uniform", Good(share=0.3)):
         with pytest.raises(InputError, match="must be given a Selector class"):
@@ -75,6 +91,103 @@ class Tossed(Good):
         return Cohort.uniform(np.random.permutation(round.available)[: round.budget])  # noqa: NPY002
 
 
+DRAWS = np.random.default_rng(0)
+CALLS = []
+
+
+@method
+class OwnGenerator(Good):
+    def select(self, state, round):
+        _ = self.share
+        return Cohort.uniform(DRAWS.permutation(round.available)[: round.budget])
+
+
+@method
+class ConstantSeed(Good):
+    def select(self, state, round):
+        _ = self.share
+        return Cohort.uniform(np.random.default_rng(round.index).permutation(round.available)[: round.budget])
+
+
+@method
+class FreshSeed(Good):
+    def select(self, state, round):
+        _ = self.share
+        return Cohort.uniform(np.random.default_rng().permutation(round.available)[: round.budget])
+
+
+@method
+class DerivedSeed(Good):
+    def select(self, state, round):
+        draws = np.random.default_rng(round.rng.integers(2**32))
+        return Cohort.uniform(draws.permutation(round.available)[: max(1, int(self.share * round.places))])
+
+
+@method
+class Counting(Good):
+    def select(self, state, round):
+        count()
+        return super().select(state, round)
+
+
+def count():
+    CALLS.append(1)
+
+
+@method
+class Aimless(Good):
+    def select(self, state, round):
+        _ = self.share
+        return Cohort.uniform(np.roll(round.available, secrets.randbelow(len(round.available)))[: round.budget])
+
+
+class Losses(Good):
+    @property
+    def needs(self):
+        return Needs(asks=(LOSS,))
+
+
+@method
+class ByPosition(Losses):
+    def select(self, state, round):
+        _ = self.share
+        loss = yield Measure(LOSS, round.available)
+        return Cohort.uniform(round.available[np.argsort(-loss.values)][: round.budget])
+
+
+@method
+class CandidatesByPosition(Losses):
+    def select(self, state, round):
+        _ = self.share
+        candidates = round.rng.permutation(round.available)[: 2 * round.budget]
+        loss = yield Measure(LOSS, candidates)
+        return Cohort.uniform(candidates[np.argsort(-loss.values)][: round.budget])
+
+
+@dataclass
+class LastLoss(State):
+    loss: np.ndarray = per_client(0.0)
+
+
+@method
+class TableByPosition(Losses):
+    memory = LastLoss
+
+    def select(self, state, round):
+        _ = self.share
+        answer = yield Measure(LOSS, round.available)
+        state.loss[round.available[: len(answer)]] = answer.values
+        return Cohort.uniform(round.available[np.argsort(-state.loss[round.available])][: round.budget])
+
+
+@method
+class ById(Losses):
+    def select(self, state, round):
+        _ = self.share
+        loss = yield Measure(LOSS, round.available)
+        return Cohort.uniform(loss.largest(round.budget))
+
+
 @method
 class Unread(Good):
     speed: float = 1.0
@@ -119,6 +232,12 @@ class Quadratic(Good):
 
 
 @method
+class Forgetful(Good):
+    def observe(self, state, feedback):
+        state.seen = feedback.ids
+
+
+@method
 class Noisy(Good):
     def select(self, state, round):
         _ = self.share
@@ -131,13 +250,22 @@ class Noisy(Good):
         (Everybody, "within the budget"),
         (Positions, "not available"),
         (Global, "drew from a global random generator"),
-        (Tossed, r"drew from a global random generator\. Draw from round\.rng"),
-        (Clockwork, "chose other clients under the same seed"),
+        (Tossed, r"drew from a global random generator \(numpy\.random\)\. Draw from round\.rng"),
+        (Clockwork, r"keeps memory outside its state \(Clockwork\.counter\)"),
+        (OwnGenerator, r"has a random generator of its own \(DRAWS\)\. Draw from round\.rng"),
+        (ConstantSeed, r"has a random generator of its own \(default_rng\)"),
+        (FreshSeed, r"has a random generator of its own \(default_rng\)"),
+        (Counting, r"keeps memory outside its state \(CALLS\)"),
+        (Aimless, "chose other clients under the same seed"),
+        (ByPosition, "gives a client's answer to another client where some do not answer"),
+        (CandidatesByPosition, "gives a client's answer to another client where some do not answer"),
+        (TableByPosition, "gives a client's answer to another client where some do not answer"),
         (Unread, r"never reads \['speed'\]"),
         (Unbounded, "accepts"),
         (Undeclared, "needs.asks do not declare"),
         (Fragile, "Lost, spoiled and missing answers"),
         (Quadratic, "the memory for 10 × the clients"),
+        (Forgetful, "State.seen cannot be set"),
         (Noisy, "notes are plain data"),
     ],
 )
@@ -163,3 +291,17 @@ def test_a_method_that_is_not_repeatable_is_not_said_to_read_what_it_does_not(br
 def test_a_method_may_say_that_it_does_not_scale(monkeypatch):
     monkeypatch.setattr(Quadratic, "scales", False)
     check_selector(Quadratic)
+
+
+rng = np.random.default_rng(0)  # of the script around a method, which draws from round.rng
+
+
+def test_the_generator_of_a_round_is_not_taken_for_one_of_the_script():
+    assert outside_sources(Good()) == []
+
+
+def test_looking_for_other_generators_leaves_them_as_they_were():
+    before = random.getstate(), repr(np.random.get_state())  # noqa: NPY002
+    assert outside_sources(Global()) == ["drew from a global random generator (random). Draw from round.rng."]
+    assert outside_sources(Tossed()) == ["drew from a global random generator (numpy.random). Draw from round.rng."]
+    assert (random.getstate(), repr(np.random.get_state())) == before  # noqa: NPY002

@@ -23,7 +23,7 @@ def split(dataset: Dataset, partition: str, clients: int, seed: int, parameters:
     """The data set's own split where it comes with one."""
     if dataset.clients is not None:
         return partitions.Partition(dataset.clients, dataset.client_notes)
-    return partitions.split(partition, dataset.y_train, clients, stream(seed, "partition"), **parameters)
+    return partitions.split_dataset(partition, dataset, clients, stream(seed, "partition"), **parameters)
 
 
 def mode_over(

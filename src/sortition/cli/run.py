@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,11 +53,21 @@ def run(
         if dry_run:
             _estimate(chosen, jobs)
         else:
-            play(chosen, out or Path("runs") / file.stem, jobs=jobs, resume=resume, quiet=quiet, on=on)
+            place = out or Path("runs") / file.stem
+            play(chosen, place, whole=whole, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
-def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: bool, on: str | None = None) -> None:
-    """Run a plan, print its table and what failed; the exit code says how it went."""
+def play(
+    plan: StudyPlan,
+    out: Path,
+    *,
+    whole: StudyPlan,
+    jobs: int | None,
+    resume: bool,
+    quiet: bool,
+    on: str | None = None,
+) -> None:
+    """Run a plan, print the table of the whole study that it is part of, and what failed, which sets the exit code."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
@@ -65,26 +76,29 @@ def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: b
         announce(plan)
     outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
-        print_summary(out, screen)
+        print_summary(out, screen, asked=runner.places(out, whole))
     finish(outcome, f"add --resume to go on: {out}")
 
 
-def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
-    """Print the tables of the runs in a folder, where things are, and what follows in plain words."""
+def print_summary(out: Path, screen: Console, page: Path | None = None, asked: Collection[Path] | None = None) -> None:
+    """Print the tables of the runs in a folder, or of those ``asked`` for, and what follows in plain words."""
     from sortition.results import run_folder, summary
     from sortition.results.comparisons import margin_of
-    from sortition.studies.study_result import notes_of
+    from sortition.studies.study_result import left_out_note, notes_of
 
-    runs, margin = run_folder.find(out), margin_of([out])
+    found, margin = run_folder.find(out), margin_of([out])
+    runs = [run for run in found if asked is None or run.path in asked]
+    for sentence in summary.inputs(runs):
+        screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
     for one in summary.tables(runs, margin):
         screen.print(one)
-    for note in notes_of(runs):
+    for note in [*notes_of(runs), *([] if asked is None else left_out_note(found, asked))]:
         screen.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
-    found = summary.conclusions(runs, margin)
-    for sentence in ["", summary.heading(runs), *found] if found else []:
+    conclusions = summary.conclusions(runs, margin)
+    for sentence in ["", summary.heading(runs), *conclusions] if conclusions else []:
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 

@@ -12,9 +12,10 @@ from typing import Any, Self
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.core.errors import StorageError
+from sortition.core.errors import StorageError, UndeclaredError, bad, closest
 
 _AXES = "sortition_axes"
+_NUMBERS = "fiub"  # kinds of dtype that a snapshot holds
 
 
 def per_client(fill: float = 0.0, *, dtype: type = float, width: int | None = None) -> Any:
@@ -30,14 +31,30 @@ def per_pair(fill: float = 0.0, *, dtype: type = float) -> Any:
 
 def shared(value: Any = None) -> Any:
     """A value of no client axis: a number, or an array of any shape (given here empty, as ``None``)."""
+    _check_kept("shared(value)", value)
     return field(default=value, metadata={_AXES: 0})
 
 
 @dataclass
 class State:
-    """What the next round needs to know of the earlier ones; without fields, nothing."""
+    """What the next round needs to know of the earlier ones; without fields, nothing.
+
+    Only declared fields can be set, and only to numbers and arrays: anything else would not survive the round.
+    """
 
     n_clients: int
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuse what would be lost with the round (no field), or with a restart (neither number nor array)."""
+        who, declared = f"{type(self).__name__}.{name}", type(self).__dataclass_fields__
+        if name not in declared:
+            raise UndeclaredError(
+                f"{who} cannot be set: {type(self).__name__} declares {', '.join(declared)}.{closest(name, declared)} "
+                f"A round keeps declared fields alone. Declare it in the memory, a @dataclass: {name}: np.ndarray = "
+                f"per_client() for one value a client, {name}: float = shared(0.0) for one in all."
+            )
+        _check_kept(who, value)
+        object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -111,6 +128,17 @@ class State:
         if n.shape != () or n.dtype.kind not in "iu" or n < 1:
             raise StorageError(f"Snapshot does not fit {cls.__qualname__}: n_clients must be a number ≥ 1.")
         return int(n)
+
+
+def _check_kept(who: str, value: Any) -> None:
+    """Refuse values that a snapshot cannot hold, and that two rounds would share."""
+    if value is None or isinstance(value, bool | int | float):
+        return
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in _NUMBERS:
+        return
+    kind = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    hint = "Lists become arrays; what is kept by client belongs in per_client(), by pair in per_pair()."
+    raise bad(who, "a number, an array of numbers or None", kind, hint)
 
 
 def _misfit(value: Array, start: Any, axes: int, n: int) -> str:

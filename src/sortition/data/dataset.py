@@ -19,9 +19,13 @@ BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats t
 class Dataset:
     """Training and test examples; images stay compact (uint8) until :meth:`scaled`, or until a batch is made of them.
 
+    One rule says what models get. Images are ``uint8`` of shape (n, h, w) or (n, h, w, channels): they are divided by
+    ``white`` and their channels go first. Anything else reaches the model as it is: floats as float32, and whole
+    numbers (tokens, counts, codes) as int64, or as float32 where the model does not take whole numbers.
+
     Attributes:
         name: what it is called in a configuration.
-        x_train: (n, …) images (n, h, w) or (n, h, w, channels) as uint8, or feature vectors (n, d) as float32.
+        x_train: (n, …) images as uint8, or numbers of any other type or shape.
         y_train: (n,) labels, int64 in 0 … classes − 1.
         x_test: (m, …) like ``x_train``.
         y_test: (m,) like ``y_train``.
@@ -29,7 +33,11 @@ class Dataset:
         clients: index arrays into ``x_train``, one per client, where the data come already split.
         features: (N, d) one vector per client, where the data's makers know one (synthetic: the local optimum).
         validation: index arrays into ``x_train``, one per client, where the released split holds some back.
-        white: the pixel value that :meth:`scaled` maps to 1; 0 where ``x`` are tokens, whole numbers that stay so.
+        white: the pixel value of images that :meth:`scaled` maps to 1.
+        given_rows: where training and test examples stood in the data that somebody gave in one piece, and that were
+            split here: two arrays of rows; None where the data came with a test set.
+        held_out: which examples were held out for testing here, in words.
+        treatment: what was done to the inputs already, in words; empty for data as they were given.
         digest: SHA-256 over all arrays above, with names, shapes and types; computed when not given.
     """
 
@@ -43,6 +51,9 @@ class Dataset:
     features: Floats | None = None
     validation: tuple[Ids, ...] | None = None
     white: int = 255
+    given_rows: tuple[Ids, Ids] | None = None
+    held_out: str = ""
+    treatment: str = ""
     digest: str = field(default="")
 
     def __post_init__(self) -> None:
@@ -53,9 +64,9 @@ class Dataset:
             object.__setattr__(self, f"y_{split}", frozen(np.ascontiguousarray(y, dtype=np.int64)))
         if self.x_train.shape[1:] != self.x_test.shape[1:]:
             raise bad(f"{self.name}.x_test", f"of examples shaped {self.x_train.shape[1:]}", self.x_test.shape[1:])
-        if (self.x_train.dtype.kind == "f") != (self.x_test.dtype.kind == "f"):
-            rule = f"like x_train, of type {self.x_train.dtype}"  # whole numbers are scaled, floats are not
-            raise bad(f"{self.name}.x_test", rule, self.x_test.dtype, "Give both as floats, or both as whole numbers.")
+        if _treated_alike(self.x_train) != _treated_alike(self.x_test):
+            rule = f"like x_train, of type {self.x_train.dtype}"  # images are scaled, anything else is not
+            raise bad(f"{self.name}.x_test", rule, self.x_test.dtype, "Give both in the same type.")
         for part in ("clients", "validation"):
             self._check_indices(part)
         if not self.digest:
@@ -70,28 +81,41 @@ class Dataset:
         return f"Dataset({self.name!r}: {many}, {self.classes:,} classes{own})"
 
     def scaled(self, *, standardise: bool = False) -> Dataset:
-        """The same data as float32: images (n, channels, h, w) in [0, 1], vectors (n, d) of floats as they are.
-
-        Whole numbers are divided by ``white``, also those of vectors.
+        """The same data as models get them: images (n, channels, h, w) in [0, 1], anything else as it is.
 
         ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel
-        (images) or per feature (vectors). The digest stays that of the stored data.
+        (images) or per feature (vectors); whole numbers become floats then. The digest stays that of the stored data.
         """
-        if not self.white:
-            return self._tokens(standardise)
-        train, test = (_floats(x, self.white) for x in (self.x_train, self.x_test))
+        train, test = (_numbers(x, self.white) for x in (self.x_train, self.x_test))
         if standardise:
+            train, test = train.astype(np.float32, copy=False), test.astype(np.float32, copy=False)
             axes = (0, 2, 3) if train.ndim == 4 else (0,)
             mean = train.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
             spread = train.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
             spread[spread == 0] = 1  # a constant pixel or feature carries nothing; leave it at 0
             train, test = (train - mean) / spread, (test - mean) / spread
-        return replace(self, x_train=train, x_test=test)
+        return replace(self, x_train=train, x_test=test, treatment=self.described_inputs(standardise=standardise))
 
     def prepared(self, *, standardise: bool = False) -> Dataset:
         """What a world takes: :meth:`scaled`, but many images stay as they are, and a learner scales each batch."""
-        many = self._bytes and self.x_train.size > BYTES
+        many = is_image(self.x_train) and self.x_train.size > BYTES
         return self if many and not standardise else self.scaled(standardise=standardise)
+
+    def described_inputs(self, *, standardise: bool = False) -> str:
+        """What the examples are and what is done to them before a model gets them, in words."""
+        if self.treatment:
+            return self.treatment
+        x = self.x_train
+        shape = f"shape {x.shape[1:]}"
+        if is_image(x):
+            words = f"images (uint8) of {shape}, divided by {self.white}"
+        elif x.dtype.kind == "f":
+            words = f"numbers ({x.dtype}) of {shape}"
+        else:
+            words = f"whole numbers ({x.dtype}) from {x.min()} to {x.max()} of {shape}"
+        if standardise:
+            return f"{words}, standardised"
+        return words if is_image(x) else f"{words}, as they are"
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -113,12 +137,13 @@ class Dataset:
 
     def _odd_channels(self) -> list[str]:
         """A word on images that have many channels, and another side as long as channels are many."""
-        shape = _channels_first(self.x_train).shape[1:] if self.white else ()
+        may_be_image = is_image(self.x_train) or self.x_train.dtype.kind == "f"
+        shape = _channels_first(self.x_train).shape[1:] if may_be_image else ()
         if len(shape) != 3 or shape[0] in CHANNELS or not set(shape[1:]) & set(CHANNELS):
             return []
         return [
             f"{self.name} has images of {shape[0]} channels, {shape[1]} × {shape[2]} pixels each. If this is not "
-            "meant: whole numbers have their channels last, (n, h, w, channels), and floats first, (n, channels, h, w)."
+            "meant: uint8 images have their channels last, (n, h, w, channels), and floats first, (n, channels, h, w)."
         ]
 
     @property
@@ -128,20 +153,21 @@ class Dataset:
         return tuple(unheld(np.unique(held).size, len(self.y_train)))
 
     @property
-    def inputs(self) -> tuple[Array, Array]:
-        """Training and test examples as models take them: bytes as (n, channels, h, w), floats as they are."""
-        given = self.x_train, self.x_test
-        return (_channels_first(given[0]), _channels_first(given[1])) if self._bytes else given
+    def given_labels(self) -> Ids:
+        """The labels in the order in which somebody gave the examples, with those that are held out for testing."""
+        if self.given_rows is None:
+            return self.y_train
+        labels = np.empty(len(self.y_train) + len(self.y_test), np.int64)
+        labels[self.given_rows[0]] = self.y_train
+        labels[self.given_rows[1]] = self.y_test
+        return labels
 
     @property
-    def _bytes(self) -> bool:
-        return bool(self.white) and self.x_train.dtype == self.x_test.dtype == np.uint8
-
-    def _tokens(self, standardise: bool) -> Dataset:
-        """Tokens as int64; they have no mean."""
-        if standardise:
-            raise bad(f"{self.name}.standardise", "false where examples are tokens", standardise)
-        return replace(self, x_train=self.x_train.astype(np.int64), x_test=self.x_test.astype(np.int64))
+    def inputs(self) -> tuple[Array, Array]:
+        """Training and test examples as models take them: images as (n, channels, h, w), anything else as it is."""
+        if not is_image(self.x_train):
+            return self.x_train, self.x_test
+        return _channels_first(self.x_train), _channels_first(self.x_test)
 
     def _check_indices(self, part: str) -> None:
         given = getattr(self, part)
@@ -206,14 +232,27 @@ def _finite(x: Array) -> bool:
         return bool(np.isfinite(np.array([x.min(), x.max()]).astype(np.float32)).all())
 
 
-def _floats(x: Array, white: int) -> Array:
-    """Images to (n, channels, h, w); integers divided by the value of white."""
-    x = _channels_first(x)
-    if x.dtype.kind in "iu":
-        scaled = x.astype(np.float32, order="C")  # then in place: a product of both types goes through small buffers
+def is_image(x: Array) -> bool:
+    """Whether these are images that are scaled: bytes of shape (n, h, w) or (n, h, w, channels)."""
+    return x.dtype == np.uint8 and x.ndim in (3, 4)
+
+
+def _treated_alike(x: Array) -> str:
+    """Examples of one kind are treated alike: images are scaled, floats and whole numbers are not."""
+    if is_image(x):
+        return "images"
+    return "floats" if x.dtype.kind == "f" else "whole numbers"
+
+
+def _numbers(x: Array, white: int) -> Array:
+    """Images as (n, channels, h, w) divided by the value of white, floats as float32, whole numbers as int64."""
+    if is_image(x):
+        scaled = _channels_first(x).astype(np.float32, order="C")  # then in place: a product of both types is slower
         scaled *= np.float32(1 / white)
         return scaled
-    return np.ascontiguousarray(x, dtype=np.float32)
+    if x.dtype.kind == "f":
+        return np.ascontiguousarray(_channels_first(x), dtype=np.float32)
+    return x.astype(np.int64)
 
 
 def _channels_first(x: Array) -> Array:

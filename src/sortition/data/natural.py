@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,7 @@ MOST = 1_000_000_000  # rows of a Parquet file, which can announce any number in
 TEST = 0.2
 
 
-def by_client(
-    x: Any, y: Any, clients: Any, *, name: str = "own", test: float = TEST, seed: int = 0, white: int = 255
-) -> Dataset:
+def by_client(x: Any, y: Any, clients: Any, *, name: str = "own", test: float = TEST, seed: int = 0) -> Dataset:
     """Examples with the client of each (n,): numbers or texts. A share ``test`` of every client's is held for testing.
 
     A client with one example keeps it for training.
@@ -38,7 +37,9 @@ def by_client(
         held = _held_out(owners, test, seed)
     except TypeError:  # they have no order
         raise bad(f"{name}.clients", "all numbers or all texts", "ids of several types") from None
-    return pooled(x, y, owners, held, name=name, white=white)
+    given_rows = np.flatnonzero(~held), np.flatnonzero(held)
+    held_out = f"{int(held.sum()):,} of the {len(y):,} examples given, drawn at random from every client's"
+    return replace(pooled(x, y, owners, held, name=name), given_rows=given_rows, held_out=held_out)
 
 
 def _check_present(values: Array, who: str) -> None:
@@ -61,7 +62,7 @@ def _held_out(owners: Array, share: float, seed: int) -> Array:
     return held
 
 
-def pooled(x: Array, y: Ids, owners: Array, held: Array, *, name: str, white: int = 255) -> Dataset:
+def pooled(x: Array, y: Ids, owners: Array, held: Array, *, name: str) -> Dataset:
     """Training examples with their clients in the order of their ids, and the test examples of all of them together."""
     train = np.flatnonzero(~held)
     ids = np.unique(owners[train], return_inverse=True)[1]
@@ -69,9 +70,8 @@ def pooled(x: Array, y: Ids, owners: Array, held: Array, *, name: str, white: in
     clients = np.split(order, np.cumsum(np.bincount(ids))[:-1])
     if not held.any():
         raise bad(f"{name}", "such that some client has examples for testing", "none")
-    return Dataset(
-        name, x[train], y[train], x[held], y[held], int(y.max(initial=0)) + 1, clients=tuple(clients), white=white
-    )
+    classes = int(y.max(initial=0)) + 1
+    return Dataset(name, x[train], y[train], x[held], y[held], classes, clients=tuple(clients))
 
 
 def from_clients(
@@ -88,6 +88,8 @@ def from_clients(
     held = [pair for pair in pairs.values() if len(pair[1])]  # a list without examples has no shape
     if len(shapes := {x.shape[1:] for x, _ in held}) > 1:
         raise bad(f"{name}.x", "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
+    if len(types := {str(x.dtype) for x, _ in held}) > 1 and "uint8" in types:  # these may be images, the others not
+        raise bad(f"{name}.x", "of one type for all clients", f"examples of {', '.join(sorted(types))}")
     owners = np.repeat(np.arange(len(held)), [len(y) for _, y in held])
     x, y = (np.concatenate([pair[at] for pair in held or pairs.values()]) for at in (0, 1))
     return by_client(x, y, owners, name=name, test=test, seed=seed)
@@ -96,7 +98,8 @@ def from_clients(
 def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: float = TEST, seed: int = 0) -> Dataset:
     """A polars or pandas frame: a column of clients, a column of labels, numeric features in all other columns.
 
-    Labels that are texts are numbered in alphabetical order.
+    Features are whole numbers where all of these columns are; otherwise they are floats. Labels that are texts are
+    numbered in alphabetical order.
     """
     columns = {str(column): column for column in frame.columns}  # pandas' names may be numbers
     for wanted in (client, label):
@@ -104,7 +107,7 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
             raise bad(f"{name}: column", f"one of {', '.join(columns)}", wanted)
     features = [column for key, column in columns.items() if key not in (client, label)]
     try:
-        x = np.stack([np.asarray(frame[column], np.float32) for column in features], 1)
+        x = _stacked([np.asarray(frame[column]) for column in features])
     except (TypeError, ValueError) as error:
         raise bad(f"{name}: features", "numbers", f"{error}", "Encode texts first.") from None
     given, owners = np.asarray(frame[columns[label]]), np.asarray(frame[columns[client]])
@@ -116,6 +119,12 @@ def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: 
         raise bad(f"{name}: labels", "numbers or texts", f"{error}") from None
     owners = owners if owners.dtype.kind in "iu" else owners.astype(str)
     return by_client(x, y, owners, name=name, test=test, seed=seed)
+
+
+def _stacked(columns: Sequence[Array]) -> Array:
+    """(n, d) features: whole numbers where all columns are, floats otherwise."""
+    whole = all(column.dtype.kind in "iu" for column in columns)
+    return np.stack([column.astype(np.int64 if whole else np.float32) for column in columns], axis=1)
 
 
 def from_table(path: Path, *, client: str, label: str, test: float = TEST, seed: int = 0) -> Dataset:
@@ -138,11 +147,11 @@ def from_table(path: Path, *, client: str, label: str, test: float = TEST, seed:
     return from_frame(frame, client=client, label=label, name=path.stem, test=test, seed=seed)
 
 
-def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
+def from_leaf(path: Path) -> Dataset:
     """A folder of LEAF's JSON files: ``train/*.json`` and ``test/*.json`` with users and user_data.
 
     Each file is ``{"users": […], "user_data": {user: {"x": […], "y": […]}}}``. Texts become character codes, with the
-    next character as the label; ``tokens`` keeps whole numbers as they are.
+    next character as the label.
     """
     train, test = (_leaf(path / part) for part in ("train", "test"))
     if not any(train.values()):
@@ -150,24 +159,16 @@ def from_leaf(path: Path, *, tokens: bool = False) -> Dataset:
     rows = [(user, *pair, False) for user, pairs in train.items() for pair in pairs]
     rows += [(user, *pair, True) for user, pairs in test.items() if user in train for pair in pairs]
     users, inputs, labels, held = zip(*rows, strict=True)
-    whole = tokens or isinstance(inputs[0], str)
     try:
-        x, y = _examples(inputs, whole), _labels(labels)
+        x, y = _examples(inputs), _labels(labels)
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise DataError(f"{path} must hold examples of one shape, with a label each; got {error}.") from None
-    return pooled(
-        x,
-        as_labels(y, f"{path.name}.y"),
-        np.array(users),
-        np.array(held),
-        name=path.name,
-        white=0 if whole else 255,
-    )
+    return pooled(x, as_labels(y, f"{path.name}.y"), np.array(users), np.array(held), name=path.name)
 
 
-def _examples(inputs: Sequence[Any], whole: bool) -> Array:
+def _examples(inputs: Sequence[Any]) -> Array:
     x = np.array([_codes(row) if isinstance(row, str) else row for row in inputs])
-    return x if whole else x.astype(np.float32)
+    return x if x.dtype.kind in "iu" else x.astype(np.float32)
 
 
 def _labels(labels: Sequence[Any]) -> Array:

@@ -34,7 +34,9 @@ def from_file(path: Path, *, test: float = 0.2, seed: int = 0) -> Dataset:
 def from_arrays(
     x: Any, y: Any, x_test: Any = None, y_test: Any = None, *, name: str = "own", test: float = 0.2, seed: int = 0
 ) -> Dataset:
-    """Arrays or torch tensors; without a test set a share ``test`` of the examples is drawn for it."""
+    """Arrays or torch tensors; without a test set a share ``test`` of the examples is drawn for it by the seed."""
+    given_rows: tuple[Ids, Ids] | None = None
+    held_out = ""
     x, y = as_numpy(x), as_labels(as_numpy(y), f"{name}.y")
     if len(x) != len(y):
         raise bad(f"{name}.y", f"{len(x)} labels, one per example", len(y))
@@ -42,11 +44,13 @@ def from_arrays(
         if not 0 < test < 1:
             raise bad(f"{name}.test", "a share between 0 and 1", test)
         order = stream(seed, "own data").permutation(len(x))
-        held = max(1, round(test * len(x)))
-        x, x_test, y, y_test = x[order[held:]], x[order[:held]], y[order[held:]], y[order[:held]]
+        test_rows, train_rows = np.split(order, [max(1, round(test * len(x)))])
+        given_rows = (train_rows, test_rows)
+        held_out = f"{len(test_rows):,} of the {len(x):,} examples given, drawn at random"
+        x, x_test, y, y_test = x[train_rows], x[test_rows], y[train_rows], y[test_rows]
     x_test, y_test = as_numpy(x_test), as_labels(as_numpy(y_test), f"{name}.y_test")
     classes = int(max(np.max(y, initial=0), np.max(y_test, initial=0))) + 1
-    return Dataset(name, x, y, x_test, y_test, classes)
+    return Dataset(name, x, y, x_test, y_test, classes, given_rows=given_rows, held_out=held_out)
 
 
 def from_pairs(arrays: Sequence[Any], *, name: str = "own", test: float = 0.2, seed: int = 0) -> Dataset:

@@ -20,16 +20,22 @@ def learner_for(
     """A learner whose model gives a logit for each of ``classes`` labels; ``how`` are further arguments of Learner.
 
     Images lie channels-last, which is fastest; a module that cannot read them so (``x.view(…)``) gets them as they are.
+    Whole numbers stay so for a module that takes them (``nn.Embedding``); another gets their values as floats.
     """
-    made = Learner(model, x, y, rule, **how)
-    if (fault := _fault(made, classes)) and made.examples.image:
-        made = Learner(model, x, y, rule, channels_last=False, **how)
-        fault = _fault(made, classes)
+    learner = Learner(model, x, y, rule, **how)
+    fault = first_fault = _fault(learner, classes)
+    if fault and learner.examples.image:
+        learner = Learner(model, x, y, rule, channels_last=False, **how)
+        fault = first_fault = _fault(learner, classes)
+    if fault and learner.examples.rows.dtype == torch.int64:
+        learner = Learner(model, x, y, rule, channels_last=learner.channels_last, whole=False, **how)
+        fault = _fault(learner, classes)
     if fault:
-        shape = tuple(made.examples.shape)
+        shape = tuple(learner.examples.shape)
+        rule_of_outputs = f"a module that gives {classes} logits for each example, of shape {shape}"
         hint = f"Labels are 0 … {classes - 1}; each is the number of a logit."
-        raise bad("model", f"a module that gives {classes} logits for each example, of shape {shape}", fault, hint)
-    return made
+        raise bad("model", rule_of_outputs, first_fault, hint)
+    return learner
 
 
 def _fault(learner: Learner, classes: int) -> str:
@@ -41,8 +47,17 @@ def _fault(learner: Learner, classes: int) -> str:
         return f"{type(error).__name__}: {error}"
     if not isinstance(found, torch.Tensor):
         return f"a {type(found).__name__}"
-    fits = found.ndim == 2 and len(found) == some and found.size(1) >= classes
-    return "" if fits else f"a tensor of shape {tuple(found.shape)} of {some} examples"
+    if found.ndim != 2 or len(found) != some or found.size(1) < classes:
+        return f"a tensor of shape {tuple(found.shape)} of {some} examples"
+    if _are_probabilities(found):
+        return "probabilities, as after a softmax. Leave it out: the loss takes one itself"
+    return ""
+
+
+def _are_probabilities(outputs: torch.Tensor) -> bool:
+    """Whether outputs of several classes went through a softmax already; the loss takes another one of them."""
+    sums = outputs.sum(dim=1)
+    return outputs.size(1) > 1 and bool((outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-5))
 
 
 def trains_on_one(learner: Learner) -> bool:

@@ -98,6 +98,8 @@ class Learner:
         channels_last: keep images in the order that convolutions are fastest in; a module that takes ``x.view(…)`` of
             them needs False.
         white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used.
+        whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
+            their values as float32.
     """
 
     def __init__(
@@ -111,8 +113,10 @@ class Learner:
         engine: str = "auto",
         channels_last: bool = True,
         white: int = 0,
+        whole: bool = True,
     ) -> None:
         self.device, self.rule, self.channels_last, self.white = _device(device), rule, channels_last, white
+        self.whole = whole
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
@@ -131,8 +135,8 @@ class Learner:
     def _held(self, x: npt.ArrayLike) -> Examples:
         given = np.asarray(x).dtype
         scale = 1 / self.white if self.white and given == np.uint8 else None
-        whole = scale is not None or given == np.int64  # token ids stay whole numbers
-        data = vector.tensor(x, given.type if whole else np.float32, self.device)
+        stay = scale is not None or (self.whole and given == np.int64)
+        data = vector.tensor(x, given.type if stay else np.float32, self.device)
         return Examples(data.flatten(1) if self.stacks else data, channels_last=self.channels_last, scale=scale)
 
     def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
@@ -288,5 +292,19 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise bad("device", "one that torch can use here, such as 'cpu' or 'cuda:0'", name) from error
+        raise bad("device", f"one of {', '.join(_devices())}", name, _this_torch()) from error
     return device
+
+
+def _devices() -> list[str]:
+    """The devices that torch can use on this machine."""
+    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
+    apple = ["mps"] if torch.backends.mps.is_available() else []
+    return ["cpu", *gpus, *apple]
+
+
+def _this_torch() -> str:
+    """Which torch this is, and whether it could use a GPU."""
+    if torch.version.cuda is None:
+        return f"This is torch {torch.__version__}, built without CUDA: install a build for your GPU."
+    return f"This is torch {torch.__version__}, built for CUDA {torch.version.cuda}."

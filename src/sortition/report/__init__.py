@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from sortition.core.errors import InputError, bad
@@ -23,6 +23,7 @@ def write(
     figures: str | Path | None = None,
     columns: Sequence[str] = (),
     margin: float | None = None,
+    only: Collection[Path] | None = None,
 ) -> Path:
     """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
 
@@ -32,6 +33,7 @@ def write(
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables, which need ``figures``; default: those that decide.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
+        only: the run folders that are shown; default: all that the folders hold.
     """
     if columns and figures is None:
         raise bad(
@@ -39,7 +41,7 @@ def write(
         )
     if (history := one_history(folders)) is not None:
         return _write_history(history, out, figures=figures, columns=columns, margin=margin)
-    page = Page(gather(folders, margin))
+    page = Page(gather(folders, margin, only))
     text = page.render()
     path = place(folders) if out is None else Path(out)
     _write_page(path, text)

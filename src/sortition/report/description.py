@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sortition.report.gather import Setting
+from sortition.results.summary import inputs_of
 
 
 def description(setting: Setting) -> str:
@@ -18,11 +19,13 @@ def description(setting: Setting) -> str:
         reachable = f"{100 * mask.mean():.0f} % of them reachable on average"
     work = _counted(local["steps"], "step") if "steps" in local else _counted(local.get("epochs", 1), "epoch")
     named = [part.get("name", "?") if isinstance(part, dict) else str(part) for part in (data, model)]
+    words = inputs_of(setting.first.manifest)
+    inputs = f" Inputs: {words}" if words else ""
     aim = "" if setting.target is None else f" Target: {setting.metric} {setting.target:g}."
     return (
         f"{named[0]} over {n} clients ({partition}), {reachable}; {config.get('cohort', '?')} train in each of "
         f"{config.get('rounds', '?')} rounds, {work} of {local.get('batch', '?')} at rate {local.get('lr', '?')}, "
-        f"model {named[1]}; {_counted(len(setting.seeds), 'seed')}.{aim}"
+        f"model {named[1]}; {_counted(len(setting.seeds), 'seed')}.{inputs}{aim}"
     )
 
 

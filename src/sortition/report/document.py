@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from html import escape
 from importlib.resources import files
@@ -30,6 +30,13 @@ class Canvas:
             f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
             f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
         )
+
+    def drawn(self, setting: str, charts: Sequence[Chart | str]) -> str:
+        """Charts, and below them the sentences that stand for charts without anything to see."""
+        places = "".join(self.show(setting, chart) for chart in charts if isinstance(chart, Chart))
+        sentences = " ".join(escape(sentence) for sentence in charts if isinstance(sentence, str))
+        figures = f'<div class="figures">{places}</div>' if places else ""
+        return figures + (f'<p class="soft">{sentences}</p>' if sentences else "")
 
 
 def html_document(

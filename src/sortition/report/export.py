@@ -59,6 +59,8 @@ def export_charts(canvas: Canvas, folder: Path, *, one_setting: bool) -> list[Pa
 def latex(setting: Setting, chosen: Sequence[str] = ()) -> str:
     """A booktabs table of the columns that decide, or of those chosen, with a note that says what is bold."""
     known = [column.title for column in columns(setting)]
+    by_keyboard = {title.replace("−", "-"): title for title in known}  # a minus sign as keyboards have it
+    chosen = [by_keyboard.get(title, title) for title in chosen]
     for title in chosen:
         if title not in (*known, "verdict", "seeds"):
             raise unknown("column", title, [*known, "verdict", "seeds"])

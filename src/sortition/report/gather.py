@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -118,8 +118,10 @@ class Gathered:
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
 
 
-def gather(folders: Sequence[str | Path], margin: float | None = None) -> Gathered:
-    """Read all run folders under some folders; a run that cannot be read is named and left out."""
+def gather(
+    folders: Sequence[str | Path], margin: float | None = None, only: Collection[Path] | None = None
+) -> Gathered:
+    """Read all run folders under some folders, or ``only`` these; a run that cannot be read is named and left out."""
     if not folders:
         raise InputError("sortition report must be given at least one folder of runs; got none.")
     region = margin_of(folders, margin)
@@ -127,6 +129,8 @@ def gather(folders: Sequence[str | Path], margin: float | None = None) -> Gather
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
     for run in find(*folders):
+        if only is not None and run.path not in only:
+            continue
         try:
             digest = condense(Run(run.path, run.study))  # a fresh one, so that its records are not kept
         except SortitionError as error:

@@ -228,7 +228,7 @@ class HistoryPage:
 
     def federation(self) -> str:
         """Facts of the clients and who was there, where that is known."""
-        charts = []
+        charts: list[Chart | str] = []
         facts = self.digest.facts
         if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
             charts.append(federation.label_holdings(facts["label_counts"]))
@@ -250,11 +250,8 @@ class HistoryPage:
             return ""
         return f"<pre>{escape(json.dumps(about, indent=1, ensure_ascii=False))}</pre>"
 
-    def _drawn(self, charts: Sequence[Chart]) -> str:
-        if not charts:
-            return ""
-        places = "".join(self.canvas.show(self.history.title, chart) for chart in charts)
-        return f'<div class="figures">{places}</div>'
+    def _drawn(self, charts: Sequence[Chart | str]) -> str:
+        return self.canvas.drawn(self.history.title, charts)
 
 
 def _worded(table: Table) -> str:

@@ -12,9 +12,10 @@ from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
 from sortition.report.tables import BOLD, Row, bold_cells, rows
 from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
-from sortition.results.comparisons import difference_text, heading, unit_of
+from sortition.results.comparisons import difference_text, unit_of
 from sortition.results.ranking import wins
 from sortition.results.statistics import VERDICTS
+from sortition.results.summary import heading_of
 from sortition.results.sweeps import swept, value_text, variants
 from sortition.results.table import Table
 
@@ -49,7 +50,9 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
 
 def _in_words(setting: Setting) -> str:
     """A sentence a method, below what they compare."""
-    above = f"<p>{escape(heading(setting.metric, setting.baseline))}</p>" if setting.baseline else ""
+    evaluated = max(run.rounds.size for run in setting.runs)
+    heading = heading_of(setting.metric, setting.baseline, evaluated) if setting.baseline else ""
+    above = f"<p>{escape(heading)}</p>" if heading else ""
     return above + items(verdict_lines(setting))
 
 

@@ -26,11 +26,14 @@ SECTIONS = {
     "cost": "Cost and privacy",
     "selected": "Who was selected",
     "method_notes": "What the method saw",
-    "losses": "Lost on the way, and adversaries",
+    "losses": "Lost on the way",
     "federation": "Federation",
     "checklist": "Reviewer's checklist",
     "configuration": "Configuration",
 }
+
+
+WITH_ADVERSARIES = "Lost on the way, and adversaries"
 
 
 class Page:
@@ -54,7 +57,7 @@ class Page:
             lead=answer(self.gathered),
             facts=self._facts(),
             bodies={key: getattr(self, key)() for key in SECTIONS},
-            headings=SECTIONS,
+            headings=SECTIONS | ({"losses": WITH_ADVERSARIES} if self._attacked else {}),
             above=progress,
             selector=self._selector(),
             warnings=self._left_out(),
@@ -128,12 +131,14 @@ class Page:
             if body
         )
 
-    def _drawn(self, figures: Callable[[Setting], Sequence[Chart]]) -> str:
-        def make(setting: Setting) -> str:
-            drawn = "".join(self.show(setting.name, chart) for chart in figures(setting))
-            return f'<div class="figures">{drawn}</div>' if drawn else ""
+    def _drawn(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
+        """Charts, and below them the sentences that stand for charts without anything to see."""
+        return self._each(lambda setting: self.canvas.drawn(setting.name, figures(setting)))
 
-        return self._each(make)
+    @property
+    def _attacked(self) -> bool:
+        """Whether some setting has adversaries."""
+        return any(setting.first.config.get("attacks") for setting in self.gathered.settings)
 
     def _selector(self) -> str:
         if len(self.gathered.settings) < 2:

@@ -1,6 +1,7 @@
 """One colour a method over all charts, distinguishable for colour-blind readers too.
 
-Okabe and Ito's eight colours; beyond them the same colours with a dashed line. Uniform, the baseline, is grey.
+Colours of Okabe and Ito and two more, without the green, orange-red and purple in which verdicts stand; beyond them the
+same colours with a dashed line. Uniform, the baseline, is grey.
 """
 
 from __future__ import annotations
@@ -8,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 GREY = "#7f7f7f"
-OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6BB1", "#B2A000")
-DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2])
+COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#56B4E9", "#B2A000", "#B0307F")
+DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])
 LABELS = (  # of the data: pale, so that no label looks like a method
     "#A0CBE8", "#FFBE7D", "#FF9D9A", "#86BCB6", "#8CD17D", "#F1CE63", "#D4A6C8", "#FABFD2", "#D7B5A6", "#BAB0AC",
 )  # fmt: skip
@@ -29,7 +30,7 @@ class Palette:
             slot = KNOWN.get(names.get(label, ""))
             if slot is not None and slot not in taken.values():
                 taken[label] = slot
-        free = (slot for slot in range(len(OKABE_ITO) * len(DASHES)) if slot not in taken.values())
+        free = (slot for slot in range(len(COLOURS) * len(DASHES)) if slot not in taken.values())
         for label in labels:
             if names.get(label) == "uniform" and label not in taken and -1 not in taken.values():
                 taken[label] = -1
@@ -40,11 +41,11 @@ class Palette:
     def colour(self, label: str) -> str:
         """Its colour."""
         slot = self._slots[label]
-        return GREY if slot < 0 else OKABE_ITO[slot % len(OKABE_ITO)]
+        return GREY if slot < 0 else COLOURS[slot % len(COLOURS)]
 
     def dash(self, label: str) -> list[int]:
         """Its line pattern."""
-        return DASHES[max(self._slots[label], 0) // len(OKABE_ITO)]
+        return DASHES[max(self._slots[label], 0) // len(COLOURS)]
 
     @property
     def colours(self) -> list[str]:

@@ -57,8 +57,46 @@ def conclusions(runs: Iterable[Run], margin: float = MARGIN) -> list[str]:
 
 def heading(runs: Iterable[Run]) -> str:
     """What stands above the conclusions: which figure they compare, with what."""
-    found = {comparisons.heading(metric(one), str(baseline(one))) for one in grouped(runs).values()}
-    return found.pop() if len(found) == 1 else "Over the last 10 rounds, each setting by its own figure and baseline:"
+    settings = grouped(runs).values()
+    compared_by = {(metric(one), str(baseline(one))) for one in settings}
+    played = [run for methods in settings for seeds in methods.values() for run in seeds.values()]
+    evaluated = max((sum("test" in record for record in run.records) for run in played), default=0)
+    if len(compared_by) > 1:
+        return f"Over {averaged(evaluated)}, each setting by its own figure and baseline:"
+    return heading_of(*compared_by.pop(), evaluated)
+
+
+def heading_of(of: str, base: str, evaluated: int) -> str:
+    """What stands above conclusions on the metric ``of``, where the runs have so many evaluated rounds."""
+    unit = comparisons.unit_of(of)[2]
+    return f"Test {of} over {averaged(evaluated)} against {base}{f', in {unit}' if unit else ''}:"
+
+
+def averaged(evaluated: int) -> str:
+    """Which rounds the compared figure is the mean of, in words: studies may have fewer evaluated rounds than ten."""
+    if not 0 < evaluated < metrics.LAST:
+        return f"the last {metrics.LAST} rounds"
+    return "the only round" if evaluated == 1 else f"all {evaluated} rounds"
+
+
+def inputs(runs: Iterable[Run]) -> list[str]:
+    """What the models got, one line for each data set: the inputs, what was done to them, what was held out."""
+    settings: dict[str, list[str]] = {}
+    for run in runs:
+        words = inputs_of(run.manifest)
+        if words and run.setting not in settings.setdefault(words, []):
+            settings[words].append(run.setting)
+    if len(settings) == 1:
+        return [f"Inputs: {words}" for words in settings]
+    return [f"Inputs of {', '.join(names)}: {words}" for words, names in settings.items()]
+
+
+def inputs_of(manifest: Mapping[str, Any]) -> str:
+    """What the inputs of a run are and what was held out for testing; empty where its manifest does not say."""
+    words, held_out = manifest.get("inputs"), manifest.get("held_out")
+    if not isinstance(words, str):
+        return ""
+    return f"{words}. Held out for testing: {held_out}." if held_out else f"{words}."
 
 
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:

@@ -56,7 +56,7 @@ class World:
     """Clients that can be asked and trained.
 
     Args:
-        data: examples; images as integers are scaled to [0, 1].
+        data: examples; images of bytes are scaled to [0, 1].
         clients: index arrays into the training examples, one per client.
         model: with its initial weights; its outputs are logits.
         rule: local training.

@@ -110,16 +110,18 @@ def _dataset(source: Any, clients: Any) -> Dataset:
 
 
 def partition_table(rule: Any) -> Table | None:
-    """``data.partition`` of a name, a table, a Partition, a file or a function ``(labels, clients, rng)``."""
+    """``data.partition`` of a name, a table, a Partition, a file, index arrays or a function."""
     if rule is None or isinstance(rule, Mapping):
         return None if rule is None else dict(rule)
     if isinstance(rule, str | Path):
         return {"name": str(rule)}
     if isinstance(rule, partitions.Partition):
         return {"name": given.keep("partition", rule, rule.digest)}
+    if isinstance(rule, list | tuple) or (isinstance(rule, np.ndarray) and rule.ndim == 2):
+        return {"name": given.keep("partition", partitions.IndexArrays(list(rule)))}
     if callable(rule):
         return {"name": given.keep("partition", rule)}
-    raise bad("partition", "a name, a table, a Partition, a file or a function", rule)
+    raise bad("partition", "a name, a table, a Partition, a file, index arrays or a function", rule)
 
 
 def availability_table(mode: Any) -> Table:

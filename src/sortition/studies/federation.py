@@ -76,7 +76,7 @@ def _partitioned(config: Data, dataset: Dataset, seed: int) -> Partition:
     if config.partition is None or config.clients is None:
         raise InputError("data.clients must be given where there is a partition; got nothing.")
     rule, draws = config.partition, stream(seed, "partition")
-    return partitions.split(rule.name, dataset.y_train, config.clients, draws, **rule.options)
+    return partitions.split_dataset(rule.name, dataset, config.clients, draws, **rule.options)
 
 
 def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Partition | None]:

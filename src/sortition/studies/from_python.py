@@ -9,15 +9,18 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sortition.core.errors import SortitionError, unknown
 from sortition.core.record import RoundRecord
+from sortition.data.partitions import Partition
 from sortition.results import run_folder
 from sortition.results.comparisons import MARGIN
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
-from sortition.studies.runs.progress import Progress, automatic
-from sortition.studies.study_result import StudyResult, notes_of
+from sortition.studies.runs.progress import Progress, automatic, say
+from sortition.studies.study_result import StudyResult, left_out_note, notes_of
 from sortition.studies.study_table import Study
 
 LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
@@ -39,7 +42,7 @@ def compare(
     margin: float = MARGIN,
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
-    jobs: int | None = 1,
+    jobs: int | None = None,
     on: str | None = None,
     progress: bool | Progress = True,
     **more: Any,
@@ -48,13 +51,14 @@ def compare(
 
     - ``methods``: names, instances (``load("fedgs", alpha=0.5)``), Selector classes, or tables as in a file.
     - ``data``: a name, a file, arrays, tensors, a torch Dataset or ``{client: (x, y)}``; ``clients``: how many, or
-      beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file or a function,
-      by default ``iid`` or the data's own clients.
+      beside ``(x, y)`` the client of each example; ``partition``: a name, ``partition(name, …)``, a file, index arrays
+      (the rows of ``x`` of each client) or a function, by default ``iid`` or the data's own clients.
     - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
-      time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.
+      time, by default as many as there are cores, or one where runs cannot be played in others; ``on``: a Ray cluster;
+      ``callbacks`` follow the runs; ``progress`` shows them.
     - ``more``: any other key of a study's file.
     """
     shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
@@ -107,6 +111,8 @@ def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any], *take
 def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
     table = arguments.data_table(data, clients)
     rule = arguments.partition_table(partition)
+    if isinstance(partition, Partition | list | tuple | np.ndarray):
+        table.setdefault("clients", len(partition))
     if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
         rule = {"name": "iid"}
     return table if rule is None else {**table, "partition": rule}
@@ -159,9 +165,9 @@ def study(
     *,
     out: str | Path | None = None,
     sets: Iterable[str] = (),
-    jobs: int | None = 1,
+    jobs: int | None = None,
     on: str | None = None,
-    progress: bool | Progress = False,
+    progress: bool | Progress = True,
     callbacks: Sequence[Callback] = (),
 ) -> StudyResult:
     """Run what is missing of a study, given as a TOML file or as a table with the same keys.
@@ -170,7 +176,8 @@ def study(
         source: a TOML file, or its table as a dictionary.
         out: the folder of runs; one that holds some of them is resumed. Default: a new temporary folder.
         sets: ``a.b=c`` overrides.
-        jobs: processes at a time, None for all cores; more than one needs methods that another process can import.
+        jobs: processes at a time, by default as many as there are cores; one where an object that was given cannot be
+            sent to another process, and by default where a callback is not the package's.
         on: the Ray cluster where runs are played, ``ray`` or ``ray://host:port``; default: this machine.
         progress: whether to show how far the runs are; or what shows it.
         callbacks: what follows the runs.
@@ -192,14 +199,37 @@ def _executed(
 
     folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
     notes = []
-    if jobs != 1 and (why := given.cannot_be_sent()):
-        jobs = 1
-        notes.append(f"All runs were played in this process, since an object cannot be sent to another: {why}.")
     shown = automatic(progress) if isinstance(progress, bool) else progress
-    done = runner.execute(chosen, folder, jobs=jobs, resume=True, progress=shown, on=on, callbacks=callbacks)
+    processes, why = _processes(jobs, callbacks)
+    if why:
+        say(shown, f"All runs are played in this process, since {why}.")
+        notes += [f"All runs were played in this process, since {why}."] if jobs is not None else []
+    done = runner.execute(chosen, folder, jobs=processes, resume=True, progress=shown, on=on, callbacks=callbacks)
     if done.failed:
         where, why = next(iter(done.failed.items()))
         raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
     if done.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
-    return StudyResult(folder, (*notes, *notes_of(run_folder.find(folder))))
+    notes += _notes(folder, chosen)
+    return StudyResult(folder, tuple(notes), runner.places(folder, chosen))
+
+
+def _processes(jobs: int | None, callbacks: Sequence[Callback]) -> tuple[int | None, str]:
+    """How many processes play the runs, None for all cores; and why it is one, where more were asked for."""
+    if jobs == 1:
+        return 1, ""
+    given_callbacks = {type(callback).__name__: callback for callback in callbacks}
+    if unsent := given.cannot_be_sent(given_callbacks):
+        return 1, f"an object cannot be sent to another: {unsent}"
+    own = [name for name, one in given_callbacks.items() if not type(one).__module__.startswith("sortition.")]
+    if jobs is None and own:
+        return 1, f"{own[0]} may keep what it sees (jobs=… plays them in others, each with a copy of it)"
+    return jobs, ""
+
+
+def _notes(folder: Path, chosen: StudyPlan) -> list[str]:
+    """What the runs of a study note, and which runs of its folder are not the study's."""
+    from sortition.studies.runs import runner
+
+    found, asked = run_folder.find(folder), runner.places(folder, chosen)
+    return [*notes_of([run for run in found if run.path in asked]), *left_out_note(found, asked)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import CodeType
@@ -74,16 +75,23 @@ def lent() -> Iterator[None]:
             del _held[name], _digests[name]
 
 
-def cannot_be_sent() -> str:
-    """The first object that another process cannot be given, and why; empty if all can."""
-    for name, value in _held.items():
+def cannot_be_sent(others: Mapping[str, Any]) -> str:
+    """The first object, also of ``others``, that another process cannot be given, and why; empty if all can."""
+    for name, value in {**_held, **others}.items():
         try:
             sent = pickle.dumps(value)
         except Exception as error:  # whatever an object's own __reduce__ raises
             return f"{name}: {' '.join(str(error).split()) or type(error).__name__}"
-        if b"__main__" in sent:
+        if b"__main__" in sent or not _importable(value):
             return f"{name}: it is defined in a script or notebook"
     return ""
+
+
+def _importable(value: Any) -> bool:
+    """Whether another process finds the module in which a class, a function or an object's class is defined."""
+    owner = value if inspect.isclass(value) or inspect.isfunction(value) else type(value)
+    module = sys.modules.get(owner.__module__)
+    return module is None or module.__spec__ is not None
 
 
 def fingerprint(value: Any) -> str:

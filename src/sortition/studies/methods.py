@@ -59,6 +59,28 @@ def _frozen(value: Any) -> Any:
     return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
 
 
+def outside_notes(selector: Selector[Any]) -> tuple[str, ...]:
+    """Notes on a method from elsewhere whose choices depend on more than its state and ``round.rng``."""
+    kind = type(selector)
+    if kind.__module__.startswith("sortition.selectors."):
+        return ()
+    if kind not in _outside:
+        _outside[kind] = tuple(f"{kind.__name__} {sentence}" for sentence in _probed(selector))
+    return _outside[kind]
+
+
+_outside: dict[type, tuple[str, ...]] = {}
+
+
+def _probed(selector: Selector[Any]) -> list[str]:
+    from sortition.testing.outside import outside_sources
+
+    try:
+        return outside_sources(selector)
+    except Exception:  # it fails in its own run then, or needs facts that a scripted world has not
+        return []
+
+
 def needs_of(selector: Selector[Any]) -> dict[str, Any]:
     """The privacy label as plain data: what a method reads, asks and has reported."""
     needs = selector.needs

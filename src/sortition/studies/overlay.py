@@ -145,12 +145,28 @@ def _ends_and_count(who: str, table: Mapping[str, Any]) -> tuple[float, float, i
 
 def combinations(values: Mapping[str, list[Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
     """All combinations: a label such as ``lr=0.1,beta=0.5`` and key → value."""
-    for chosen in itertools.product(*values.values()):
-        pairs = dict(zip(values, chosen, strict=True))
-        yield ",".join(f"{key.rsplit('.')[-1]}={_short(value)}" for key, value in pairs.items()), pairs
+    labelled = [
+        [(f"{key.rsplit('.')[-1]}={text}", key, value) for text, value in zip(_texts(found), found, strict=True)]
+        for key, found in values.items()
+    ]
+    for chosen in itertools.product(*labelled):
+        yield ",".join(label for label, _, _ in chosen), {key: value for _, key, value in chosen}
+
+
+def _texts(values: list[Any]) -> list[str]:
+    """A short text for each value of a key; tables of one name are told apart by the options that differ."""
+    texts = [_short(value.get("name", value)) if isinstance(value, Mapping) else _short(value) for value in values]
+    for text in {text for text in texts if texts.count(text) > 1}:
+        places = [place for place, other in enumerate(texts) if other == text]
+        tables = [values[place] if isinstance(values[place], Mapping) else {} for place in places]
+        options = dict.fromkeys(key for table in tables for key in table)
+        differing = [key for key in options if len({repr(table.get(key)) for table in tables}) > 1]
+        for place, table in zip(places, tables, strict=True):
+            own = [f"{key}={_short(table[key])}" for key in differing if key in table]
+            texts[place] = ",".join([text, *own])
+    return texts
 
 
 def _short(value: Any) -> str:
-    value = value.get("name", value) if isinstance(value, Mapping) else value
     text = format(value, "g") if isinstance(value, float) else str(value)
     return "".join(c for c in text if c.isalnum() or c in "-+.")

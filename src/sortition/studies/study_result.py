@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -30,15 +30,17 @@ class StudyResult:
     Attributes:
         out: the folder; the same call with ``out=`` this goes on with what is there.
         notes: what the caller should know, such as runs that were stopped, or what was odd about the data.
+        asked: the run folders of the study; others that the folder holds are left out. None: all that it holds.
     """
 
     out: Path
     notes: tuple[str, ...] = field(default=())
+    asked: frozenset[Path] | None = field(default=None, repr=False)
 
     @cached_property
     def runs(self) -> list[run_folder.Run]:
         """One for each setting, method and seed."""
-        return run_folder.find(self.out)
+        return [run for run in run_folder.find(self.out) if self.asked is None or run.path in self.asked]
 
     @property
     def margin(self) -> float:
@@ -88,33 +90,37 @@ class StudyResult:
         from sortition.report.export import latex
         from sortition.report.gather import gather
 
-        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out]).settings)
+        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out], only=self.asked).settings)
         if path is not None:
             _parent(path).write_text(text, encoding="utf-8")
         return text
 
     def plot(self, of: str = "accuracy") -> Any:
-        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds, mean and range over seeds."""
+        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
+
+        The line is the mean over seeds and the band its 95 % interval, from three seeds on, as in the report. A
+        notebook shows it as a picture, which needs no network.
+        """
         import altair as alt
+
+        from sortition.report.charts.learning import banded
 
         if of not in CURVES:
             raise bad("plot", f"one of {', '.join(CURVES)}", of)
         known = self.curves.filter(pl.col(of).is_not_null())
-        spread = known.group_by("setting", "method", "round", maintain_order=True).agg(
-            pl.col(of).mean().alias("mean"), pl.col(of).min().alias("least"), pl.col(of).max().alias("most")
-        )
+        spread = banded(known.rename({of: "value"}), ["setting", "method", "round"])
         base = alt.Chart(alt.Data(values=spread.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
-        band = base.mark_area(opacity=0.15).encode(y=alt.Y("least:Q", title=of), y2="most:Q")
+        band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=of), y2="high:Q")
         lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
         chart = (band + lines).properties(width=420, height=260)
         settings = known["setting"].unique(maintain_order=True)
-        return chart if len(settings) < 2 else chart.facet("setting:N", columns=2)
+        return _as_picture(chart if len(settings) < 2 else chart.facet("setting:N", columns=2))
 
     def report(self, path: str | Path = "report.html", *, figures: str | Path | None = None) -> Path:
         """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder."""
         from sortition.report import write
 
-        return write([self.out], _parent(path), figures=figures)
+        return write([self.out], _parent(path), figures=figures, only=self.asked)
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):
@@ -138,7 +144,7 @@ class StudyResult:
 
         if of not in ("last", "mean"):
             raise bad("forest", "'last' or 'mean'", of)
-        plots = [forest(setting, of) for setting in gather([self.out]).settings]
+        plots = [forest(setting, of) for setting in gather([self.out], only=self.asked).settings]
         return [plot.spec() for plot in plots if plot is not None]
 
     @cached_property
@@ -148,19 +154,42 @@ class StudyResult:
 
         return summary.heading(self.runs)
 
+    @cached_property
+    def inputs(self) -> list[str]:
+        """What the models got, one sentence for each data set: what the inputs are, and what was done to them."""
+        from sortition.results import summary
+
+        return summary.inputs(self.runs)
+
     def __str__(self) -> str:
         verdicts = "\n".join([self.heading, *(f"- {one}" for one in self.conclusions)]) if self.conclusions else ""
         tables = [table.markdown() for table in self.tables]
-        return "\n\n".join([*([verdicts] if verdicts else []), *tables, *[f"*{note}*" for note in self.notes]])
+        notes = [f"*{note}*" for note in self.notes]
+        return "\n\n".join([*self.inputs, *([verdicts] if verdicts else []), *tables, *notes])
 
     def _repr_html_(self) -> str:
-        """Verdicts, forest plots and tables."""
+        """What the inputs are, verdicts, forest plots and tables."""
+        inputs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.inputs)
         verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
         plots = "".join(_picture(spec) for spec in self.forest()) if verdicts else ""
         words = f"<p>{escape(self.heading)}</p><ul>{verdicts}</ul>" if verdicts else ""
         tables = "".join(table.html() for table in self.tables)
         notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
-        return f"{words}{plots}{tables}{notes}"
+        return f"{inputs}{words}{plots}{tables}{notes}"
+
+
+def left_out_note(runs: Sequence[run_folder.Run], asked: Collection[Path]) -> list[str]:
+    """A note on the runs of a folder that a study does not ask for, such as those of a method that was removed."""
+    others = [run for run in runs if run.path not in asked]
+    if not others:
+        return []
+    labels = {path.parent.name for path in asked}
+    seeds = sorted({run.seed for run in others if run.method in labels})
+    methods = list(dict.fromkeys(run.method for run in others if run.method not in labels))
+    which = [f"method {label}" for label in methods] + [f"seed {seed}" for seed in seeds]
+    listed = f" ({', '.join(which[:NOTES])}{', …' if len(which) > NOTES else ''})" if which else ""
+    words = "1 run that is" if len(others) == 1 else f"{len(others):,} runs that are"
+    return [f"The folder holds {words} not of this study{listed}: left out here, shown by sortition report."]
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
@@ -169,6 +198,14 @@ def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
     noted = list(dict.fromkeys(str(note) for one in lists if isinstance(one, list) for note in one))
     more = [f"{len(noted) - NOTES:,} more notes are in the manifests of the runs."] if len(noted) > NOTES else []
     return [*noted[:NOTES], *more]
+
+
+def _as_picture(chart: Any) -> Any:
+    """The same chart, which a notebook shows as SVG; Altair's own form needs JavaScript from a network."""
+    kind = type(chart)
+    shown = {"_repr_mimebundle_": lambda self, *_, **__: {"image/svg+xml": _picture(self.to_dict())}}
+    object.__setattr__(chart, "__class__", type(kind.__name__, (kind,), shown))
+    return chart
 
 
 def _picture(spec: dict[str, Any]) -> str:

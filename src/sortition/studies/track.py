@@ -67,6 +67,10 @@ class TensorBoard(Callback):
         self.folder = Path(folder)
         self._writer: Any = None
 
+    def check(self) -> None:
+        """Its package is installed."""
+        _package("tensorboard")
+
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Open the event file; a resumed run goes on after its last round."""
         _package("tensorboard")
@@ -93,6 +97,10 @@ class MLflow(Callback):
 
     def __init__(self, uri: str | None = None, experiment: str = "sortition") -> None:
         self.uri, self.experiment = uri, experiment
+
+    def check(self) -> None:
+        """Its package is installed."""
+        _package("mlflow")
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Begin an MLflow run with the configuration as its parameters."""
@@ -121,6 +129,10 @@ class WandB(Callback):
     ) -> None:
         self.project, self.mode, self.folder = project, mode, folder
         self._run: Any = None
+
+    def check(self) -> None:
+        """Its package is installed."""
+        _package("wandb")
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Begin a run with the configuration."""

@@ -12,6 +12,7 @@ from typing import Any
 from sortition.core import Selector
 from sortition.core.errors import bad
 from sortition.core.selector import undecorated
+from sortition.testing.alignment import aligned_answers
 from sortition.testing.cost import scales
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
 from sortition.testing.selection_checks import (
@@ -34,6 +35,7 @@ CHECKS: tuple[Check, ...] = (
     interleaved,
     resumable,
     unreliable,
+    aligned_answers,
     growing,
     known_facts,
     parameters_read,

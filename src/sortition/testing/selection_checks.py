@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,10 @@ import numpy as np
 
 from sortition.core import Cohort, Population, Registrar, Selector
 from sortition.core.arrays import Ids
+from sortition.testing.outside import REMEDY, outside_sources, same_cohorts
 from sortition.testing.play import BUDGET, ROUNDS, AnswerFaults, everybody, instances, play, play_turn, share_of, turns
 from sortition.testing.violation import require
 from sortition.testing.worlds import ScriptedWorld
-
-REMEDY = "Draw from round.rng, and keep memory in the state alone."
-
-
-def _equal(a: list[Cohort], b: list[Cohort]) -> bool:
-    return len(a) == len(b) and all(
-        np.array_equal(x.ids, y.ids) and np.array_equal(x.weights, y.weights) for x, y in zip(a, b, strict=True)
-    )
 
 
 def allowed_cohorts(cls: type[Selector[Any]]) -> None:
@@ -52,15 +44,10 @@ def ties(cls: type[Selector[Any]]) -> None:
 
 
 def repeatable(cls: type[Selector[Any]]) -> None:
-    """The same seed gives the same cohorts, and no global generator is touched."""
-    world = ScriptedWorld()
+    """The same seed gives the same cohorts; no other generator is drawn from, no memory kept outside the state."""
     for selector in instances(cls):
-        before = (random.getstate(), np.random.get_state())  # noqa: NPY002 - looked at, not drawn from
-        first = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
-        after = (random.getstate(), np.random.get_state())  # noqa: NPY002
-        second = play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5))
-        require(cls, repr(before) == repr(after), "drew from a global random generator. Draw from round.rng.")
-        require(cls, _equal(first, second), f"chose other clients under the same seed. {REMEDY}")
+        found = outside_sources(selector)
+        require(cls, not found, " ".join(found))
 
 
 def interleaved(cls: type[Selector[Any]]) -> None:
@@ -77,7 +64,7 @@ def interleaved(cls: type[Selector[Any]]) -> None:
                 both[s].append(turn.cohort or Cohort.uniform([]))
         require(
             cls,
-            all(_equal(a, b) for a, b in zip(alone, both, strict=True)),
+            all(same_cohorts(a, b) for a, b in zip(alone, both, strict=True)),
             f"chose otherwise beside another run. {REMEDY}",
         )
 
@@ -101,7 +88,7 @@ def resumable(cls: type[Selector[Any]]) -> None:
                 )
             require(
                 cls,
-                _equal(straight, stopped),
+                same_cohorts(straight, stopped),
                 f"chooses differently after a restart. {REMEDY}",
             )
 
@@ -151,8 +138,9 @@ def known_facts(cls: type[Selector[Any]]) -> None:
             registrar = Registrar(selector, population, horizon=ROUNDS)
             played = turns(registrar, world, ROUNDS, BUDGET, lambda t: np.intersect1d(who(t), known))
             chosen.append([turn.cohort or Cohort.uniform([]) for turn in played])
-        require(cls, _equal(*chosen[:2]), f"chose other clients under the same seed, so this cannot be told. {REMEDY}")
-        require(cls, _equal(*chosen[1:]), "reads facts of clients beyond population.known.")
+        repeats = same_cohorts(*chosen[:2])
+        require(cls, repeats, f"chose other clients under the same seed, so this cannot be told. {REMEDY}")
+        require(cls, same_cohorts(*chosen[1:]), "reads facts of clients beyond population.known.")
 
 
 def _known_only(population: Population, known: Ids, filler: float) -> Population:

@@ -68,8 +68,6 @@ def test_roles_of_plays_are_clients_and_the_last_characters_are_for_testing(tmp_
     assert letters[made.y_train[0]] == text[20]
     with pytest.raises(InputError, match=r"shakespeare\.window must be"):
         shakespeare.make(arrays, window=0)
-    with pytest.raises(InputError, match="standardise"):
-        made.scaled(standardise=True)
 
 
 def test_movielens_ratings_and_genres(tmp_path):

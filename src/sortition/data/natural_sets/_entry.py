@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def read(entry: NaturalEntry, **options: Any) -> Dataset:
         raise DataError(f"{entry.name} is not in {fetch.directory()}. Run 'sortition data get {entry.name}'.")
     arrays = _stored(place)
     verify(entry, arrays)
-    return entry.make(arrays, **options)
+    return replace(entry.make(arrays, **options), given_rows=None)  # the rows are the set's, nobody's own
 
 
 def _stored(path: Path) -> Arrays:

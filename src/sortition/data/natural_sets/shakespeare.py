@@ -65,7 +65,7 @@ def make(arrays: Arrays, *, window: int = 80, step: int = 80, test: float = 0.2)
     y = codes[first + window].astype(np.int64)
     owners = np.repeat(np.arange(len(starts)), [len(one) for one in starts])
     held = np.concatenate([np.arange(len(one)) >= len(one) - int(test * len(one)) for one in starts])
-    return pooled(x, y, owners, held, name="shakespeare", white=0)
+    return pooled(x, y, owners, held, name="shakespeare")
 
 
 ENTRY = NaturalEntry(

@@ -10,11 +10,24 @@ import numpy.typing as npt
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.registry import Family
+from sortition.data.dataset import Dataset
 from sortition.data.partitions import _given
+from sortition.data.partitions._given import IndexArrays
 from sortition.data.partitions._partition import Partition
 from sortition.data.partitions._rule import PartitionRule
 
-__all__ = ["FAMILY", "NATURAL", "Partition", "PartitionRule", "check", "discover", "rule", "split"]
+__all__ = [
+    "FAMILY",
+    "NATURAL",
+    "IndexArrays",
+    "Partition",
+    "PartitionRule",
+    "check",
+    "discover",
+    "rule",
+    "split",
+    "split_dataset",
+]
 
 NATURAL = "natural"  # the clients that a data set comes with
 FAMILY = Family(__name__, "partition", PartitionRule)  # type: ignore[type-abstract]
@@ -52,13 +65,24 @@ def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generat
     if clients > given.size:
         raise bad("partition.clients", f"at most {given.size}, one example each", clients)
     if _given.is_given(name):
-        return _given.split(name, given, int(clients), rng, params)
+        return _given.split(name, given, int(clients), rng, params, None)
     chosen = rule(name, **params)
     dense = np.unique(given, return_inverse=True)[1].astype(np.int64)  # labels without examples play no part
     notes: list[str] = []
     owners = chosen.owners(dense, int(clients), rng, notes)
     _fill_empty(owners, int(clients), notes)
     return Partition.of_owners(owners, int(clients), tuple(notes))
+
+
+def split_dataset(name: str, dataset: Dataset, clients: int, rng: np.random.Generator, /, **params: Any) -> Partition:
+    """Split the training examples of a data set.
+
+    A rule gets their labels. A function of the user's own gets all labels in the order in which the examples were given
+    and gives rows of them; those that are held out for testing are taken away.
+    """
+    if not _given.is_given(name) or dataset.given_rows is None:
+        return split(name, dataset.y_train, clients, rng, **params)
+    return _given.split(name, dataset.given_labels, clients, rng, params, dataset.given_rows)
 
 
 def _fill_empty(owners: Ids, clients: int, notes: list[str]) -> None:

@@ -1,4 +1,8 @@
-"""Partitions that are not rules of this package: a user's function, and a partition that was saved to a file."""
+"""Partitions that are not rules of this package: a user's function or index arrays, and a partition from a file.
+
+A function and index arrays speak of the examples as the user gave them: rows of their ``x``, in their order, also where
+some of these are held out for testing. A :class:`Partition` and its file speak of the training examples of a data set.
+"""
 
 from __future__ import annotations
 
@@ -47,20 +51,68 @@ def check(name: str, options: dict[str, Any]) -> None:
     check_takes(found, ("labels", "clients", "rng"), "partition", **options)
 
 
-def split(name: str, labels: Ids, clients: int, rng: np.random.Generator, options: dict[str, Any]) -> Partition:
-    """The saved partition, or what the user's function makes of the labels."""
+class IndexArrays:
+    """Index arrays that somebody gave in place of a function: the rows of each client."""
+
+    def __init__(self, indices: Sequence[npt.ArrayLike]) -> None:
+        self.indices = tuple(np.array(one) for one in indices)
+
+    def __len__(self) -> int:
+        """Number of clients."""
+        return len(self.indices)
+
+    def __call__(self, labels: Ids, clients: int, rng: np.random.Generator) -> Sequence[npt.ArrayLike]:
+        """The arrays, whatever the labels are."""
+        return self.indices
+
+
+def split(
+    name: str,
+    labels: Ids,
+    clients: int,
+    rng: np.random.Generator,
+    options: dict[str, Any],
+    given_rows: tuple[Ids, Ids] | None,
+) -> Partition:
+    """The saved partition, or what the user's function makes of the labels; of training examples alone.
+
+    ``labels`` are those of the training examples, or with ``given_rows`` (of training and test examples) those of all
+    examples in the order in which they were given.
+    """
     check(name, options)
     found = Partition.load(Path(name).expanduser()) if name.endswith(FILE) else imported(name, "partition.name")
-    made = found if isinstance(found, Partition) else _called(found, labels, clients, rng, options)
-    if len(made) != clients:
-        raise bad("partition.clients", f"{len(made)}, as the partition has", clients)
-    last = max((int(one.max()) for one in made.indices if one.size), default=-1)
-    if last >= labels.size:
-        raise bad("partition.indices", f"below {labels.size}, the number of training examples", last)
-    if empty := int((made.sizes == 0).sum()):
-        raise bad("partition", "such that every client has an example", f"{empty} empty clients")
-    new = [note for note in unheld(int(made.sizes.sum()), labels.size) if note not in made.notes]  # saved ones have it
-    return replace(made, notes=(*made.notes, *new)) if new else made
+    if isinstance(found, Partition):
+        partition, training = found, labels.size if given_rows is None else given_rows[0].size
+        _check_fits(partition, clients, training, "the number of training examples")
+    else:
+        partition, training = _called(found, labels, clients, rng, options), labels.size
+        _check_fits(partition, clients, labels.size, "the number of examples")
+        if given_rows is not None:
+            partition, training = _without_test(partition, labels.size, given_rows), given_rows[0].size
+    if empty := int((partition.sizes == 0).sum()):
+        raise bad("partition", "such that every client has a training example", f"{empty} empty clients")
+    notes = [note for note in unheld(int(partition.sizes.sum()), training) if note not in partition.notes]
+    return replace(partition, notes=(*partition.notes, *notes)) if notes else partition  # saved ones have the note
+
+
+def _check_fits(partition: Partition, clients: int, examples: int, words: str) -> None:
+    """Refuse a partition of another number of clients or examples."""
+    if len(partition) != clients:
+        raise bad("partition.clients", f"{len(partition)}, as the partition has", clients)
+    last = max((int(one.max()) for one in partition.indices if one.size), default=-1)
+    if last >= examples:
+        raise bad("partition.indices", f"below {examples}, {words}", last)
+
+
+def _without_test(partition: Partition, examples: int, given_rows: tuple[Ids, Ids]) -> Partition:
+    """Rows of the data as they were given, as indices of training examples; those held out for testing are left out."""
+    place = np.full(examples, -1)
+    place[given_rows[0]] = np.arange(given_rows[0].size)
+    places = [place[rows] for rows in partition.indices]
+    taken = sum(int((one < 0).sum()) for one in places)
+    note = f"{taken:,} of the {int(partition.sizes.sum()):,} examples in the partition are held out for testing."
+    notes = (*partition.notes, note) if taken else partition.notes
+    return Partition(tuple(np.sort(one[one >= 0]) for one in places), notes)
 
 
 def _called(make: Split, labels: Ids, clients: int, rng: np.random.Generator, options: dict[str, Any]) -> Partition:

@@ -27,9 +27,9 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
     """Nothing for a single setting."""
     if len(gathered.settings) < 2 or len({s.metric for s in gathered.settings}) > 1:
         return []
-    found = mean_ranks(gathered)
-    made = [] if found is None else [_ranks(found, palette)]
-    profile = _profiles(gathered, palette)
+    found, missing = mean_ranks(gathered), _left_out(gathered)
+    made = [] if found is None else [_ranks(found, palette, missing)]
+    profile = _profiles(gathered, palette, missing)
     return made if profile is None else [*made, profile]
 
 
@@ -48,7 +48,21 @@ def mean_ranks(gathered: Gathered) -> Ranking | None:
     return rank(values, higher=gathered.settings[0].higher)
 
 
-def _ranks(found: Ranking, palette: Palette) -> Chart:
+def _left_out(gathered: Gathered) -> str:
+    """A sentence on the methods that some setting lacks, which cannot be ranked over all; empty without one."""
+    shared = _shared(gathered)
+    missing = {
+        label: [setting.name for setting in gathered.settings if label not in setting.methods]
+        for label in gathered.methods
+        if label not in shared and label not in REFERENCES
+    }
+    if not missing:
+        return ""
+    listed = "; ".join(f"{label} (not in {', '.join(names)})" for label, names in missing.items())
+    return f" Left out, since a setting lacks them: {listed}."
+
+
+def _ranks(found: Ranking, palette: Palette, missing: str) -> Chart:
     """A critical-difference diagram: bars join methods whose mean ranks are not shown to differ."""
     order = list(found.ranks)
     rows = [{"method": label, "rank": round(value, 3)} for label, value in found.ranks.items()]
@@ -68,13 +82,13 @@ def _ranks(found: Ranking, palette: Palette) -> Chart:
     p = "" if math.isnan(found.p) else f" Friedman's test that all are alike: p = {found.p:.3f}."
     caption = (
         f"Critical difference (Nemenyi, 5 %) of {found.settings} settings: {found.critical:.2f}. Bars join methods "
-        f"whose mean ranks differ by less.{p} Few settings show little."
+        f"whose mean ranks differ by less.{p} Few settings show little.{missing}"
     )
     drawn = filling(alt.layer(points + text, joined).resolve_scale(x="independent"), 26 * len(order))
     return Chart("ranks", "Mean ranks", caption, drawn, {"ranks": rows, "groups": groups}, span=3)
 
 
-def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
+def _profiles(gathered: Gathered, palette: Palette, missing: str) -> Chart | None:
     """Each setting and seed is a problem; its cost the rounds to target, or the error where there is no target."""
     shared = _shared(gathered)
     by_rounds = any(run.figures.get(TO_TARGET) for run in gathered.runs)
@@ -94,7 +108,7 @@ def _profiles(gathered: Gathered, palette: Palette) -> Chart | None:
     x = alt.X("factor:Q", title=f"{what}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     chart = lines("profiles", palette, x, y, ["method:N", "factor:Q", "share:Q"])
-    caption = PROFILE + (OF_ROUNDS if by_rounds else "")
+    caption = PROFILE + (OF_ROUNDS if by_rounds else "") + missing
     tables = {"profiles": rows, "profiles_names": end_labels(rows, "share", 260, zero=True)}
     return Chart("profiles", "Performance profiles", caption, filling(chart, 260), tables, span=3)
 

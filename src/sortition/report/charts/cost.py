@@ -33,6 +33,7 @@ COSTS: dict[str, tuple[str, Callable[[list[Digest]], float | None]]] = {
     "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.done])),
 }
 HEIGHT = 260
+ALIKE = 0.01  # costs that differ by a smaller share are the same: a chart of them would magnify nothing
 NAME: dict[str, Any] = {  # of a method, beside its point
     "align": alt.ExprRef("datum.left ? 'right' : 'left'"),
     "dx": alt.ExprRef("datum.left ? -7 : 7"),
@@ -42,21 +43,25 @@ NAME: dict[str, Any] = {  # of a method, beside its point
 }
 
 
-def figures(setting: Setting, palette: Palette) -> list[Chart]:
-    """Accuracy against cost three times, and bytes by kind."""
+def figures(setting: Setting, palette: Palette) -> list[Chart | str]:
+    """Accuracy against cost three times, and bytes by kind; a sentence where methods cost the same."""
     return [*pareto(setting, palette), *traffic(setting)]
 
 
-def pareto(setting: Setting, palette: Palette) -> list[Chart]:
-    """Which methods nobody beats in value and cost; one chart for each cost that is known."""
-    made = []
+def pareto(setting: Setting, palette: Palette) -> list[Chart | str]:
+    """Which methods nobody beats in value and cost; one chart for each cost that is known and differs."""
+    made: list[Chart | str] = []
     for name, (title, cost) in COSTS.items():
         rows: list[dict[str, Any]] = [
             {"method": label, "cost": paid, "value": value}
             for label, runs in setting.methods.items()
             if (paid := cost(runs)) and math.isfinite(value := _value(setting, label))
         ]
-        if len(rows) > 1:
+        least, most = min((row["cost"] for row in rows), default=0), max((row["cost"] for row in rows), default=0)
+        if len(rows) > 1 and most - least < ALIKE * most:
+            what, _, unit = title.partition(", ")
+            made.append(f"All methods cost the same {what}: {least:,.3g} {unit}, to within {100 * ALIKE:g} %.")
+        elif len(rows) > 1:
             shown = [
                 {**row, "cost": float(f"{row['cost']:.5g}"), "value": round(float(row["value"]), 5)} for row in rows
             ]

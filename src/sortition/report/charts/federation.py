@@ -14,9 +14,9 @@ SHOWN = 100
 CELLS = 80
 
 
-def figures(setting: Setting) -> list[Chart]:
-    """Those that the runs have data for."""
-    made = []
+def figures(setting: Setting) -> list[Chart | str]:
+    """Those that the runs have data for; where there is nothing to see, a sentence."""
+    made: list[Chart | str] = []
     if (counts := setting.labels()) is not None:
         made.append(label_holdings(counts, f", seed {setting.first.seed}"))
     if "sizes" in setting.federation:
@@ -57,8 +57,11 @@ def label_holdings(counts: Array, of_seed: str = "") -> Chart:
     return Chart("partition", "Who holds what", caption, filling(chart, 240), {"partition": rows})
 
 
-def sizes(held: Array) -> Chart:
-    """How many examples clients hold (N,)."""
+def sizes(held: Array) -> Chart | str:
+    """How many examples clients hold (N,); a sentence where all hold as many, or one more."""
+    if held.max() - held.min() <= 1:
+        numbers = " or ".join(f"{size:,}" for size in np.unique(held))
+        return f"Each of the {held.size:,} clients holds {numbers} examples."
     bins = min(30, max(1, np.unique(held).size))
     height, edges = np.histogram(held, bins=bins)
     rows = [
@@ -86,13 +89,15 @@ def ticks_of(length: int, step: int, start: int) -> list[int]:
     return values[:: max(1, len(values) // 8)]
 
 
-def presence(mask: Array, first: int = 1) -> Chart:
-    """Share of clients that are reachable (rounds, N), by group of clients and span of rounds.
+def presence(mask: Array, first: int = 1) -> Chart | str:
+    """Share of clients that are reachable, by group of clients and span of rounds; a sentence where all always are.
 
     Args:
         mask: (rounds, N) who was there.
         first: number of the first round.
     """
+    if mask.all():
+        return "Every client is reachable in every round."
     rounds, n = mask.shape
     width, group = -(-rounds // CELLS), -(-n // CELLS)
     blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)

@@ -15,6 +15,9 @@ class Callback:
     Runs on other machines are not followed. An exception ends the run, which can then be resumed.
     """
 
+    def check(self) -> None:
+        """Before the first run of a study: raise what would make every run fail, such as a missing package."""
+
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Before the first round; a run that is resumed has ``played`` some."""
 

@@ -162,6 +162,8 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
+        "inputs": parts.dataset.described_inputs(),
+        "held_out": parts.dataset.held_out,
         "clients": parts.clients,
         "classes": parts.dataset.classes,
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
@@ -171,7 +173,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         **_aggregation(setup),
         "cite": selector.cite,
         **({"python": found} if (found := own_code.fingerprints(config.table())) else {}),
-        "notes": [*parts.train.notes, *shared.availability.notes],
+        "notes": [*parts.train.notes, *shared.availability.notes, *methods.outside_notes(selector)],
     }
 
 

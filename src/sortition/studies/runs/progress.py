@@ -1,12 +1,13 @@
-"""What a person sees while runs are played: live bars on a terminal, plain lines elsewhere, or nothing."""
+"""What a person sees while runs are played: bars on a terminal, one bar in a notebook, lines elsewhere, or nothing."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from importlib.util import find_spec
-from typing import Protocol
+from html import escape as escape_html
+from importlib import import_module
+from typing import Any, Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -18,6 +19,7 @@ from sortition.studies.workers.scheduler import Event
 
 SHOWN = 3  # running runs that a plain line names
 EVERY = 15.0  # seconds between plain lines of running runs
+REDRAWN = 0.3  # seconds between two drawings of a notebook's bar
 LOST = "lost the worker of {}; another continues from its last checkpoint"
 
 
@@ -91,6 +93,10 @@ class Lines:
         figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
         return f"{name_of(run)} round {event.round}/{run.rounds}{figure}"
 
+    def say(self, text: str) -> None:
+        """A line of its own."""
+        self._print(text)
+
     def _print(self, text: str) -> None:
         self.printed = time.monotonic()
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -141,16 +147,89 @@ class Bars:
         self.bars.advance(self.total, played - before)
 
 
+class NotebookBar:
+    """One bar for all runs, drawn anew in its place; when the runs have ended, one line stays."""
+
+    def __init__(self) -> None:
+        self.rounds: dict[int, int] = {}
+        self.ended, self.failed, self.drawn, self.shown = 0, 0, 0.0, ""
+        self.handle: Any = None
+
+    @contextmanager
+    def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
+        """Show the bar, and in the end what became of the runs."""
+        self.runs, self.started = runs, time.monotonic()
+        self.total = max(sum(run.rounds for run in runs), 1)
+        self._draw(force=True)
+        try:
+            yield
+        finally:
+            failed = f", {self.failed} failed" if self.failed else ""
+            spent = time.monotonic() - self.started
+            self._show(f"{self.ended} of {len(runs)} runs played in {spent:.0f} s{failed}")
+
+    def update(self, event: Event) -> None:
+        """Move the bar."""
+        run = self.runs[event.index]
+        if event.kind == "tick":
+            self.rounds[event.index] = event.round
+        elif event.kind == "done":
+            self.rounds[event.index] = run.rounds
+            self.ended += 1
+        elif event.kind == "failed":
+            self.failed += 1
+        self._draw(force=event.kind in ("done", "failed"))
+
+    def say(self, text: str) -> None:
+        """A line above the bar."""
+        _display_html(escape_html(text))
+
+    def _draw(self, *, force: bool = False) -> None:
+        if not force and time.monotonic() - self.drawn < REDRAWN:
+            return
+        self.drawn = time.monotonic()
+        share = sum(self.rounds.values()) / self.total
+        failed = f", {self.failed} failed" if self.failed else ""
+        self._show(
+            f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs{failed}, '
+            f"{100 * share:.0f} % of the rounds"
+        )
+
+    def _show(self, markup: str) -> None:
+        if markup == self.shown:
+            return
+        self.shown = markup
+        self.handle = _display_html(markup, self.handle)
+
+
+def _display_html(markup: str, handle: Any = None) -> Any:
+    """Show something in a notebook, in the place of ``handle`` where there is one; the handle of what is shown."""
+    notebook = import_module("IPython.display")
+    content = notebook.HTML(f"<div>{markup}</div>")
+    if handle is None:
+        return notebook.display(content, display_id=True)
+    handle.update(content)
+    return handle
+
+
+def say(progress: Progress, text: str) -> None:
+    """Tell a person something before the runs begin, where progress is shown."""
+    if isinstance(progress, Lines | NotebookBar):
+        progress.say(text)
+    elif isinstance(progress, Bars):
+        progress.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 def _figure(run: RunConfig) -> str:
     return run.target.of if run.target and run.stop_at_target else "accuracy"
 
 
 def automatic(wanted: bool) -> Progress:
-    """For Python code: bars on a terminal and in a notebook with ipywidgets, plain lines in other notebooks."""
+    """For Python code: bars on a terminal, one bar in a notebook, lines elsewhere, such as in the log of a cluster."""
     console = Console(stderr=True)
     if wanted and console.is_jupyter:
-        return Bars(console) if find_spec("ipywidgets") else Lines(console)
-    return Bars(console) if wanted and console.is_terminal else Quiet()
+        return NotebookBar()
+    return showing(console, quiet=not wanted)
 
 
 def showing(console: Console, *, quiet: bool = False) -> Progress:

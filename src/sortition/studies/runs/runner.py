@@ -43,6 +43,11 @@ def place(out: Path, run: RunConfig) -> Path:
     return out / run.setting / run.method.label / f"seed-{run.seed}"
 
 
+def places(out: Path, plan: StudyPlan) -> frozenset[Path]:
+    """The folders of all runs of a plan."""
+    return frozenset(place(out, run) for run in plan.runs)
+
+
 def execute(
     plan: StudyPlan,
     out: Path,
@@ -61,6 +66,8 @@ def execute(
     following = (*callbacks, *trackers(plan.track))
     if following and on is not None:
         raise bad("callbacks", "left out where runs are played on a cluster", f"{len(following)} of them")
+    for callback in following:
+        callback.check()
     with write_folder.locked(out), _machines(on, plan.runs, jobs) as machines:
         left = _unfinished(plan, out, resume=resume)
         if left:

@@ -16,7 +16,7 @@ from sortition.core.errors import SortitionError
 from sortition.studies import given
 from sortition.studies.config import Data, RunConfig
 from sortition.studies.lockstep import groups
-from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread
+from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread, unaware_of_main
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
 from sortition.studies.workers.together import attempt_all
 
@@ -53,7 +53,7 @@ def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Mappin
     ours, theirs = fork_server().Pipe()
     arguments = (theirs, function, runs, objects, dict(os.environ))
     process = fork_server().Process(target=_answer, args=arguments, daemon=True)
-    with one_thread(), ignoring_interrupts(), preloading(runs[0].data):
+    with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(runs[0].data):
         process.start()
     theirs.close()
     try:
@@ -174,7 +174,7 @@ class ProcessScheduler(Scheduler[_Process, Group]):
         while len(self.workers) < self.processes:
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
-            with one_thread(), ignoring_interrupts(), preloading(first and first.data):
+            with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(first and first.data):
                 process.start()
             theirs.close()
             self.workers.append(_Process(process=process, pipe=ours))

@@ -1,0 +1,104 @@
+"""The check that a method reads answers by their ids, also where some clients did not answer.
+
+An answer may be shorter than the question. A method that takes ``round.available[np.argsort(-loss.values)]`` then
+chooses other clients than those that answered so, and raises nothing. To find it, one client's answers are made very
+small in one run and very large in another: a method that listens changes how often it chooses that client. It must
+still be that client whose share changes most when the clients with the lowest ids never answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sortition.core import Reading, Selector, Signal
+from sortition.core.arrays import Array, Ids
+from sortition.testing.play import BUDGET, AnswerFaults, instances, play
+from sortition.testing.violation import require
+from sortition.testing.worlds import ScriptedWorld
+
+CLIENTS = 18
+MUTE = 8  # clients with the lowest ids, so that every other position is shifted
+LISTENED_TO = range(MUTE, CLIENTS)  # the clients whose answers are changed, one at a time
+ROUNDS = 12
+SMALL, LARGE = 0.01, 20.0  # what one client's answers are multiplied with
+FEWEST = 4  # clients whose answers must make a difference, or nothing can be told
+# Shares of clients for whom a change of their answers changes above all how often they are chosen themselves. Methods
+# of the package that choose by single answers have 1.0, and 0.8 or more with mute clients; methods that read by
+# position have 1.0, and 0.4 or less with mute clients.
+CLEAR = 0.95
+MISREAD = 0.6
+
+
+class OneLoud(ScriptedWorld):
+    """A scripted world in which one client's answers are multiplied by a factor."""
+
+    def __init__(self, client: int, factor: float) -> None:
+        super().__init__(CLIENTS)
+        self.client, self.factor = client, factor
+
+    def rows(self, signal: Signal, ids: Ids, t: int) -> Array:
+        """The script's lines, with those of the one client multiplied."""
+        rows = super().rows(signal, ids, t)
+        if signal.of != "pairs":
+            rows[ids == self.client] *= self.factor
+        return rows
+
+
+class Mute(AnswerFaults):
+    """Clients with the lowest ids never answer and never report."""
+
+    def hit(self, reading: Reading, t: int, what: str) -> Reading:
+        """A reading without their rows."""
+        answered = reading.ids >= MUTE
+        return Reading(reading.ids[answered], reading.values[answered])
+
+
+class Heard(NamedTuple):
+    """Of how many clients the answers made a difference, and of how many to the client itself above all."""
+
+    changed: int
+    own: int
+
+    @property
+    def share(self) -> float:
+        """The share of those whose own answers decide on themselves."""
+        return self.own / max(self.changed, 1)
+
+
+def aligned_answers(cls: type[Selector[Any]]) -> None:
+    """Answers are read by their ids, not by their positions, also where some do not answer."""
+    for selector in instances(cls):
+        if not selector.needs.asks and not selector.needs.reports:
+            continue
+        everybody = _heard(selector, AnswerFaults())
+        if everybody.changed < FEWEST or everybody.share < CLEAR:
+            continue  # it does not choose by single clients' answers
+        some = _heard(selector, Mute())
+        require(
+            cls,
+            some.changed < FEWEST or some.share >= MISREAD,
+            "gives a client's answer to another client where some do not answer. An answer holds the ids that it is of:"
+            f" take reading.ids beside reading.values, never positions in round.available ({selector.parameters()}).",
+        )
+
+
+def _heard(selector: Selector[Any], faults: AnswerFaults) -> Heard:
+    """Who is chosen more or less often where one client's answers are large in place of small, client by client."""
+    changed = own = 0
+    for client in LISTENED_TO:
+        quiet, loud = (_times_chosen(selector, OneLoud(client, factor), faults) for factor in (SMALL, LARGE))
+        difference = np.abs(loud - quiet)
+        if difference.any():
+            changed += 1
+            own += int(difference[client] == difference.max())
+    return Heard(changed, own)
+
+
+def _times_chosen(selector: Selector[Any], world: ScriptedWorld, faults: AnswerFaults) -> Ids:
+    """(N,) how often each client was chosen."""
+    times = np.zeros(CLIENTS, np.int64)
+    for cohort in play(selector, world, ROUNDS, budget=BUDGET, faults=faults):
+        times[cohort.ids] += 1
+    return times

@@ -1,0 +1,60 @@
+"""Panels without anything to see are left out with a sentence, and colours mean one thing."""
+
+import colorsys
+
+import numpy as np
+from tests.report.conftest import write_run
+
+from sortition.report.charts import cost, federation
+from sortition.report.charts.forest import COLOURS as VERDICTS
+from sortition.report.gather import gather
+from sortition.report.page import Page
+from sortition.report.palette import COLOURS, GREY, Palette
+from sortition.results.statistics import BETTER, UNDECIDED, WORSE
+
+
+def gathered(folder, sent=(1e6, 1.0001e6), **options):
+    for label, megabytes in zip(("uniform", "fedgs"), sent, strict=True):
+        for seed in range(2):
+            write_run(folder, label, seed, [0.2, 0.4, 0.5], sent={"model_down": megabytes}, **options)
+    return gather([folder])
+
+
+def test_equal_sizes_and_full_availability_are_a_sentence(tmp_path):
+    setting = gathered(tmp_path).settings[0]
+    setting.federation = {"sizes": np.full(10, 600), "availability": np.ones((3, 10), bool)}
+    assert federation.figures(setting) == [
+        "Each of the 10 clients holds 600 examples.",
+        "Every client is reachable in every round.",
+    ]
+    setting.federation = {"sizes": np.array([71, 72, 72])}
+    assert federation.figures(setting) == ["Each of the 3 clients holds 71 or 72 examples."]
+    setting.federation = {"sizes": np.arange(1, 11), "availability": np.eye(3, 10, dtype=bool)}
+    assert [chart.name for chart in federation.figures(setting)] == ["sizes", "availability"]
+
+
+def test_costs_that_are_alike_are_a_sentence_and_others_a_chart(tmp_path):
+    for name, sent in (("alike", (1e6, 1.0001e6)), ("apart", (1e6, 2e6))):
+        found = gathered(tmp_path / name, sent)
+        made = cost.pareto(found.settings[0], Palette(found.methods, found.names))[0]
+        assert isinstance(made, str) == (name == "alike")
+    said = [made for made in cost.pareto(gather([tmp_path / "alike"]).settings[0], Palette([], {})) if made]
+    assert said[0] == "All methods cost the same traffic: 3 MB, to within 1 %."
+    assert said[0] in Page(gather([tmp_path / "alike"])).render()
+
+
+def test_adversaries_are_in_a_heading_only_where_there_are_some(tmp_path):
+    assert "and adversaries" not in Page(gathered(tmp_path)).render()
+
+
+def hue(colour):
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return 360 * colorsys.rgb_to_hls(red, green, blue)[0]
+
+
+def test_no_method_has_the_colour_of_a_verdict():
+    for colour in COLOURS:
+        for verdict in (BETTER, WORSE, UNDECIDED):
+            apart = abs(hue(colour) - hue(VERDICTS[verdict]))
+            assert min(apart, 360 - apart) > 15, (colour, verdict)
+    assert len({*COLOURS, GREY}) == len(COLOURS) + 1

@@ -24,7 +24,7 @@ def test_every_table_is_written_and_read_back(runs, tmp_path, kind, read):
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in ("rounds", "runs", "methods", "comparisons")]
     assert read(paths[0]).height == 13
     assert read(paths[1]).filter(~pl.col("done")).height == 1
-    compared = read(paths[3]).filter(pl.col("figure") == "last-accuracy").to_dicts()[0]
+    compared = read(paths[3]).filter(pl.col("figure") == "last").to_dicts()[0]
     assert (compared["method"], compared["baseline"], compared["verdict"]) == ("fedgs", "uniform", "better")
     assert compared["difference"] == pytest.approx(0.101)
     mean = read(paths[2]).filter((pl.col("method") == "uniform") & (pl.col("figure") == "final-accuracy"))

@@ -232,7 +232,7 @@ def test_a_method_among_the_labels_is_explained():
 
 
 def test_all_settings_have_one_margin():
-    assert plan(small(margin=1)).margin == 1
+    assert plan(small(margin=1)).criteria.margin == 1
     with pytest.raises(InputError, match=r"margin must be the same in all settings; got 0\.5, 2"):
         plan(small(setting=[{"name": "a"}, {"name": "b", "margin": 2}]))
     with pytest.raises(InputError, match=r"study\.margin must be > 0; got 0"):

@@ -72,19 +72,20 @@ def play(plan: StudyPlan, out: Path, *, jobs: int | None, resume: bool, quiet: b
 def print_summary(out: Path, screen: Console, page: Path | None = None) -> None:
     """Print the tables of the runs in a folder, where things are, and what follows in plain words."""
     from sortition.results import run_folder, summary
-    from sortition.results.comparisons import margin_of
+    from sortition.results.comparisons import criteria_of
     from sortition.studies.study_result import notes_of
 
-    runs, margin = run_folder.find(out), margin_of([out])
-    for one in summary.tables(runs, margin):
+    runs = run_folder.find(out)
+    criteria = criteria_of([out])
+    for one in summary.tables(runs, criteria):
         screen.print(one)
     for note in notes_of(runs):
         screen.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
-    found = summary.conclusions(runs, margin)
-    for sentence in ["", summary.heading(runs), *found] if found else []:
+    found = summary.conclusions(runs, criteria)
+    for sentence in ["", summary.heading(runs, criteria), *found] if found else []:
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 

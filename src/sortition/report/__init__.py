@@ -20,6 +20,8 @@ def write(
     figures: str | Path | None = None,
     columns: Sequence[str] = (),
     margin: float | None = None,
+    baseline: str | None = None,
+    all_pairs: bool | None = None,
 ) -> Path:
     """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
 
@@ -29,12 +31,14 @@ def write(
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables, which need ``figures``; default: those that decide.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
+        baseline: label or name of the method that others are compared with; default: the study's, else uniform.
+        all_pairs: whether every pair of methods is compared; default: as the study says.
     """
     if columns and figures is None:
         raise bad(
             "--column", "given with --figures", f"{columns[0]!r} alone", "It chooses columns of the LaTeX tables."
         )
-    page = Page(gather(folders, margin))
+    page = Page(gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs))
     text = page.render()
     path = place(folders) if out is None else Path(out)
     if path.is_dir():

@@ -16,9 +16,9 @@ from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
 from sortition.results.run_folder import Run, total_bytes
+from sortition.results.statistics import HIGHER
 
 Metric = Callable[..., float | None]
-HIGHER = {"accuracy": True, "loss": False}
 LAST, SMOOTH = 10, 5
 CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 

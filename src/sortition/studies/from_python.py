@@ -11,8 +11,8 @@ from typing import Any
 
 from sortition.core.errors import SortitionError, unknown
 from sortition.results import run_folder
-from sortition.results.comparisons import MARGIN
 from sortition.results.schema import RoundRecord
+from sortition.results.statistics import MARGIN
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
@@ -37,6 +37,7 @@ def compare(
     seeds: int | Sequence[int] = 10,
     sweep: Mapping[str, Any] | None = None,
     margin: float = MARGIN,
+    baseline: str = "",
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     jobs: int | None = 1,
@@ -53,13 +54,15 @@ def compare(
     - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
+    - ``baseline``: the method that others are compared with, by label or name, by default ``uniform``; with
+      ``all_pairs=True`` every pair of methods is compared.
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, None for all cores; ``on``: a Ray cluster; ``callbacks`` follow the runs; ``progress`` shows them.
     - ``more``: any other key of a study's file.
     """
     shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
     shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
-    shared["margin"] = margin
+    shared |= {"margin": margin, "baseline": baseline}
     shared |= {"sweep": dict(sweep)} if sweep else {}
     _check_keys(more, "compare", compare, "method")
     with given.lent():

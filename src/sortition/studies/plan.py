@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
-from sortition.results.comparisons import MARGIN
+from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
 from sortition.studies.config import Federation, Method, Named, RunConfig, names_folder, validated
@@ -39,7 +39,7 @@ class StudyPlan:
     title: str
     runs: tuple[RunConfig, ...]
     track: tuple[Named, ...] = ()  # the trackers that follow the runs
-    margin: float = MARGIN  # the region of practical equivalence
+    criteria: Criteria = Criteria()  # by what methods are judged
     lockstep: bool = True  # whether runs of small models train together
 
     @property
@@ -89,15 +89,24 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     runs = [run for name, study in studies for run in _runs(name, study)]
     ordered = tuple(sorted(runs, key=lambda run: run.seed))
     first = studies[0][1]
-    return StudyPlan(str(raw.get("title", "")), ordered, tuple(first.track), _margin(studies), first.lockstep)
+    return StudyPlan(
+        title=str(raw.get("title", "")),
+        runs=ordered,
+        track=tuple(first.track),
+        criteria=_criteria([study for _, study in studies]),
+        lockstep=first.lockstep,
+    )
 
 
-def _margin(studies: Iterable[tuple[str, Study]]) -> float:
-    """The margin of all settings, which is one: verdicts of a study must mean the same."""
-    found = {study.margin for _, study in studies}
-    if len(found) > 1:
-        raise bad("margin", "the same in all settings", ", ".join(f"{one:g}" for one in sorted(found)))
-    return found.pop()
+def _criteria(studies: Sequence[Study]) -> Criteria:
+    """The criteria of all settings, which are the same: verdicts of a study must mean the same."""
+    for key in ("margin", "baseline", "all_pairs"):
+        values = {getattr(study, key) for study in studies}
+        if len(values) > 1:
+            raise bad(key, "the same in all settings", ", ".join(sorted(str(value) for value in values)))
+    first = studies[0]
+    check_baseline(first.baseline, [{method.label: method.name for method in study.method} for study in studies])
+    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs)
 
 
 def _validated(table: Table, owner: str) -> Study:

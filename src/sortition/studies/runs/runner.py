@@ -13,6 +13,7 @@ from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import metrics, run_folder
 from sortition.results.separate import FREE
+from sortition.results.sweeps import flat
 from sortition.studies import given, methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
@@ -228,17 +229,6 @@ def _horizon(run: RunConfig) -> bool:
     return methods.selector(run.method.name, run.method.options).needs.horizon
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    result: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
-
-
 def _index(out: Path, plan: StudyPlan) -> None:
     """Store the order in which settings and methods are shown; those of earlier plans in the same folder come after."""
     before = run_folder.document(out / run_folder.INDEX)
@@ -247,6 +237,7 @@ def _index(out: Path, plan: StudyPlan) -> None:
         for key, own in (("settings", plan.settings), ("methods", plan.labels))
     }
     title = plan.title or before.get("title", "")
-    write_folder.write_document(
-        out / run_folder.INDEX, {"title": title, "margin": plan.margin, "runs": len(plan.runs), **merged}
-    )
+    criteria = {"margin": plan.criteria.margin, "baseline": plan.criteria.baseline}
+    if plan.criteria.all_pairs:
+        criteria["all_pairs"] = True
+    write_folder.write_document(out / run_folder.INDEX, {"title": title, **criteria, "runs": len(plan.runs), **merged})

@@ -177,3 +177,10 @@ def test_losses_that_are_not_finite_are_null_in_the_page(tmp_path):
         raise ValueError(name)
 
     assert json.loads(data, parse_constant=strict)
+
+
+def test_control_characters_are_marked(study, tmp_path):
+    (study / "study.json").write_text(json.dumps({"title": "a\x1b[2Jb"}))
+    page = text_of(write([study], tmp_path / "page.html"))
+    assert "\x1b" not in page
+    assert "<h1>a\ufffd[2Jb</h1>" in page

@@ -59,3 +59,14 @@ def test_a_sweep_is_all_combinations():
     assert values == {"local.lr": [0.1, 0.2], "availability.beta": [0, 1]}
     labels = [label for label, _ in combinations(values)]
     assert labels == ["lr=0.1,beta=0", "lr=0.1,beta=1", "lr=0.2,beta=0", "lr=0.2,beta=1"]
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
+def test_a_range_has_at_least_one_value(count):
+    with pytest.raises(InputError, match=r"sweep\.cohort\.count must be a whole number ≥ 1"):
+        sweep({"cohort": {"from": 1, "to": 3, "count": count}})
+
+
+def test_one_of_several_that_are_no_tables_is_refused():
+    with pytest.raises(InputError, match=r"setting must be a list of tables, \[\[setting\]\]"):
+        assign({"setting": ["x"]}, "setting.x.cohort=3")

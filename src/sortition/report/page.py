@@ -20,6 +20,7 @@ from sortition.report.description import description
 from sortition.report.gather import Gathered, Setting
 from sortition.report.guard_section import guard_table
 from sortition.report.losses_section import loss_tables
+from sortition.report.markup import printable
 from sortition.report.palette import Palette
 from sortition.report.privacy import privacy_table
 from sortition.report.verdicts import answer
@@ -55,7 +56,7 @@ class Page:
         data = json.dumps(_known(self.specs), separators=(",", ":"), default=float, allow_nan=False)
         data = data.replace("<", "\\u003c")  # cannot end the script
         title = escape(self.gathered.title)
-        return (
+        page = (
             '<!doctype html><html lang="en"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
             f"<title>{title} · Sortition</title><style>{_text('page.css')}</style></head><body>"
@@ -63,8 +64,8 @@ class Page:
             f'<p class="soft">{self._facts()}</p></header><nav>{links}{self._selector()}</nav>'
             f"<main>{self._left_out()}{''.join(parts)}</main>"
             f'<script type="application/json" id="specs">{data}</script>'
-            f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
         )
+        return f"{printable(page)}<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
 
     # -- sections -------------------------------------------------------------------------------------------------
 

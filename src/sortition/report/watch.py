@@ -16,6 +16,7 @@ from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
+from sortition.report.markup import printable
 from sortition.report.page import Page
 from sortition.results.run_folder import INDEX, Run, document, find
 
@@ -115,7 +116,7 @@ class Watcher:
             gathered = gather(self.folders, margin=self.margin, baseline=self.baseline)
             text = Page(gathered).render("" if now.finished else bar)
         except InputError as error:  # nothing is evaluated yet
-            said = escape(str(error))
+            said = printable(escape(str(error)))
             text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{said}</p></body>"
         self.page = text if now.finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())

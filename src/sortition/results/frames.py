@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +20,7 @@ from sortition.results.statistics import centre
 from sortition.results.sweeps import swept
 
 FORMATS = ("csv", "parquet")
+FORMULA = r"^[=+\-@\t\r]"  # how a formula begins in a spreadsheet
 
 
 def frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.DataFrame]:
@@ -45,10 +47,20 @@ def write(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> l
         for name, frame in tables.items():
             if frame.height:
                 made.append(folder / f"{name}.{kind}")
-                frame.write_csv(made[-1]) if kind == "csv" else frame.write_parquet(made[-1])
+                if kind == "csv":
+                    write_csv(frame, made[-1])
+                else:
+                    frame.write_parquet(made[-1])
     except OSError as error:
         raise bad("-o", "a folder that can be written", str(folder), f"{error.strerror or error}.") from None
     return made
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table as CSV; texts that a spreadsheet would take for a formula get an apostrophe before them."""
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    safe = frame.with_columns(pl.col(texts).str.replace(FORMULA, "'$0")) if texts else frame
+    safe.rename({name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}).write_csv(path)
 
 
 def _frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:

@@ -18,7 +18,8 @@ from sortition.core.validation import translated
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
-from sortition.studies.config import Federation, Method, Named, RunConfig, names_folder, validated
+from sortition.studies.config import Federation, Method, Named, RunConfig, validated
+from sortition.studies.labels import check_distinct, names_folder
 from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
 
@@ -81,9 +82,7 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
     studies = [(name, _validated(resolved, owner)) for name, resolved in _settings(raw, shared)]
-    names = [name.casefold() for name, _ in studies]
-    if len(set(names)) < len(names):
-        raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
+    check_distinct("setting.name", [name for name, _ in studies])
     if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
@@ -112,7 +111,15 @@ def _criteria(studies: Sequence[Study]) -> Criteria:
 def _validated(table: Table, owner: str) -> Study:
     if not table.get("method"):
         raise InputError(f"{owner} must have at least one [[method]]; got none. 'sortition list' names them.")
-    return validated(Study, table, owner)
+    tables = _listed(table, "method")
+    checked = [validated(Method, method, _called(owner, place, method)) for place, method in enumerate(tables, 1)]
+    return validated(Study, {**table, "method": checked}, owner)
+
+
+def _called(owner: str, place: int, method: Table) -> str:
+    """What messages call a method: its place, from 1, and its label."""
+    label = label_of(method)
+    return f"{owner}: method {place}" + (f" ({label})" if label else "")
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

@@ -85,7 +85,10 @@ class StudyResult:
 
     def to_csv(self, path: str | Path, what: str = "table") -> Path:
         """Write ``table`` or ``curves`` as CSV."""
-        self._frame(what).write_csv(made := _parent(path))
+        from sortition.results.frames import write_csv
+
+        made = _parent(path)
+        write_csv(self._frame(what), made)
         return made
 
     def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from sortition.core.errors import bad
 from sortition.results.schema import Seed
 from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 from sortition.studies.config import Federation, Method, Named
+from sortition.studies.labels import check_distinct, check_honest
 
 Seeds = Annotated[list[Annotated[Seed, Field(strict=True)]], Field(min_length=1)]
 MOST_SEEDS = 100_000
@@ -76,7 +76,6 @@ class Study(Federation):
     @field_validator("method")
     @classmethod
     def _unique(cls, value: list[Method]) -> list[Method]:
-        for label, times in Counter(method.label.casefold() for method in value).items():
-            if times > 1:
-                raise bad("method.label", "unique in a study", label, "Give one of them another label.")
+        check_distinct("method.label", [method.label for method in value])
+        check_honest({method.label: method.name for method in value})
         return value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +77,7 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
         write_folder.inside(place(out, run), out)
     _same_code_as_others(plan, out)
     _same_federation_as_others(plan, out)
+    _same_work_as_others(plan, out)
     states = [(run, state(run, place(out, run))) for run in plan.runs]
     known = [found for _, found in states if found != "new"]
     if known and not resume:
@@ -112,6 +113,41 @@ def _same_federation_as_others(plan: StudyPlan, out: Path) -> None:
                     f"{path.parent} is of another federation, and would share a table with these runs: {changed}. "
                     f"{ELSEWHERE}, or remove it."
                 )
+
+
+def _same_work_as_others(plan: StudyPlan, out: Path) -> None:
+    """Refuse a folder with other seeds of a method that have another cohort, local rule, server rule or guards.
+
+    Other methods may each have their own; tables and report warn where they are compared.
+    """
+    asked = {place(out, run) for run in plan.runs}
+    for setting in plan.settings:
+        planned = {run.method.label: run for run in plan.runs if run.setting == setting}
+        for held in _stored_runs(out / setting, asked):
+            if held.method in planned:
+                changed = difference(_work(held.config), _work(planned[held.method].table()))
+                if changed:
+                    raise StorageError(
+                        f"{held.path} was run with another cohort, local rule, server rule or guards, and would be "
+                        f"counted with these runs: {changed}. {ELSEWHERE}, or remove it."
+                    )
+
+
+def _stored_runs(folder: Path, asked: Collection[Path]) -> list[run_folder.Run]:
+    """The runs of a setting that are in its folder and are not among those asked for."""
+    stored = []
+    for path in sorted(folder.glob(f"*/*/{run_folder.CONFIG}")):
+        if path.parent not in asked:
+            run = run_folder.Run(path.parent)
+            with suppress(StorageError):  # a damaged run says so when it is read
+                _ = run.config
+                stored.append(run)
+    return stored
+
+
+def _work(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method may have its own of."""
+    return flat({key: config[key] for key in OF_A_METHOD if key in config})
 
 
 def _shared(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ def test_names_that_can_be_folders(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x" * 101, "😀" * 100, "CON", "nul", "com1", "LPT9.txt", "a/b", ".a", "a ", "a\x1b[m"]
+    "text", ["", "x" * 101, "😀" * 100, "CON", "nul", "com1", "LPT9.txt", "a/b", ".a", "a ", "\x1b"]
 )
 def test_names_that_cannot(text):
     assert not names_folder(text)

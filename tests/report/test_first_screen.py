@@ -73,7 +73,7 @@ def unfair(folder):
 
 def test_an_unfair_comparison_is_not_praised(tmp_path):
     gathered = unfair(tmp_path / "runs")
-    words = "Not a fair comparison (cohort: 8 for mine, 2 for uniform)."
+    words = "Warning: mine is not compared fairly with uniform (cohort: 8, not 2)."
     assert answer(gathered).endswith(words)
     assert leader(gathered.settings[0]) == "fedgs", "the best of those that are compared fairly"
     page = Page(gathered)
@@ -92,7 +92,7 @@ def test_a_lone_unfair_method_leads_with_a_warning(tmp_path):
         config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.5"))
     gathered = gather([tmp_path])
     assert answer(gathered).startswith("mine beats uniform by")
-    assert answer(gathered).endswith("Not a fair comparison (local.lr: 0.5 for mine, 0.1 for uniform).")
+    assert answer(gathered).endswith("Warning: mine is not compared fairly with uniform (local.lr: 0.5, not 0.1).")
     assert cards(gathered.settings[0])[0].detail == "shown better than uniform, not compared fairly"
 
 

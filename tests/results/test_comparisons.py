@@ -194,17 +194,17 @@ class TestUnfair:
     @pytest.mark.parametrize(
         ("changes", "key", "words"),
         [
-            ({"cohort": 20}, "cohort", "cohort: 20 for mine, 5 for uniform"),
-            ({"local": {"lr": 0.5, "steps": 3}}, "local.lr", "local.lr: 0.5 for mine, 0.1 for uniform"),
-            ({"rounds": 20}, "rounds", "rounds: 20 for mine, 10 for uniform"),
-            ({"devices": {"deadline": 3.0}}, "devices.deadline", "devices.deadline: 3 for mine, – for uniform"),
+            ({"cohort": 20}, "cohort", "cohort: 20, not 5"),
+            ({"local": {"lr": 0.5, "steps": 3}}, "local.lr", "local.lr: 0.5, not 0.1"),
+            ({"rounds": 20}, "rounds", "rounds: 20, not 10"),
+            ({"devices": {"deadline": 3.0}}, "devices.deadline", "devices.deadline: 3, not –"),
         ],
     )
     def test_others_are_named_in_the_cell_and_in_the_sentence(self, changes, key, words):
         found = self.found(**changes)
         assert verdict_text(found) == f"better (unfair: other {key})"
-        assert sentence(found).endswith(f"; not a fair comparison ({words}).")
-        assert unfair_warning([found]) == f"Not a fair comparison ({words})."
+        assert sentence(found).endswith(f"; not compared fairly ({words}).")
+        assert unfair_warning([found]) == f"Warning: mine is not compared fairly with uniform ({words})."
 
     def test_many_keys_are_counted(self):
         found = self.found(local={"lr": 0.5, "steps": 9, "batch": 3}, cohort=6)

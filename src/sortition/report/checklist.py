@@ -78,7 +78,7 @@ def _pairs(settings: list[Setting]) -> Point:
 
 def _alike(settings: list[Setting]) -> Point:
     """Whether methods differ in nothing but the selection."""
-    compared = [comparison for setting in settings for comparison in setting.comparison.every_pair()]
+    compared = [comparison for setting in settings for comparison in setting.comparison.shown_first()]
     unfair = [comparison for comparison in compared if comparison.unlike]
     fact = unfair_warning(unfair) or "cohort, local work, rounds, devices and all else are the same"
     return Point("Methods differ in the selection alone", not unfair, fact)

@@ -52,7 +52,7 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
 
 def _warning(setting: Setting) -> str:
     """What makes comparisons of this setting unfair; nothing where all are fair."""
-    warning = unfair_warning(setting.comparison.every_pair())
+    warning = unfair_warning(setting.comparison.shown_first())
     return f'<p class="warn">{escape(warning)}</p>' if warning else ""
 
 

@@ -169,6 +169,10 @@ class SettingComparison:
         found = self._families[figure]
         return {comparison.method: comparison for comparison in found if comparison.baseline == self.baseline}
 
+    def shown_first(self) -> list[Comparison]:
+        """Those with the baseline, or all pairs where there is no baseline."""
+        return list(self.against_baseline().values()) or self.every_pair()
+
     def every_pair(self, figure: str = "last") -> list[Comparison]:
         """All comparisons of the family: those with the baseline, and all others where all pairs are compared."""
         return self._families[figure]

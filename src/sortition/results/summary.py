@@ -189,7 +189,7 @@ def _notes(comparisons: list[Comparison], comparison: SettingComparison) -> list
         notes.append(ENDED_APART)
     if any(one.skewed and one.decided for one in comparisons):
         notes.append(f"Skewed: {verdict_words.SKEWED}.")
-    if warning := verdict_words.unfair_warning(comparison.every_pair()):
+    if warning := verdict_words.unfair_warning(comparison.shown_first()):
         notes.append(warning)
     return notes
 

@@ -12,7 +12,7 @@ from sortition.results.statistics import BETTER, EQUAL, FEWEST_SEEDS, UNDECIDED,
 
 PERIODS = {"last": "over the last 10 rounds", "mean": "over all rounds"}
 NAMED = 3  # keys of the configuration that a remark names
-SKEWED = "the differences look skewed, so that false alarms are more frequent than 5 %"
+SKEWED = "the differences look skewed, so that false alarms may be more frequent than 5 %"
 WHY = {
     Reason.ENDED_APART: "their runs ended at different rounds, so means over rounds cannot be compared",
     Reason.DIVERGED: "a run diverged",
@@ -96,28 +96,27 @@ def _keys(differences: Sequence[Unlike]) -> str:
     return ", ".join(named) + (f" and {more} more" if more else "")
 
 
-def unfair_text(comparison: Comparison) -> str:
-    """``not a fair comparison (cohort: 20 for mine, 5 for uniform)``; empty where the two are alike."""
-    if not comparison.unlike:
-        return ""
-    texts = [
-        f"{unlike.key}: {unlike.ours} for {comparison.method}, {unlike.theirs} for {comparison.baseline}"
-        for unlike in comparison.unlike[:NAMED]
-    ]
+def unlike_text(comparison: Comparison) -> str:
+    """``cohort: 20, not 5; local.lr: 0.5, not 0.1``: what the method has, and what its baseline has."""
+    texts = [f"{unlike.key}: {unlike.ours}, not {unlike.theirs}" for unlike in comparison.unlike[:NAMED]]
     more = len(comparison.unlike) - NAMED
     if more > 0:
         texts.append(f"{more} more")
-    return f"not a fair comparison ({'; '.join(texts)})"
+    return "; ".join(texts)
 
 
 def unfair_warning(comparisons: Iterable[Comparison]) -> str:
     """One sentence on all comparisons that are not fair; empty where all are."""
-    texts = [unfair_text(comparison) for comparison in comparisons if comparison.unlike]
-    if not texts:
+    unfair = [comparison for comparison in comparisons if comparison.unlike]
+    if not unfair:
         return ""
-    shown = "; ".join(texts[:NAMED])
-    more = f"; and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
-    return f"{shown[0].upper()}{shown[1:]}{more}."
+    texts = [
+        f"{comparison.method} is not compared fairly with {comparison.baseline} ({unlike_text(comparison)})"
+        for comparison in unfair[:NAMED]
+    ]
+    if len(unfair) > NAMED:
+        texts.append(f"{len(unfair) - NAMED} more comparisons are not fair")
+    return f"Warning: {'; '.join(texts)}."
 
 
 def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
@@ -154,7 +153,7 @@ def remarks(comparison: Comparison) -> str:
     """What must be known beside a verdict: skewed differences, and unlike configurations."""
     texts = [SKEWED] if comparison.skewed and comparison.decided else []
     if comparison.unlike:
-        texts.append(unfair_text(comparison))
+        texts.append(f"not compared fairly ({unlike_text(comparison)})")
     return "".join(f"; {text}" for text in texts)
 
 

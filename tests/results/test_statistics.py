@@ -58,9 +58,9 @@ def test_a_family_of_methods_has_wider_intervals_and_larger_p():
     assert (beside.high - beside.low) == pytest.approx(ratio * (alone.high - alone.low))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 @given(
-    st.lists(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=12), min_size=1, max_size=4),
+    st.lists(st.lists(st.floats(-0.1, 0.1), min_size=3, max_size=8), min_size=1, max_size=4),
     st.floats(0.1, 5),
     st.sampled_from(["accuracy", "loss"]),
 )

@@ -8,7 +8,17 @@ from typing import NamedTuple
 
 from sortition.results.comparisons import SAME_TRAFFIC
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.statistics import BETTER, EQUAL, FEWEST_SEEDS, UNDECIDED, WORSE, Comparison, Reason, Unlike
+from sortition.results.statistics import (
+    BETTER,
+    EQUAL,
+    FEWEST_SEEDS,
+    LEVEL,
+    UNDECIDED,
+    WORSE,
+    Comparison,
+    Reason,
+    Unlike,
+)
 
 PERIODS = {"last": "over the last 10 rounds", "mean": "over all rounds"}
 NAMED = 3  # keys of the configuration that a remark names
@@ -212,9 +222,11 @@ def several_settings_note(settings: int) -> str:
     """What is not controlled where verdicts of several settings stand beside each other; empty for one."""
     if settings < 2:
         return ""
+    expected = round(settings * LEVEL)
+    many = f"about {expected} of them" if expected > 1 else "any of them"
     return (
-        f"Each of the {settings} settings is judged by itself, with a chance of at most 5 % of any false alarm in it; "
-        f"over all of them up to {max(1, round(settings * 0.05))} may have one."
+        f"Each of the {settings} settings is judged by itself, with a chance of at most 5 % of any false alarm in it: "
+        f"{many} may have one."
     )
 
 

@@ -1,4 +1,4 @@
-"""How long and how complex a piece of code may be, and that one name means one thing."""
+"""How complex a piece of code may be, and that one name means one thing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import sortition.core
 
 SOURCE = Path(__file__).parents[1] / "src" / "sortition"
 FILES = sorted(SOURCE.rglob("*.py"))
-LINES, LONGEST, COMPLEX = 300, 45, 15
+COMPLEX = 15
 
 # Names that had two meanings before.
 ONCE = {"Closing", "Faults", "Figure", "Goal", "Outcome", "Plan", "Sender", "Task"}
@@ -22,16 +22,6 @@ ONCE = {"Closing", "Faults", "Figure", "Goal", "Outcome", "Plan", "Sender", "Tas
 
 def named(path: Path) -> str:
     return str(path.relative_to(SOURCE))
-
-
-@pytest.mark.parametrize("path", FILES, ids=named)
-def test_files_and_functions_are_short(path: Path) -> None:
-    text = path.read_text()
-    assert text.count("\n") <= LINES
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            length = (node.end_lineno or node.lineno) - node.lineno + 1
-            assert length <= LONGEST, f"{named(path)}:{node.lineno}: {node.name} has {length} lines"
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

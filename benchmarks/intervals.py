@@ -1,120 +1,281 @@
-"""Do the intervals of a comparison cover, and how often is there a false alarm? Simulated seeds, known truth.
+"""How often does a comparison raise a false alarm? Simulated seeds without any true difference.
 
-    python benchmarks/intervals.py                     # the tables of docs/statistics.md, in about a minute
-    python benchmarks/intervals.py --repetitions 2000  # a quick look
+    python benchmarks/intervals.py                     # the tables of docs/statistics.md, in some minutes
+    python benchmarks/intervals.py --repetitions 500   # a quick look
 
-Differences of m methods from a common baseline are drawn for n seeds; they correlate with each other (0.5) and have a
-spread of two points. Three laws: normal, heavy tails (Student's t with 4 degrees of freedom), skew (exponential).
+Accuracies of a baseline and m methods are drawn for n seeds on a test set of T examples; their expectations are equal,
+so every interval that excludes zero is a false alarm. The laws of a difference:
+
+    normal       standard deviation of two points, not rounded
+    heavy tails  Student's t with 4 degrees of freedom, the same spread
+    rounded      normal, then rounded to whole test examples; the spread before is 0.2 … 2 examples, the worst counts
+    binomial     each model is right on each test example with the same chance
+    discordant   two models disagree on 2 % of the test examples, and either is right by a coin
+    exponential  the differences are skewed
+    rare loss    +1 point in 90 % of the seeds, −9 points in 10 %
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import numpy as np
 from scipy import stats
 
-from sortition.results.statistics import LEVEL, MARGIN, compare
+from sortition.results.statistics import (
+    FEWEST_SEEDS,
+    LEVEL,
+    MARGIN,
+    SKEWED,
+    compare,
+    floored_variance,
+    holm,
+    pooled_variance,
+)
 
-SEEDS = (5, 6, 8, 10, 15, 20)
-SPREAD = 0.02  # of a difference, over seeds
-LAWS = ("normal", "heavy tails", "skew")
+METHODS = (2, 6, 12, 25)  # the baseline among them
+SEEDS = (3, 4, 5, 8, 10, 20)
+TEST_EXAMPLES = (50, 360, 2_000, 10_000)
+SPREAD = 0.02  # of a difference over seeds, where the law has one
+ROUNDED = (0.2, 0.5, 1.0, 2.0)  # spreads before rounding, in test examples
+DISAGREE = 0.02
+BATCH = 4_000_000  # numbers at a time
+Draw = Callable[[np.random.Generator, int, int, int, int], np.ndarray]
 
 
-def noise(law: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
-    """Mean 0, variance 1."""
-    if law == "heavy tails":
-        return rng.standard_t(4, shape) / np.sqrt(2)
-    return rng.exponential(1, shape) - 1 if law == "skew" else rng.standard_normal(shape)
+def of_values(values: np.ndarray) -> np.ndarray:
+    """(repetitions, n, m) differences from the first of the values (repetitions, n, m + 1)."""
+    return values[:, :, 1:] - values[:, :, :1]
 
 
-def draw(law: str, repetitions: int, n: int, m: int, rng: np.random.Generator) -> np.ndarray:
-    """(repetitions, n, m + 1) values of a baseline and m methods whose means are equal."""
-    values = SPREAD / np.sqrt(2) * noise(law, (repetitions, n, m + 1), rng)
-    values[:, :, 0] *= -1  # so that the differences are skewed too where the law is
-    return values
+def normal(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    return of_values(SPREAD / np.sqrt(2) * rng.standard_normal((repetitions, n, m + 1)))
 
 
-def student(pairs: np.ndarray, tail: float) -> tuple[np.ndarray, np.ndarray]:
-    """Means and half widths (repetitions, m)."""
+def heavy_tails(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    return of_values(SPREAD / 2 * rng.standard_t(4, (repetitions, n, m + 1)))
+
+
+def rounded(spread: float) -> Draw:
+    def draw(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+        of_seed = 0.7 * examples + 0.05 * examples * rng.standard_normal((repetitions, n, 1))
+        return of_values(np.round(of_seed + spread * rng.standard_normal((repetitions, n, m + 1)))) / examples
+
+    return draw
+
+
+def binomial(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    chance = np.clip(0.7 + 0.05 * rng.standard_normal((repetitions, n, 1)), 0.01, 0.99)
+    right = rng.binomial(examples, np.broadcast_to(chance, (repetitions, n, m + 1)))
+    return of_values(right.astype(float)) / examples
+
+
+def discordant(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    apart = rng.binomial(examples, DISAGREE, (repetitions, n, m))
+    return (2 * rng.binomial(apart, 0.5) - apart) / examples
+
+
+def exponential(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    values = SPREAD / np.sqrt(2) * (rng.exponential(1, (repetitions, n, m + 1)) - 1)
+    values[:, :, 0] *= -1  # so that the differences are skewed, too
+    return of_values(values)
+
+
+def rare_loss(rng: np.random.Generator, repetitions: int, n: int, m: int, examples: int) -> np.ndarray:
+    return np.where(rng.random((repetitions, n, m)) < 0.1, -0.09, 0.01)
+
+
+def judged(pairs: np.ndarray, resolution: float | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Means, standard errors and critical distances (repetitions, m), as the library has them."""
+    n, m = pairs.shape[1:]
+    means = pairs.mean(axis=1)
+    variances = np.where(np.ptp(pairs, axis=1) <= 1e-9 * np.abs(pairs).max(axis=1), 0.0, pairs.var(axis=1, ddof=1))
+    identical = ~pairs.any(axis=1)
+    pooled = np.where(identical, 0.0, pooled_variance(variances)[:, None])
+    errors = np.sqrt(floored_variance(variances, n=n, pooled=pooled, resolution=resolution) / n)
+    return means, errors, stats.t.isf(LEVEL / (2 * m), n - 1) * errors
+
+
+def alarms(pairs: np.ndarray, resolution: float | None) -> np.ndarray:
+    """(repetitions, m) whether the interval excludes zero: better, worse, or a certain difference below the margin."""
+    means, errors, distances = judged(pairs, resolution)
+    return (np.abs(means) > distances) & (errors > 0)
+
+
+def without_floor(pairs: np.ndarray) -> np.ndarray:
+    """The same with the plain paired t of earlier versions."""
+    n, m = pairs.shape[1:]
+    error = pairs.std(axis=1, ddof=1) / np.sqrt(n)
+    return np.abs(pairs.mean(axis=1)) > stats.t.isf(LEVEL / (2 * m), n - 1) * error
+
+
+def look_skewed(pairs: np.ndarray) -> np.ndarray:
     n = pairs.shape[1]
-    return pairs.mean(axis=1), stats.t.isf(tail, n - 1) * pairs.std(axis=1, ddof=1) / np.sqrt(n)
+    deviations = pairs - pairs.mean(axis=1, keepdims=True)
+    second = (deviations**2).mean(axis=1)
+    third = (deviations**3).mean(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        skewness = np.where(second > 1e-18, third / second**1.5, 0.0)
+    return np.abs(skewness) > SKEWED * np.sqrt(6 * (n - 2) / ((n + 1) * (n + 3)))
 
 
-def max_t(pairs: np.ndarray, rng: np.random.Generator, draws: int = 2000) -> np.ndarray:
-    """(repetitions,) critical values of the largest |t| with the correlation that each data set shows."""
-    repetitions, n, m = pairs.shape
-    found = np.empty(repetitions)
-    for at in range(repetitions):
-        values, vectors = np.linalg.eigh(np.atleast_2d(np.corrcoef(pairs[at].T)))
-        x = rng.standard_normal((draws, n, m)) @ (vectors * np.sqrt(np.maximum(values, 0))).T
-        t = x.mean(axis=1) / (x.std(axis=1, ddof=1) / np.sqrt(n))
-        found[at] = np.quantile(np.abs(t).max(axis=1), 1 - LEVEL)
-    return found
+def agrees(pairs: np.ndarray, resolution: float | None) -> None:
+    """Stop where the library's own function gives other intervals or verdicts than the arithmetic here."""
+    m = pairs.shape[2]
+    means, _, distances = judged(pairs, resolution)
+    false = alarms(pairs, resolution)
+    for at in range(len(pairs)):
+        others = {str(j): pairs[at, :, j].tolist() for j in range(m)}
+        found = compare([0.0] * pairs.shape[1], others, resolution=resolution)
+        for j, comparison in enumerate(found.values()):
+            if comparison.decided or comparison.seeds_needed:
+                np.testing.assert_allclose(comparison.low, means[at, j] - distances[at, j], atol=1e-12)
+            if (comparison.p < LEVEL) != false[at, j]:
+                raise SystemExit(f"the library has p = {comparison.p}, and the arithmetic here does not")
 
 
-def agrees(values: np.ndarray) -> None:
-    """The library's own function gives the same intervals and verdicts as the arithmetic here."""
-    m = values.shape[2] - 1
-    mean, half = student(values[:, :, 1:] - values[:, :, :1], LEVEL / (2 * m))
-    for at in range(min(10, len(values))):
-        found = compare(values[at, :, 0].tolist(), {str(j): values[at, :, j + 1].tolist() for j in range(m)})
-        for j, one in enumerate(found.values()):
-            np.testing.assert_allclose([one.low, one.high], [mean[at, j] - half[at, j], mean[at, j] + half[at, j]])
-            if abs(mean[at, j]) > half[at, j] and one.verdict not in ("better", "worse", "practically equal"):
-                raise SystemExit("an interval that excludes zero has no verdict")
+def rate(draw: Draw, n: int, methods: int, examples: int, repetitions: int, rng: np.random.Generator) -> float:
+    """The share of families, in %, in which any interval excludes zero."""
+    m = methods - 1
+    resolution = 1 / examples
+    if examples == TEST_EXAMPLES[0]:
+        agrees(draw(rng, 1, n, m, examples), resolution)
+    size = max(1, BATCH // (n * (m + 1)))
+    wrong = 0
+    for start in range(0, repetitions, size):
+        pairs = draw(rng, min(size, repetitions - start), n, m, examples)
+        wrong += int(alarms(pairs, resolution).any(axis=1).sum())
+    return 100 * wrong / repetitions
 
 
-def errors(law: str, n: int, m: int, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
-    """Rates in %: simultaneous coverage, any false alarm, any false equality at a true difference of the margin."""
-    values = draw(law, repetitions, n, m, rng)
-    agrees(values)
-    pairs = values[:, :, 1:] - values[:, :, :1]
-    mean, half = student(pairs, LEVEL / (2 * m))
-    covered = (np.abs(mean) <= half).all(axis=1)
-    small = pairs / 8 + MARGIN  # little spread, so that equality can be claimed at all; the truth is at the edge
-    inner_mean, inner = student(small, LEVEL / m)
-    equal = (np.abs(inner_mean) + inner < MARGIN).any(axis=1)
-    return {"coverage": 100 * covered.mean(), "alarm": 100 * (~covered).mean(), "equal": 100 * equal.mean()}
+def table(columns: list[str], rows: list[list[str]]) -> None:
+    print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
 
 
-def others(n: int, m: int, repetitions: int, rng: np.random.Generator) -> dict[str, float]:
-    """Simultaneous coverage in % of the alternatives, and how much wider Bonferroni's intervals are than max-t's."""
-    pairs = draw("normal", repetitions, n, m, rng)
-    pairs = pairs[:, :, 1:] - pairs[:, :, :1]
-    mean, half = student(pairs, LEVEL / (2 * m))
-    error = half / stats.t.isf(LEVEL / (2 * m), n - 1)
-    critical = max_t(pairs, rng)
-    picks = rng.integers(0, n, (999, n))
-    boot = [
-        np.quantile(one[picks].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2], axis=0) for one in pairs[: repetitions // 4]
-    ]
-    single = np.mean([(low <= 0) & (high >= 0) for low, high in boot])
-    return {
-        "bonferroni": 100 * (np.abs(mean) <= half).all(axis=1).mean(),
-        "max-t": 100 * (np.abs(mean) <= critical[:, None] * error).all(axis=1).mean(),
-        "wider": float(np.median(stats.t.isf(LEVEL / (2 * m), n - 1) / critical)),
-        "bootstrap": 100 * single,
-    }
+def false_alarms(repetitions: int, rng: np.random.Generator) -> float:
+    """Print the rates of laws that the tests must withstand; the largest of them."""
+    laws = {"normal": [normal], "heavy tails": [heavy_tails], "binomial": [binomial]}
+    laws |= {"discordant": [discordant], "rounded": [rounded(spread) for spread in ROUNDED]}
+    worst = 0.0
+    for name, draws in laws.items():
+        rows = []
+        for examples in TEST_EXAMPLES:
+            for methods in METHODS:
+                rates = [max(rate(draw, n, methods, examples, repetitions, rng) for draw in draws) for n in SEEDS]
+                worst = max(worst, *rates)
+                rows.append([f"{examples:,}", str(methods), *[f"{value:.1f}" for value in rates]])
+        print(f"\n**{name}**: any false alarm in the family, %\n")
+        table(["test examples", "methods", *[f"{n} seeds" for n in SEEDS]], rows)
+    return worst
+
+
+def earlier(repetitions: int, rng: np.random.Generator) -> None:
+    """Print what a plain paired t without a floor does with few seeds and rounded accuracies."""
+    rows = []
+    for examples in (50, 360):
+        for methods in (2, 7, 25):
+            cells = []
+            for n in (2, 3, 5):
+                rates = [without_floor(rounded(s)(rng, repetitions, n, methods - 1, examples)) for s in ROUNDED]
+                cells.append(f"{100 * max(found.any(axis=1).mean() for found in rates):.1f}")
+            rows.append([f"{examples:,}", str(methods), *cells])
+    print("\n**rounded**, plain paired t without a floor: any false alarm, %\n")
+    table(["test examples", "methods", "2 seeds", "3 seeds", "5 seeds"], rows)
+
+
+def skewed_laws(repetitions: int, rng: np.random.Generator) -> None:
+    """Print the rates of skewed laws, and how many of the false alarms are called skewed."""
+    rows = []
+    for name, draw in (("exponential", exponential), ("rare loss", rare_loss)):
+        for methods in METHODS:
+            cells = []
+            for n in SEEDS:
+                pairs = draw(rng, repetitions, n, methods - 1, 10_000)
+                false = alarms(pairs, 1e-4)
+                said = (false & look_skewed(pairs)).sum() / max(1, false.sum())
+                cells.append(f"{100 * false.any(axis=1).mean():.1f} ({100 * said:.0f})")
+            rows.append([name, str(methods), *cells])
+    print("\n**Skewed laws**: any false alarm, % (of these called skewed, %); 10,000 test examples\n")
+    table(["law", "methods", *[f"{n} seeds" for n in SEEDS]], rows)
+
+
+def false_equalities(repetitions: int, rng: np.random.Generator) -> None:
+    """Print how often a true difference of exactly the margin is called practically equal."""
+    rows = []
+    for methods in METHODS:
+        cells = []
+        for n in SEEDS:
+            pairs = normal(rng, repetitions, n, methods - 1, 10_000) / 8 + MARGIN / 100
+            means, errors, _ = judged(pairs, 1e-4)
+            equal = np.abs(means) + stats.t.isf(LEVEL / (methods - 1), n - 1) * errors < MARGIN / 100
+            cells.append(f"{100 * equal.any(axis=1).mean():.1f}")
+        rows.append([str(methods), *cells])
+    print("\n**Equality**: any difference of exactly the margin called practically equal, %\n")
+    table(["methods", *[f"{n} seeds" for n in SEEDS]], rows)
+
+
+def power(repetitions: int, rng: np.random.Generator) -> None:
+    """Print what the floor costs: how often a difference of two standard deviations is found, with and without it."""
+    rows = []
+    for methods in METHODS:
+        cells = []
+        for n in SEEDS:
+            pairs = normal(rng, repetitions, n, methods - 1, 10_000)
+            pairs[:, :, 0] += 2 * SPREAD
+            cells.append(
+                f"{100 * alarms(pairs, 1e-4)[:, 0].mean():.0f} ({100 * without_floor(pairs)[:, 0].mean():.0f})"
+            )
+        rows.append([str(methods), *cells])
+    print("\n**Power**: a difference of two standard deviations is shown, % (without the floor, %)\n")
+    table(["methods", *[f"{n} seeds" for n in SEEDS]], rows)
+
+
+def pages(repetitions: int, rng: np.random.Generator) -> None:
+    """Print how often the first sentence of a page over many settings names a better method, though none is."""
+    rows = []
+    n, m = 5, 5
+    for settings in (2, 10, 30):
+        pairs = normal(rng, repetitions * settings, n, m, 10_000)
+        means, errors, _ = judged(pairs, 1e-4)
+        p = 2 * stats.t.sf(np.abs(means) / errors, n - 1)
+        better = (alarms(pairs, 1e-4) & (means > 0)).reshape(repetitions, -1)
+        p = p.reshape(repetitions, -1)
+        held = [bool((np.array(holm(p[i].tolist())) & better[i]).any()) for i in np.flatnonzero(better.any(axis=1))]
+        rows.append([str(settings), f"{100 * better.any(axis=1).mean():.1f}", f"{100 * sum(held) / repetitions:.1f}"])
+    print("\n**Pages** of several settings, 5 methods and a baseline, 5 seeds: a false better, %\n")
+    table(["settings", "in any setting", "in the first sentence (Holm)"], rows)
+
+
+def percentile_bootstrap(repetitions: int, rng: np.random.Generator) -> None:
+    """Print the coverage of an alternative: a percentile bootstrap interval of one difference."""
+    rows = []
+    for n in SEEDS:
+        pairs = normal(rng, max(500, repetitions // 10), n, 1, 10_000)[:, :, 0]
+        picks = rng.integers(0, n, (999, n))
+        bounds = [np.quantile(one[picks].mean(axis=1), [LEVEL / 2, 1 - LEVEL / 2]) for one in pairs]
+        rows.append([str(n), f"{100 * np.mean([low <= 0 <= high for low, high in bounds]):.1f}"])
+    print("\n**Percentile bootstrap**, one interval: coverage in place of 95 %\n")
+    table(["seeds", "coverage, %"], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repetitions", type=int, default=20_000)
-    repetitions, rng = parser.parse_args().repetitions, np.random.default_rng(1)
-    for m in (1, 6):
-        print(f"\n{m} comparison(s): simultaneous coverage, any false alarm, any false equality, %\n")
-        print("| seeds | " + " | ".join(LAWS) + " |\n|" + "---|" * (1 + len(LAWS)))
-        for n in SEEDS:
-            found = [errors(law, n, m, repetitions, rng) for law in LAWS]
-            cells = [f"{one['coverage']:.1f}, {one['alarm']:.1f}, {one['equal']:.1f}" for one in found]
-            print(f"| {n} | " + " | ".join(cells) + " |")
-    print("\n6 comparisons, normal: simultaneous coverage, %, and of single bootstrap intervals\n")
-    columns = ("seeds", "Bonferroni", "max-t", "Bonferroni's width over max-t's", "percentile bootstrap, one interval")
-    print("| " + " | ".join(columns) + " |\n|" + "---|" * len(columns))
-    for n in SEEDS:
-        c = others(n, 6, max(200, repetitions // 10), rng)
-        print(f"| {n} | {c['bonferroni']:.1f} | {c['max-t']:.1f} | {c['wider']:.2f} | {c['bootstrap']:.1f} |")
+    repetitions = parser.parse_args().repetitions
+    rng = np.random.default_rng(1)
+    if min(SEEDS) < FEWEST_SEEDS:
+        raise SystemExit("below the fewest seeds there are no verdicts")
+    worst = false_alarms(repetitions, rng)
+    print(f"\nThe largest of these rates is {worst:.1f} %.")
+    earlier(repetitions, rng)
+    skewed_laws(repetitions, rng)
+    false_equalities(repetitions, rng)
+    power(repetitions, rng)
+    pages(max(200, repetitions // 10), rng)
+    percentile_bootstrap(repetitions, rng)
 
 
 if __name__ == "__main__":

@@ -114,6 +114,6 @@ def test_uniform_is_enough_where_nothing_is_shown_to_be_better(tmp_path):
     unsure = Advice(source, 6, wide, wide)
     assert unsure.sentence().startswith("Undecided after 4 simulated federations, so uniform may be enough: x leads")
     behind = {"uniform": figures(0)["uniform"], "x": {seed: 0.49 + 0.1 * (-1) ** seed for seed in range(4)}}
-    assert "x comes nearest to uniform with -" in Advice(source, 6, behind, behind).sentence()
+    assert "x comes nearest to uniform with −" in Advice(source, 6, behind, behind).sentence()
     assert good.best == "x"
     assert good.sentence().startswith("Use x: +5.")

@@ -10,7 +10,7 @@ from sortition.leaderboard import entries, suite, variants
 
 SMALL = """
 name = "small"
-seeds = 2
+seeds = 3
 clients = 12
 
 [data.digits]
@@ -57,15 +57,15 @@ def run(*arguments):
 def test_only_what_is_missing_is_run_and_the_page_is_written(small, tmp_path):
     run("-o", small, "--method", "by-size", "-q", "--half", "tuning")
     before = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
-    assert len(before) == 2 * 2
+    assert len(before) == 2 * 3
     told = run("-o", small, "--method", "by-size", "--method", "microcosm", "-q", "--page", tmp_path / "board.md")
     after = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
-    assert len(after) == 2 * 2 * 3
+    assert len(after) == 2 * 3 * 3
     assert all(after[path] == when for path, when in before.items())
     assert "microcosm: " in told
     assert " of 3 by AUC" in told
     rows = pl.read_parquet(small / "runs.parquet")
-    assert rows.height == 12
+    assert rows.height == 18
     assert rows["suite"].n_unique() == 1
     assert "## The half *held-out*" in (tmp_path / "board.md").read_text()
 
@@ -96,7 +96,7 @@ def test_the_best_alternative_of_the_tuning_half_runs_on_the_other(small, tmp_pa
     means = {label: tuning.filter(pl.col("method") == label)["auc"].mean() for label in ("fedgs", "fedgs,alpha=3.0")}
     best = max(means, key=means.get)
     held = rows.filter((pl.col("half") == "held-out") & (pl.col("method") == best))
-    assert held.height == 2
+    assert held.height == 3
     assert f"{best} of 2" in (tmp_path / "board.md").read_text()
 
 

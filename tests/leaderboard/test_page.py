@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 from tests.leaderboard.rows import table
 
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.diagram import cliques, diagram
+from sortition.leaderboard.diagram import diagram
 from sortition.leaderboard.page import ABSENT, page, standing_of, write_page
 from sortition.leaderboard.results import SCHEMA, stored, write_runs
 from sortition.leaderboard.suite import load_suite
@@ -54,10 +54,7 @@ def test_the_page_and_its_diagram_are_written(tmp_path):
     assert "critical difference" in texts
 
 
-def test_bars_join_what_does_not_differ():
-    assert cliques([1.0, 1.5, 2.4, 5.0], 1.0) == [(0, 1), (1, 2)]
-    assert cliques([1.0, 3.0], 1.0) == []
-    assert cliques([1.0, 1.1, 1.2], 1.0) == [(0, 2)]
+def test_names_in_the_diagram_are_escaped():
     assert "a&amp;b" in diagram({"a&b": 1.0, "c": 2.0}, 0.5, "t")
 
 

@@ -16,10 +16,12 @@ from sortition.report.palette import Palette
 from sortition.report.tables import bold_cells, passes, rows
 from sortition.report.verdicts import answer, cards, leader, verdict_lines
 
+TUNED = "Each method was given the same number of tried values"
 
-def study(folder, gains, seeds=6, **options):
+
+def study(folder, gains, seeds=6, spread=0.002, **options):
     for seed in range(seeds):
-        wobble = 0.002 * (-1) ** seed
+        wobble = spread * (-1) ** seed
         write_run(folder, "uniform", seed, [0.2, 0.4, 0.5 + seed / 100], **options)
         for label, gain in gains.items():
             write_run(folder, label, seed, [0.2, 0.4, 0.5 + seed / 100 + gain + wobble], **options)
@@ -43,7 +45,92 @@ def test_learning_rates_that_differ_between_settings_are_a_sweep(tmp_path):
     for config in (tmp_path / "runs" / "high").rglob("config.toml"):
         config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.3"))
     found = {point.asks: point for point in checklist(gather([tmp_path / "runs"]))}
-    assert found["Baselines tuned for the setting"].passed
+    assert found[TUNED].fact == "2 values were tried for every method"
+    assert found[TUNED].passed
+
+
+def test_every_method_must_be_given_the_same_number_of_tried_values(tmp_path):
+    def fact():
+        return {point.asks: point for point in checklist(gather([tmp_path]))}[TUNED]
+
+    write_run(tmp_path, "uniform", 0, [0.2, 0.4])
+    for alpha in (1.0, 2.0):
+        write_run(tmp_path, f"fedgs,alpha={alpha}", 0, [0.2, 0.5], name="fedgs", options={"alpha": alpha})
+    assert (fact().passed, fact().fact) == (False, "values tried: fedgs 2, uniform 1")
+    home = write_run(tmp_path, "uniform,lr=0.3", 0, [0.2, 0.4], name="uniform")
+    config = home / "config.toml"
+    config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.3"))
+    assert fact().passed
+
+
+def unfair(folder):
+    """``mine`` has four times uniform's cohort; ``fedgs`` is compared fairly."""
+    study(folder, {"mine": 0.4, "fedgs": 0.1})
+    for config in (folder / "main" / "mine").rglob("config.toml"):
+        config.write_text(config.read_text().replace("cohort = 2", "cohort = 8"))
+    return gather([folder])
+
+
+def test_an_unfair_comparison_is_not_praised(tmp_path):
+    gathered = unfair(tmp_path / "runs")
+    words = "Warning: mine is not compared fairly with uniform (cohort: 8, not 2)."
+    assert answer(gathered).endswith(words)
+    assert leader(gathered.settings[0]) == "fedgs", "the best of those that are compared fairly"
+    page = Page(gathered)
+    first = page.overview()
+    assert '<td class="verdict open">better (unfair: other cohort)</td>' in first
+    assert f'<p class="warn">{words}</p>' in first
+    points = {point.asks: point for point in checklist(gathered)}
+    assert not points["Methods differ in the selection alone"].passed
+    fair = study(tmp_path / "fair", {"fedgs": 0.1})
+    assert {point.asks: point for point in checklist(gather([fair]))}["Methods differ in the selection alone"].passed
+
+
+def test_a_lone_unfair_method_leads_with_a_warning(tmp_path):
+    study(tmp_path, {"mine": 0.4})
+    for config in (tmp_path / "main" / "mine").rglob("config.toml"):
+        config.write_text(config.read_text().replace("lr = 0.1", "lr = 0.5"))
+    gathered = gather([tmp_path])
+    assert answer(gathered).startswith("mine beats uniform by")
+    assert answer(gathered).endswith("Warning: mine is not compared fairly with uniform (local.lr: 0.5, not 0.1).")
+    assert cards(gathered.settings[0])[0].detail == "shown better than uniform, not compared fairly"
+
+
+def test_a_label_alone_makes_no_baseline(tmp_path):
+    for seed in range(3):
+        write_run(tmp_path, "uniform", seed, [0.2, 0.4], name="oort")
+        write_run(tmp_path, "fedgs", seed, [0.2, 0.5])
+    assert "Uniform is not among the methods" in answer(gather([tmp_path]))
+    assert gather([tmp_path], baseline="oort").settings[0].baseline == "uniform"
+
+
+def test_another_baseline(tmp_path):
+    gathered = gather([study(tmp_path, {"oort": 0.1, "mine": 0.3})], baseline="oort")
+    # the last ten of three rounds are their mean: a third of each gain
+    assert answer(gathered).startswith("1 of 2 methods beat oort; mine gains 6.67 points of accuracy")
+    assert "− oort" in Page(gathered).overview()
+    with pytest.raises(InputError, match="Unknown baseline 'ort'"):
+        gather([tmp_path], baseline="ort")
+
+
+def test_all_pairs_have_a_table(tmp_path):
+    gathered = gather([study(tmp_path, {"a": 0.1, "b": 0.3})], all_pairs=True)
+    page = Page(gathered).overview()
+    assert "All pairs, last 10" in page
+    assert "a falls short of b by 6.67 points" in page
+    assert {one.family for one in gathered.settings[0].compared().values()} == {3}
+    assert "All pairs" not in Page(gather([tmp_path])).overview()
+
+
+def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
+    study(tmp_path, {"fedgs": 0.2}, seeds=6)
+    first = (tmp_path / "main" / "fedgs" / "seed-0" / "rounds.jsonl").read_text()
+    for seed in range(1, 6):
+        (tmp_path / "main" / "fedgs" / f"seed-{seed}" / "rounds.jsonl").write_text(first)
+    gathered = gather([tmp_path])
+    assert len(gathered.settings[0].methods["fedgs"]) == 1
+    assert sum("has the same records as seed 0" in text for text in gathered.left_out) == 5
+    assert answer(gathered).startswith("Fewer than 3 seeds")
 
 
 @pytest.fixture
@@ -129,7 +216,7 @@ def test_no_win_is_an_answer_too(tmp_path):
     ],
 )
 def test_the_cards_claim_no_more_than_the_answer(tmp_path, gain, title, detail, verdict):
-    gathered = gather([study(tmp_path, {"other": gain}, seeds=2 if verdict == "undecided" else 6)])
+    gathered = gather([study(tmp_path, {"other": gain}, spread=0.05 if verdict == "undecided" else 0.002)])
     assert answer(gathered).startswith("No method is shown better than uniform: ")
     first, second, *_ = cards(gathered.settings[0])
     assert (first.title, first.value, first.detail) == (title, "other", detail)
@@ -138,7 +225,7 @@ def test_the_cards_claim_no_more_than_the_answer(tmp_path, gain, title, detail, 
 
 @pytest.mark.parametrize(
     ("gains", "seeds", "words"),
-    [({}, 3, "Only one method was run"), ({"good": 0.1}, 1, "One seed shows no spread")],
+    [({}, 3, "Only one method was run"), ({"good": 0.1}, 2, "Fewer than 3 seeds show no spread")],
 )
 def test_what_is_missing_is_said(tmp_path, gains, seeds, words):
     assert words in answer(gather([study(tmp_path, gains, seeds)]))
@@ -191,7 +278,8 @@ def test_over_several_settings_the_largest_gain_comes_first(tmp_path):
     for setting in ("easy", "hard"):
         study(tmp_path, {"a": 0.1, "b": 0.15, "c": 0.2, "d": 0.25}, setting=setting)
     assert answer(gather([tmp_path])) == (
-        "Better than the baseline: d in 2 of 2 settings, c in 2 of 2 settings, b in 2 of 2 settings, and 1 more."
+        "Better than the baseline: d in 2 of 2 settings, c in 2 of 2 settings, b in 2 of 2 settings, and 1 more "
+        "(all 8 comparisons of the page taken together, Holm's correction)."
     )
 
 
@@ -199,10 +287,11 @@ def test_several_settings_are_counted(tmp_path):
     study(tmp_path, {"good": 0.1}, setting="easy")
     study(tmp_path, {"good": -0.1}, setting="hard")
     gathered = gather([tmp_path])
-    assert answer(gathered) == "Better than the baseline: good in 1 of 2 settings."
+    assert answer(gathered).startswith("Better than the baseline: good in 1 of 2 settings (all 2 comparisons")
     page = Page(gathered)
     first = page.overview()
     assert "Verdicts over settings" in first
+    assert "Each of the 2 settings is judged by itself" in first
     assert {"ranks", "profiles"} <= {chart.name for _, chart in page.charts}
     assert '<select id="setting">' in page.render()
 
@@ -263,8 +352,8 @@ def test_the_title_heads_the_page_and_names_the_file(tmp_path):
     assert "<h1>Who &lt;wins&gt;?</h1>" in page.read_text(encoding="utf-8")
     with pytest.raises(InputError, match="--out must be a file"):
         write([tmp_path / "runs"], tmp_path / "runs")
-    with pytest.raises(InputError, match="--margin must be > 0 points; got 0"):
-        gather([tmp_path / "runs"], 0)
+    with pytest.raises(InputError, match="--margin must be > 0 and at most 100 points; got 0"):
+        gather([tmp_path / "runs"], margin=0)
 
 
 def test_words_say_what_is_compared_and_whether_models_learned(tmp_path):
@@ -302,3 +391,17 @@ def test_methods_that_a_setting_lacks_are_named_beside_ranks_and_profiles(tmp_pa
     captions = [chart.caption for chart in across.figures(gathered, Palette(gathered.methods, gathered.names))]
     assert len(captions) == 2
     assert all(one.endswith("Left out, since a setting lacks them: oort (not in y).") for one in captions)
+
+
+def test_a_single_win_among_many_settings_is_not_the_headline(tmp_path):
+    """p = 0.02 in one of ten settings is no surprise: ten settings have such a p in one page of five."""
+    for setting in range(10):
+        for seed, noise in enumerate((0.01, -0.02, 0.03, 0.0, -0.01)):
+            gain = 0.015 if setting == 0 else 0.0
+            write_run(tmp_path, "uniform", seed, [0.8], setting=f"s{setting}")
+            write_run(tmp_path, "lucky", seed, [0.8 + gain + 0.5 * noise], setting=f"s{setting}")
+    gathered = gather([tmp_path])
+    assert gathered.settings[0].compared()["lucky"].verdict == "better"
+    found = answer(gathered)
+    assert found.startswith("No method is shown better than the baseline in any of the 10 settings with all 10")
+    assert "1 of them are better in their own setting alone, which chance may explain" in found

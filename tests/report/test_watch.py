@@ -87,7 +87,7 @@ def test_a_name_that_points_at_this_machine_is_refused(growing, tmp_path):
 
 
 def test_an_error_message_is_text_and_no_markup(growing, tmp_path, monkeypatch):
-    def refuses(*_):
+    def refuses(*_, **__):
         raise InputError("title must be a text; got <script>alert(1)</script>.")
 
     monkeypatch.setattr("sortition.report.watch.gather", refuses)
@@ -107,7 +107,9 @@ def test_looks_from_several_threads_take_turns(growing, tmp_path, monkeypatch):
         inside.pop()
 
     monkeypatch.setattr("sortition.report.watch.write_atomically", slow)
-    monkeypatch.setattr("sortition.report.watch.gather", lambda *_: (_ for _ in ()).throw(InputError("nothing yet")))
+    monkeypatch.setattr(
+        "sortition.report.watch.gather", lambda *_, **__: (_ for _ in ()).throw(InputError("nothing yet"))
+    )
     watcher = Watcher([tmp_path / "runs"], tmp_path / "page.html")
     threads = [threading.Thread(target=watcher.look) for _ in range(4)]
     for thread in threads:

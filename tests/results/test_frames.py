@@ -24,7 +24,7 @@ def test_every_table_is_written_and_read_back(runs, tmp_path, kind, read):
     assert [path.name for path in paths] == [f"{name}.{kind}" for name in ("rounds", "runs", "methods", "comparisons")]
     assert read(paths[0]).height == 13
     assert read(paths[1]).filter(~pl.col("done")).height == 1
-    compared = read(paths[3]).filter(pl.col("figure") == "last-accuracy").to_dicts()[0]
+    compared = read(paths[3]).filter(pl.col("figure") == "last").to_dicts()[0]
     assert (compared["method"], compared["baseline"], compared["verdict"]) == ("fedgs", "uniform", "better")
     assert compared["difference"] == pytest.approx(0.101)
     mean = read(paths[2]).filter((pl.col("method") == "uniform") & (pl.col("figure") == "final-accuracy"))
@@ -52,3 +52,10 @@ def test_a_place_that_is_no_folder_is_refused_in_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(InputError, match=r"-o must be a folder that can be written; got .*file"):
         frames.write(frames.frames(run_folder.find(tmp_path / "runs")), tmp_path / "file")
+
+
+def test_no_text_of_a_csv_is_a_formula(tmp_path):
+    frame = pl.DataFrame({"method": ["=1+1", "@x", "-x", "+x", "fine"], "=a": [1.0, -2.0, 3.0, 4.0, 5.0]})
+    frames.write_csv(frame, tmp_path / "x.csv")
+    lines = (tmp_path / "x.csv").read_text().splitlines()
+    assert lines == ["method,'=a", "'=1+1,1.0", "'@x,-2.0", "'-x,3.0", "'+x,4.0", "fine,5.0"]

@@ -87,7 +87,8 @@ def test_costs(tmp_path):
 
 def test_metrics_by_name(tmp_path):
     assert metrics.metric("best") is metrics.best
-    assert metrics.metric("sortition.results.metrics:best") is metrics.best
+    run = make(tmp_path / "other", [0.5, 0.7])
+    assert metrics.metric("sortition.results.metrics:best")(run, of="accuracy") == 0.7
     with pytest.raises(InputError, match="rounds-to-target"):
         metrics.metric("bets")
     assert metrics.summarise(make(tmp_path, [0.5]))["last-accuracy"] == 0.5
@@ -110,3 +111,18 @@ def test_models_near_a_guess_are_remarked():
     assert "no method is more than 5 points above guessing the most frequent label (60 %)" in remark
     assert metrics.near_chance([0.5, 0.66], counts) == []
     assert metrics.near_chance([0.5], None) == metrics.near_chance([], counts) == []
+
+
+def test_a_metric_of_ones_own_returns_a_number(tmp_path, monkeypatch):
+    (tmp_path / "own_metrics_of_a_test.py").write_text(
+        "def good(run, by=1):\n    return 2 * by\n\ndef nothing(run):\n    return None\n\n"
+        "def words(run):\n    return 'good'\n\nnumber = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    run = make(tmp_path, [0.5])
+    assert metrics.metric("own_metrics_of_a_test:good")(run, by=2) == 4.0
+    assert metrics.metric("own_metrics_of_a_test:nothing")(run) is None
+    with pytest.raises(InputError, match="words must be a function that returns a number or None"):
+        metrics.metric("own_metrics_of_a_test:words")(run)
+    with pytest.raises(InputError, match="own_metrics_of_a_test:number must be a function"):
+        metrics.metric("own_metrics_of_a_test:number")

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from sortition.results.ranking import Ranking, profiles, rank, wins
+from sortition.results.ranking import Ranking, critical_difference, groups, profiles, rank, wins
 from sortition.results.statistics import compare
 
 
@@ -37,6 +37,14 @@ def test_nothing_is_ranked_without_two_settings_that_share_two_methods():
 def test_groups_are_the_largest_sets_of_neighbours():
     found = Ranking({"a": 1.0, "b": 1.5, "c": 2.4, "d": 4.0}, 5, 1.0, math.nan)
     assert found.groups() == [["a", "b"], ["b", "c"]]
+    assert groups({"a": 1.0, "b": 3.0}, 1.0) == []
+    assert groups({"c": 1.2, "b": 1.1, "a": 1.0}, 1.0) == [["a", "b", "c"]]
+    assert groups({"a": 1.0, "b": 2.0}, 1.0) == [], "ranks that are the critical difference apart differ"
+
+
+def test_the_critical_difference_is_nemenyis():
+    """Demšar 2006, table 5: q for 5 methods is 2.728 at 5 %."""
+    assert critical_difference(5, 30) == pytest.approx(2.728 * np.sqrt(5 * 6 / (6 * 30)), rel=1e-3)
 
 
 def test_wins_count_verdicts():

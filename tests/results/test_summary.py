@@ -4,8 +4,9 @@ import pytest
 from tests.studies.folders import make
 
 from sortition.results import run_folder
+from sortition.results.comparisons import Criteria
 from sortition.results.run_folder import find
-from sortition.results.summary import baseline, conclusions, grouped, heading, tables
+from sortition.results.summary import comparison_of, conclusions, finished, grouped, heading, tables
 from sortition.studies.runs import write_folder
 
 
@@ -75,7 +76,7 @@ def test_settings_are_never_mixed(tmp_path):
 def test_without_uniform_nothing_is_compared(tmp_path):
     make(tmp_path, [0.1], method="fedgs")
     runs = find(tmp_path)
-    assert baseline(grouped(runs)["main"]) is None
+    assert comparison_of(grouped(runs)["main"]).baseline is None
     assert not any("verdict" in table.columns for table in tables(runs))
     assert conclusions(runs) == []
 
@@ -87,7 +88,38 @@ def test_below_the_tables_it_says_why_runs_of_different_lengths_are_not_compared
         make(tmp_path / "apart", [0.1, 0.7], method="fedgs", seed=seed)
     found = tables(find(tmp_path / "apart"))
     assert row(found[-1], "fedgs")["− uniform, points"] == "–"
-    assert "ended at different rounds" in found[-1].notes[-1]
+    assert any("ended at different rounds" in note for note in found[-1].notes)
+
+
+def test_a_run_under_several_seed_numbers_counts_once(tmp_path):
+    for seed in range(6):
+        make(tmp_path, [0.1 + 0.01 * seed], seed=seed)
+        make(tmp_path, [0.3 + 0.012 * seed], method="fedgs", seed=seed)
+    for seed in range(1, 6):  # the first run of fedgs under six numbers
+        first = tmp_path / "main" / "fedgs" / "seed-0" / run_folder.ROUNDS
+        (tmp_path / "main" / "fedgs" / f"seed-{seed}" / run_folder.ROUNDS).write_text(first.read_text())
+    runs = find(tmp_path)
+    assert [len(seeds) for seeds in finished(runs).groups["main"].values()] == [1, 6]
+    learning, _, compared, _ = tables(runs)
+    assert sum("has the same records as seed 0" in note for note in learning.notes) == 5
+    assert row(compared, "fedgs")["verdict"] == "undecided"
+    assert "one seed shows no spread" in conclusions(runs)[0]
+
+
+def test_several_settings_say_what_is_not_controlled(tmp_path):
+    for setting in ("a", "b"):
+        make(tmp_path, [0.1], setting=setting)
+        make(tmp_path, [0.2], setting=setting, method="fedgs")
+    assert heading(find(tmp_path)).startswith("Each of the 2 settings is judged by itself")
+
+
+def test_a_table_of_all_pairs(tmp_path):
+    for label in ("uniform", "a", "b"):
+        for seed in range(4):
+            make(tmp_path, [0.1 + 0.01 * seed * len(label)], method=label, seed=seed)
+    made = tables(find(tmp_path), Criteria(all_pairs=True))[-1]
+    assert made.title == "main: last 10, all pairs"
+    assert [row[:2] for row in made.rows] == [["a", "uniform"], ["b", "uniform"], ["a", "b"]]
 
 
 def test_forms(runs):

@@ -65,3 +65,9 @@ def test_notes_stand_below_a_latex_table():
         r"\multicolumn{2}{l}{\footnotesize 5 \% less.} \\",
         r"\end{tabular}",
     ]
+
+
+def test_latex_escapes_what_it_cannot_print():
+    text = Table("", ["method"], [["a > b | λ κ"], ["x\x1b[31m"]]).latex()
+    assert r"a $>$ b \textbar{} $\lambda$ $\kappa$" in text
+    assert "\x1b" not in text

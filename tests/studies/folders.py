@@ -30,10 +30,11 @@ def make(
     path.mkdir(parents=True)
     config = {"setting": setting, "seed": seed, "rounds": len(accuracy), "method": {"name": method, "label": method}}
     write_folder.write_config(path / run_folder.CONFIG, config | ({"target": target} if target else {}))
-    write_folder.write_document(path / run_folder.MANIFEST, {"versions": {"sortition": "0"}, "data": {"digest": "d1"}})
+    manifest = {"versions": {"sortition": "0"}, "data": {"digest": "d1"}, "test_examples": 10_000}
+    write_folder.write_document(path / run_folder.MANIFEST, manifest)
     with (path / run_folder.ROUNDS).open("w") as file:
         for t, value in enumerate(accuracy):
-            test = {"accuracy": value, "loss": 1 - value}
+            test = {"accuracy": value, "loss": 1 - value + 1e-9 * seed}  # no two seeds have the same records
             record = {"round": t, "available": 4, "cohort": [0, 1], "bytes": {"model_down": 20, "model_up": 10}}
             file.write(json.dumps({**record, "test": test, "passes": {"training": 5}, "clock": t + 1.0}) + "\n")
     with (path / run_folder.TIMINGS).open("w") as file:

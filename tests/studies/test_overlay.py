@@ -76,3 +76,14 @@ def test_swept_tables_of_one_name_are_told_apart_by_their_options():
         "partition=dirichlet",
         "partition=dirichlet,per_label=True",
     ]
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, True, "3"])
+def test_a_range_has_at_least_one_value(count):
+    with pytest.raises(InputError, match=r"sweep\.cohort\.count must be a whole number ≥ 1"):
+        sweep({"cohort": {"from": 1, "to": 3, "count": count}})
+
+
+def test_one_of_several_that_are_no_tables_is_refused():
+    with pytest.raises(InputError, match=r"setting must be a list of tables, \[\[setting\]\]"):
+        assign({"setting": ["x"]}, "setting.x.cohort=3")

@@ -232,8 +232,19 @@ def test_a_method_among_the_labels_is_explained():
 
 
 def test_all_settings_have_one_margin():
-    assert plan(small(margin=1)).margin == 1
+    assert plan(small(margin=1)).criteria.margin == 1
     with pytest.raises(InputError, match=r"margin must be the same in all settings; got 0\.5, 2"):
         plan(small(setting=[{"name": "a"}, {"name": "b", "margin": 2}]))
     with pytest.raises(InputError, match=r"study\.margin must be > 0; got 0"):
         plan(small(margin=0))
+
+
+def test_the_baseline_is_one_of_the_methods():
+    found = plan(small(baseline="power-of-choice", all_pairs=True)).criteria
+    assert (found.baseline, found.all_pairs) == ("power-of-choice", True)
+    with pytest.raises(InputError, match="Unknown baseline 'oort'; the study has uniform, power-of-choice"):
+        plan(small(baseline="oort"))
+    with pytest.raises(InputError, match="baseline must be the same in all settings"):
+        plan(small(setting=[{"name": "a"}, {"name": "b", "baseline": "uniform"}]))
+    with pytest.raises(InputError, match=r"study\.margin must be ≤ 100"):
+        plan(small(margin=1e9))

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sortition.advice.candidates import allowed, usable
-from sortition.advice.matched import setups
+from sortition.advice.matched import setups, test_examples
 from sortition.advice.profile import Known, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
+from sortition.results.verdict_words import difference_text, verdict_text
 
 if TYPE_CHECKING:
     from sortition.simulation import Setup
@@ -37,6 +38,7 @@ class Advice:
     auc: dict[str, dict[int, float]] = field(default_factory=dict)
     last: dict[str, dict[int, float]] = field(default_factory=dict)
     sent: dict[str, float] = field(default_factory=dict)  # bytes of all seeds
+    test_examples: int = 0  # on which the accuracies were measured; 0 where unknown
     ruled_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -50,7 +52,9 @@ class Advice:
 
     def compared(self, figure: dict[str, dict[int, float]]) -> dict[str, Comparison]:
         """Each method against uniform sampling, intervals simultaneous."""
-        return compare(figure[BASELINE], {label: one for label, one in figure.items() if label != BASELINE})
+        others = {label: values for label, values in figure.items() if label != BASELINE}
+        resolution = 1 / self.test_examples if self.test_examples > 1 else None
+        return compare(figure[BASELINE], others, resolution=resolution)
 
     @property
     def best(self) -> str | None:
@@ -70,13 +74,12 @@ class Advice:
             place = "leads" if one.difference > 0 else "comes nearest to uniform"
             return (
                 f"Undecided after {one.seeds} simulated federations, so uniform may be enough: {label} {place} with "
-                f"{100 * one.difference:+.1f} points [{100 * one.low:+.1f}, {100 * one.high:+.1f}]. "
-                "Give it more time (--seconds)."
+                f"{difference_text(one)} points. Give it more time (--seconds)."
             )
         one = compared[self.best]
         return (
-            f"Use {self.best}: {100 * one.difference:+.1f} points of mean accuracy over uniform in a federation like "
-            f"yours (95 % interval {100 * one.low:+.1f} to {100 * one.high:+.1f}, {one.seeds} simulated federations)."
+            f"Use {self.best}: {difference_text(one)} points of mean accuracy over uniform in a federation like yours "
+            f"(with the 95 % interval, {one.seeds} simulated federations)."
         )
 
     def table(self) -> Table:
@@ -88,11 +91,8 @@ class Advice:
         )
         auc, last = self.compared(self.auc), self.compared(self.last)
         for label in sorted(auc, key=lambda one: -auc[one].difference):
-            cells = [
-                f"{100 * c.difference:+.1f} [{100 * c.low:+.1f}, {100 * c.high:+.1f}]"
-                for c in (auc[label], last[label])
-            ]
-            table.rows.append([label, *cells, auc[label].verdict, f"{self.traffic(label):.2f}"])
+            cells = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
+            table.rows.append([label, *cells, f"{self.traffic(label):.2f}"])
         table.rows.append([BASELINE, "0", "0", "baseline", "1.00"])
         return table
 
@@ -103,7 +103,8 @@ def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None
     permitted, ruled_out = allowed(source.limits)
     candidates, unusable = usable(permitted, small)
     rounds = min(source.rounds, MOST_ROUNDS)
-    found, begun = Advice(small, rounds, ruled_out=ruled_out | unusable), time.monotonic()
+    found = Advice(small, rounds, ruled_out=ruled_out | unusable, test_examples=test_examples(small))
+    begun = time.monotonic()
     for seed in range(MOST_SEEDS):
         spent = time.monotonic() - begun
         if seed >= LEAST_SEEDS and spent * (seed + 1) / seed > seconds:

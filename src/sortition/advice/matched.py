@@ -64,6 +64,11 @@ def examples(labels: int, rng: np.random.Generator) -> Dataset:
     return Dataset("made up", x[::2], y[::2], x[1::2], y[1::2], labels, digest="none")
 
 
+def test_examples(source: Known) -> int:
+    """How many examples the models of a matched federation are tested on."""
+    return len(examples(source.counts.shape[1], stream(0, "matched federation")).y_test)
+
+
 def holdings(counts: Array, y: Array, rng: np.random.Generator) -> list[Array]:
     """(N,) index arrays: so many examples of each label, drawn with replacement."""
     of = [np.flatnonzero(y == label) for label in range(counts.shape[1])]

@@ -26,6 +26,16 @@ Margin = Annotated[
         show_default="the study's margin",
     ),
 ]
+Baseline = Annotated[
+    str | None,
+    typer.Option(
+        help="the method that others are compared with, by label or name", show_default="the study's, or uniform"
+    ),
+]
+AllPairs = Annotated[
+    bool | None,
+    typer.Option("--all-pairs/--only-baseline", help="compare every pair of methods", show_default="as the study says"),
+]
 Open = Annotated[bool, typer.Option("--open", help="show the page in the browser")]
 
 
@@ -38,9 +48,11 @@ def report(
         typer.Option(help="a column of the LaTeX tables; with --figures", show_default="those that decide"),
     ] = None,
     margin: Margin = None,
+    baseline: Baseline = None,
+    all_pairs: AllPairs = None,
     open_: Open = False,
 ) -> None:
-    """Turn runs into one self-contained page: is a method better than uniform here, by how much, at what cost?
+    """Turn runs into one self-contained page: is a method better than the baseline, by how much, at what cost?
 
     Of a federation (Flower, NVIDIA FLARE, your own server): who was chosen, and what became of them.
 
@@ -48,11 +60,21 @@ def report(
 
     Of a federation: sortition report run.npz --open
 
+    Another baseline: sortition report runs/first --baseline oort
+
     For a paper: sortition report runs/first --figures figures/ --column 'last 10, %' --column MB
     """
     from sortition.report import write
 
-    page = write(folders, out, figures=figures, columns=column or (), margin=margin)
+    page = write(
+        folders,
+        out,
+        figures=figures,
+        columns=column or (),
+        margin=margin,
+        baseline=baseline,
+        all_pairs=all_pairs,
+    )
     typer.echo(f"open: {page}")
     if figures is not None:
         typer.echo(f"figures: {figures}")
@@ -69,6 +91,7 @@ def watch(
     ] = 0,
     serve: Annotated[bool, typer.Option(help="serve the live page; else only rewrite the file")] = True,
     margin: Margin = None,
+    baseline: Baseline = None,
     open_: Open = False,
 ) -> None:
     """Show the page live while runs go on, with progress and the time left. Ends when all are done.
@@ -85,7 +108,16 @@ def watch(
         if open_:
             typer.launch(address if serve else Path(address).resolve().as_uri())
 
-    watch(folders, out, every=every, port=port if serve else None, margin=margin, say=typer.echo, ready=ready)
+    watch(
+        folders,
+        out,
+        every=every,
+        port=port if serve else None,
+        margin=margin,
+        baseline=baseline,
+        say=typer.echo,
+        ready=ready,
+    )
 
 
 def export(
@@ -95,17 +127,25 @@ def export(
     ] = None,
     format_: Annotated[str, typer.Option("--format", help="csv or parquet")] = "csv",
     margin: Margin = None,
+    baseline: Baseline = None,
+    all_pairs: AllPairs = None,
 ) -> None:
     """Write every table as CSV or Parquet: rounds, runs, methods, comparisons.
 
     Example: sortition export runs/first --format parquet
     """
-    from sortition.results import frames, run_folder
-    from sortition.results.comparisons import margin_of
+    from sortition.results import frames, run_folder, summary
+    from sortition.results.comparisons import check_baseline, criteria_of
     from sortition.results.history import refuse_histories
 
     refuse_histories("export", folders)
-    tables = frames.frames(run_folder.find(*folders), margin_of(folders, margin))
+    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs)
+    runs = run_folder.find(*folders)
+    finished = summary.finished(runs)
+    check_baseline(baseline or "", [summary.names_of(methods) for methods in finished.groups.values()])
+    tables = frames.frames(runs, criteria)
+    for copy in finished.copies:
+        typer.echo(f"note: {copy.text}", err=True)
     for path in frames.write(tables, out or folders[0] / "tables", format_):
         typer.echo(path)
 

@@ -83,22 +83,23 @@ def play(
 def print_summary(out: Path, screen: Console, page: Path | None = None, asked: Collection[Path] | None = None) -> None:
     """Print the tables of the runs in a folder, or of those ``asked`` for, and what follows in plain words."""
     from sortition.results import run_folder, summary
-    from sortition.results.comparisons import margin_of
+    from sortition.results.comparisons import criteria_of
     from sortition.studies.study_result import left_out_note, notes_of
 
-    found, margin = run_folder.find(out), margin_of([out])
+    found = run_folder.find(out)
+    criteria = criteria_of([out])
     runs = [run for run in found if asked is None or run.path in asked]
     for sentence in summary.inputs(runs):
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
-    for one in summary.tables(runs, margin):
+    for one in summary.tables(runs, criteria):
         screen.print(one)
     for note in [*notes_of(runs), *([] if asked is None else left_out_note(found, asked))]:
         screen.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
-    conclusions = summary.conclusions(runs, margin)
-    for sentence in ["", summary.heading(runs), *conclusions] if conclusions else []:
+    conclusions = summary.conclusions(runs, criteria)
+    for sentence in ["", summary.heading(runs, criteria), *conclusions] if conclusions else []:
         screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from sortition.leaderboard.entries import BASELINE, REFERENCES
 from sortition.leaderboard.ranking import Standing, Values, paired, standings, values_of
 from sortition.leaderboard.suite import Cell, Suite
+from sortition.results.statistics import FEWEST_SEEDS
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Board:
     def ranked(self) -> list[str]:
         """The methods that are compared, the baseline first; none while the baseline is unfinished."""
         candidates = {name: count for name, count in self.seeds.items() if name not in REFERENCES}
-        enough = max(2, median_low(candidates.values())) if candidates else 2
+        enough = max(FEWEST_SEEDS, median_low(candidates.values())) if candidates else FEWEST_SEEDS
         if candidates.get(BASELINE, 0) < enough:
             return []
         return [BASELINE, *(name for name, count in candidates.items() if count >= enough and name != BASELINE)]

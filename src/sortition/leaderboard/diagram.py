@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
+
+from sortition.results.ranking import groups
 
 WIDTH, MARGIN, NAMES, LINE, BAR = 900, 30, 210, 18, 9
 TOP = 62  # of the axis, below the length that is the critical difference
@@ -18,8 +20,8 @@ def diagram(ranks: Mapping[str, float], critical: float, title: str) -> str:
     def x(rank: float) -> float:
         return NAMES + (WIDTH - 2 * NAMES) * (rank - 1) / (last - 1)
 
-    groups = cliques([ranks[name] for name in order], critical)
-    first = TOP + 12 + BAR * len(groups)
+    joined = groups(ranks, critical)
+    first = TOP + 12 + BAR * len(joined)
     half = (len(order) + 1) // 2
     height = first + LINE * half + MARGIN
     parts = [
@@ -33,18 +35,12 @@ def diagram(ranks: Mapping[str, float], critical: float, title: str) -> str:
     for rank in range(1, last + 1):
         parts += [_line(x(rank), TOP - 5, x(rank), TOP, 1.5)]
         parts += [f"<text x='{x(rank):.1f}' y='{TOP - 8}' text-anchor='middle'>{rank}</text>"]
-    for at, (a, b) in enumerate(groups):
-        y = TOP + 8 + BAR * at
-        parts.append(_line(x(ranks[order[a]]) - 3, y, x(ranks[order[b]]) + 3, y, 4))
+    for row, group in enumerate(joined):
+        y = TOP + 8 + BAR * row
+        parts.append(_line(x(ranks[group[0]]) - 3, y, x(ranks[group[-1]]) + 3, y, 4))
     for at, name in enumerate(order):
         parts += _label(name, ranks[name], x(ranks[name]), first, at if at < half else len(order) - 1 - at, at < half)
     return "\n".join([*parts, "</svg>\n"])
-
-
-def cliques(ranks: Sequence[float], critical: float) -> list[tuple[int, int]]:
-    """Of sorted ranks the first and last place of each largest group that lies within the critical difference."""
-    ends = [max(b for b in range(a, len(ranks)) if ranks[b] - ranks[a] < critical) for a in range(len(ranks))]
-    return [(a, b) for a, b in enumerate(ends) if b > a and (a == 0 or ends[a - 1] < b)]
 
 
 def _line(x1: float, y1: float, x2: float, y2: float, width: float) -> str:

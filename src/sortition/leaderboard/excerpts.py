@@ -9,7 +9,7 @@ import polars as pl
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE, REFERENCES, VARIANTS
-from sortition.leaderboard.page import KINDS
+from sortition.leaderboard.page import KINDS, gained
 from sortition.leaderboard.ranking import Standing, gains_by_family
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import plain_rows
@@ -72,7 +72,7 @@ def _standings(board: Board, labels: Sequence[str]) -> Table:
 def _gain(one: Standing) -> tuple[str, str]:
     if one.method == BASELINE:
         return "the baseline", "–"
-    return f"{_points(one.gain)} [{_points(one.low)}, {_points(one.high)}]", f"{one.better}/{one.worse}"
+    return gained(one), f"{one.better}/{one.worse}"
 
 
 def _points(gain: float) -> str:

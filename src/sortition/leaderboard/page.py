@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import polars as pl
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.diagram import diagram
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.ranking import Standing, critical_difference, friedman, gains_by_family, mean_ranks
+from sortition.leaderboard.ranking import Standing, gains_by_family, ranking
 from sortition.leaderboard.suite import HALVES, Suite
 from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
 from sortition.results.table import Table
@@ -29,8 +30,9 @@ all methods.
 **AUC** is the mean test accuracy over the rounds of a run: who learns faster stands higher. **Last 10** is the mean
 over the last ten rounds. A *gain* is a method's figure minus that of uniform sampling on the same seeds, in points of
 accuracy, averaged over cells; its interval takes the cells as a sample. *Better/worse* counts the cells where the
-difference from uniform is significant at 5 % (paired t, Holm's correction over the cells). *MB* (all traffic of a run),
-*passes* (over clients' data, a round) and *ms* (of the selection itself, a round) are means over cells.
+difference from uniform is significant at 5 % (paired t, Holm's correction over all methods and cells of the table).
+*MB* (all traffic of a run), *passes* (over clients' data, a round) and *ms* (of the selection itself, a round) are
+means over cells.
 
 Microcosm's defaults were chosen on the half *tuning* and frozen before any run of the half *held-out*. One change came
 later, for safety and without a look at results: a client that is silent twice running has had its turn; the cells with
@@ -121,11 +123,10 @@ def _half(board: Board, picture: str | None) -> Iterator[str]:
     if board.unfinished:
         left = ", ".join(f"{name} ({count} of {planned} runs)" for name, count in board.unfinished.items())
         yield f"Not finished, hence not ranked: {left}."
-    values = board.values("auc")
-    critical = critical_difference(len(board.ranked), len(values))
+    ranks = ranking(board.values("auc"), board.ranked)
     yield (
-        f"Mean ranks by AUC that are {critical:.2f} or more apart differ significantly at 5 % (Nemenyi; Friedman's "
-        f"test that all rank alike: p = {friedman(values, board.ranked):.1g})."
+        f"Mean ranks by AUC that are {ranks.critical:.2f} or more apart differ significantly at 5 % (Nemenyi; "
+        f"Friedman's test that all rank alike: p = {ranks.p:.1g})."
     )
     if picture:
         yield f"![Critical-difference diagram]({picture})"
@@ -158,6 +159,8 @@ def standings_table(board: Board) -> Table:
 
 def gained(one: Standing) -> str:
     """A gain with its interval, in points."""
+    if not math.isfinite(one.gain):
+        return "diverged"
     return f"{100 * one.gain:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
 
 
@@ -201,7 +204,8 @@ def write_page(suite: Suite, rows: pl.DataFrame, path: Path) -> Path:
     if board.ranked:
         values = board.values("auc")
         title = f"Mean rank by AUC, {len(values)} held-out cells, {board.common_seeds} seeds"
-        drawn = diagram(mean_ranks(values, board.ranked), critical_difference(len(board.ranked), len(values)), title)
+        ranks = ranking(values, board.ranked)
+        drawn = diagram(ranks.ranks, ranks.critical, title)
         target = path.parent / "images" / f"{path.stem}.svg"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(drawn)

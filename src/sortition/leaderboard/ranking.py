@@ -12,10 +12,10 @@ from scipy import stats
 
 from sortition.core.arrays import Floats
 from sortition.leaderboard.entries import BASELINE
-from sortition.results.statistics import LEVEL, compare
+from sortition.results.ranking import Ranking, rank
+from sortition.results.statistics import FEWEST_SEEDS, LEVEL, Comparison, compare, holm
 
 Values = dict[str, dict[str, dict[int, float]]]  # cell → method → seed → figure
-LEAST = 2  # seeds without which a cell says nothing
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Standing:
         rank: mean over the cells of its rank by the mean over seeds, 1 is best.
         gain: mean over the cells of its difference from the baseline; low, high: the 95 % interval of that mean, the
             cells taken as a sample (paired t).
-        better, worse: cells in which the difference is significant, Holm-corrected over the cells.
+        better, worse: cells in which the difference is significant, with Holm's correction over all methods and cells.
         worst, worst_gain: the cell in which it gains least, and how much.
     """
 
@@ -51,84 +51,98 @@ def values_of(rows: pl.DataFrame, figure: str) -> Values:
 
 
 def paired(values: Values, methods: Sequence[str]) -> Values:
-    """Only these methods, in cells where all of them have at least two seeds in common, and only those seeds."""
+    """Only these methods, in cells where all of them have at least three seeds in common, and only those seeds."""
     kept: Values = {}
     for cell, found in values.items():
         if not all(method in found for method in methods):
             continue
         seeds = set.intersection(*(set(found[method]) for method in methods))
-        if len(seeds) >= LEAST:
+        if len(seeds) >= FEWEST_SEEDS:
             kept[cell] = {method: {seed: found[method][seed] for seed in sorted(seeds)} for method in methods}
     return kept
 
 
 def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
     """The methods by mean rank, the best first."""
-    ranks = mean_ranks(values, methods)
+    ranks = ranking(values, methods).ranks
+    comparisons = [
+        (cell, comparison) for cell, by_method in values.items() for comparison in _compared(by_method, methods)
+    ]
+    significant = holm([comparison.p_single for _, comparison in comparisons])
+    better = dict.fromkeys(methods, 0)
+    worse = dict.fromkeys(methods, 0)
+    for (_, comparison), rejected in zip(comparisons, significant, strict=True):
+        if rejected:
+            counts = better if comparison.difference > 0 else worse
+            counts[comparison.method] += 1
     found = []
     for method in methods:
-        tests = {cell: _test(held[method], held[BASELINE]) for cell, held in values.items()}
-        gains = {cell: difference for cell, (difference, _) in tests.items()}
-        significant = holm({cell: p for cell, (_, p) in tests.items()})
-        better, worse = (sum(significant[cell] and sign * gains[cell] > 0 for cell in gains) for sign in (1, -1))
-        worst = min(gains, key=lambda cell: gains[cell])
+        gains: dict[str, float] = {}
+        for cell, by_method in values.items():
+            difference = gain(by_method, method)
+            if difference is not None:
+                gains[cell] = difference
+        worst = _least(gains)
         low, high = interval(np.array(list(gains.values())))
         found.append(
             Standing(
                 method=method,
-                rank=float(ranks[method]),
-                gain=float(np.mean(list(gains.values()))),
+                rank=ranks[method],
+                gain=float(np.mean(list(gains.values()))) if gains else math.nan,
                 low=low,
                 high=high,
-                better=better,
-                worse=worse,
+                better=better[method],
+                worse=worse[method],
                 worst=worst,
-                worst_gain=gains[worst],
+                worst_gain=gains.get(worst, math.nan),
             )
         )
-    return sorted(found, key=lambda one: one.rank)
+    return sorted(found, key=lambda standing: standing.rank)
 
 
-def mean_ranks(values: Values, methods: Sequence[str]) -> dict[str, float]:
-    """The mean over the cells of each method's rank."""
-    table = np.array([[-np.mean(list(held[method].values())) for method in methods] for held in values.values()])
-    return dict(zip(methods, stats.rankdata(table, axis=1).mean(axis=0).tolist(), strict=True))
+def ranking(values: Values, methods: Sequence[str]) -> Ranking:
+    """Mean ranks over the cells; in a single cell those of the cell itself. Runs that diverged are the worst."""
+    means = {cell: {method: _mean(by_method[method]) for method in methods} for cell, by_method in values.items()}
+    found = rank(means, higher=True)
+    if found is not None:
+        return found
+    (only,) = means.values() if means else ({},)
+    order = sorted(only, key=lambda method: -_finite_or_worst(only[method]))
+    ranks = {method: float(place) for place, method in enumerate(order, 1)}
+    return Ranking(ranks=ranks, settings=len(means), critical=math.inf, p=math.nan)
 
 
-def _test(ours: Mapping[int, float], base: Mapping[int, float]) -> tuple[float, float]:
-    """Mean paired difference and its p-value, uncorrected."""
-    one = compare(base, {"method": ours})["method"]
-    return one.difference, one.p if any(ours[seed] != base[seed] for seed in ours) else 1.0
+def _compared(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:
+    """Every method of one cell against the baseline; their tests use the pooled spread of the cell."""
+    others = {method: by_method[method] for method in methods if method != BASELINE}
+    return list(compare(by_method[BASELINE], others).values())
 
 
-def holm(p: Mapping[str, float], level: float = LEVEL) -> dict[str, bool]:
-    """Which hypotheses Holm's step-down procedure rejects."""
-    rejected, left = dict.fromkeys(p, False), len(p)
-    for name in sorted(p, key=lambda one: p[one]):
-        if not p[name] < level / left:
-            break
-        rejected[name], left = True, left - 1
-    return rejected
+def gain(by_method: Mapping[str, Mapping[int, float]], method: str) -> float | None:
+    """A method's mean difference from the baseline in one cell; None where the baseline itself diverged."""
+    baseline = _mean(by_method[BASELINE])
+    return _mean(by_method[method]) - baseline if math.isfinite(baseline) else None
+
+
+def _mean(by_seed: Mapping[int, float]) -> float:
+    return float(np.mean(list(by_seed.values())))
+
+
+def _least(gains: Mapping[str, float]) -> str:
+    """The cell with the least gain; one that diverged counts as least."""
+    return min(gains, key=lambda cell: _finite_or_worst(gains[cell]), default="")
+
+
+def _finite_or_worst(value: float) -> float:
+    return value if math.isfinite(value) else -math.inf
 
 
 def interval(differences: Floats, level: float = LEVEL) -> tuple[float, float]:
     """The t-interval of a mean; without bounds of a single value."""
-    if differences.size < LEAST:
+    if differences.size < 2:
         return -math.inf, math.inf
     half = float(stats.t.isf(level / 2, differences.size - 1) * stats.sem(differences))
     return float(differences.mean()) - half, float(differences.mean()) + half
-
-
-def critical_difference(methods: int, cells: int, level: float = LEVEL) -> float:
-    """Nemenyi's: mean ranks that are further apart differ significantly."""
-    q = float(stats.studentized_range.isf(level, methods, np.inf)) / math.sqrt(2)
-    return q * math.sqrt(methods * (methods + 1) / (6 * cells))
-
-
-def friedman(values: Values, methods: Sequence[str]) -> float:
-    """The p-value of Friedman's test that all methods rank alike."""
-    columns = [[float(np.mean(list(held[method].values()))) for held in values.values()] for method in methods]
-    return float(stats.friedmanchisquare(*columns).pvalue) if len(methods) > 2 and len(values) > 1 else 1.0
 
 
 def gains_by_family(
@@ -137,8 +151,8 @@ def gains_by_family(
     """Family → method → mean gain over the baseline in the cells of that family."""
     found: dict[str, dict[str, list[float]]] = {}
     for cell, held in values.items():
-        base = np.mean(list(held[BASELINE].values()))
         for method in methods:
-            gain = float(np.mean(list(held[method].values())) - base)
-            found.setdefault(families[cell][kind], {}).setdefault(method, []).append(gain)
+            value = gain(held, method)
+            if value is not None:
+                found.setdefault(families[cell][kind], {}).setdefault(method, []).append(value)
     return {name: {method: float(np.mean(gains)) for method, gains in held.items()} for name, held in found.items()}

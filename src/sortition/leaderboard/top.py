@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import BASELINE
-from sortition.leaderboard.page import knows, variants_table
+from sortition.leaderboard.page import gained, knows, variants_table
 from sortition.results.marks import filled
 from sortition.results.table import Table
 
@@ -19,9 +19,8 @@ def top_table(board: Board) -> Table:
     shown = [one for at, one in enumerate(standings) if at < SHOWN or one.method == BASELINE]
     table = Table("", ["place", "method", "mean rank", "AUC gain", "better/worse", "the server knows"])
     for one in shown:
-        gain = f"{100 * one.gain:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}]"
         cells = [str(1 + standings.index(one)), f"`{one.method}`", f"{one.rank:.2f}"]
-        cells += ["–", "–"] if one.method == BASELINE else [gain, f"{one.better}/{one.worse}"]
+        cells += ["–", "–"] if one.method == BASELINE else [gained(one), f"{one.better}/{one.worse}"]
         table.rows.append([*cells, knows(board.runs, one.method)[0]])
     return table
 

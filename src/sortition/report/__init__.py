@@ -23,6 +23,8 @@ def write(
     figures: str | Path | None = None,
     columns: Sequence[str] = (),
     margin: float | None = None,
+    baseline: str | None = None,
+    all_pairs: bool | None = None,
     only: Collection[Path] | None = None,
 ) -> Path:
     """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
@@ -33,6 +35,8 @@ def write(
         figures: a folder for the charts and tables of a paper.
         columns: of the LaTeX tables, which need ``figures``; default: those that decide.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
+        baseline: label or name of the method that others are compared with; default: the study's, else uniform.
+        all_pairs: whether every pair of methods is compared; default: as the study says.
         only: the run folders that are shown; default: all that the folders hold.
     """
     if columns and figures is None:
@@ -41,7 +45,7 @@ def write(
         )
     if (history := one_history(folders)) is not None:
         return _write_history(history, out, figures=figures, columns=columns, margin=margin)
-    page = Page(gather(folders, margin, only))
+    page = Page(gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, only=only))
     text = page.render()
     path = place(folders) if out is None else Path(out)
     _write_page(path, text)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
-from sortition.results.statistics import Comparison
+from sortition.results.comparisons import BASELINE
+from sortition.results.reference_lines import REFERENCES
+from sortition.results.statistics import FEWEST_SEEDS, Comparison, Reason
+from sortition.results.verdict_words import unfair_warning
 
 FEWEST_CLIENTS = 100
 SHOWN = 6  # undecided comparisons that are named
@@ -30,6 +31,7 @@ def checklist(gathered: Gathered) -> list[Point]:
         _clients(settings),
         _seeds(settings),
         _pairs(settings),
+        _alike(settings),
         _baseline(settings),
         _availability(settings),
         _cost(gathered.runs),
@@ -57,12 +59,12 @@ def _seeds(settings: list[Setting]) -> Point:
     fact = f"{fewest} for the method that has fewest; "
     fact += f"undecided: {', '.join(undecided[:SHOWN])}" if undecided else "every comparison is decided"
     fact += f" and {len(undecided) - SHOWN} more" if len(undecided) > SHOWN else ""
-    return Point("Enough seeds to decide", bool(compared) and fewest > 1 and not undecided, fact)
+    return Point("Enough seeds to decide", bool(compared) and fewest >= FEWEST_SEEDS and not undecided, fact)
 
 
 def _would_decide(one: Comparison) -> str:
-    """How many seeds would; nothing where one seed, or a run that diverged, says nothing of that."""
-    if one.seeds < 2 or math.isnan(one.difference):
+    """How many seeds would; nothing where too few seeds, or a run that diverged, say nothing of that."""
+    if one.reason is not Reason.MORE_SEEDS:
         return ""
     return f" ({one.seeds_needed or '> 1,000'} would decide)"
 
@@ -74,9 +76,18 @@ def _pairs(settings: list[Setting]) -> Point:
     return Point("Methods compared in pairs, on the same seeds", not unpaired, _fact("different seeds in", unpaired))
 
 
+def _alike(settings: list[Setting]) -> Point:
+    """Whether methods differ in nothing but the selection."""
+    compared = [comparison for setting in settings for comparison in setting.comparison.shown_first()]
+    unfair = [comparison for comparison in compared if comparison.unlike]
+    fact = unfair_warning(unfair) or "cohort, local work, rounds, devices and all else are the same"
+    return Point("Methods differ in the selection alone", not unfair, fact)
+
+
 def _baseline(settings: list[Setting]) -> Point:
     missing = [s.name for s in settings if not s.baseline]
-    return Point("A baseline: uniform is among the methods", not missing, _fact("none in", missing))
+    wanted = settings[0].criteria.baseline or BASELINE
+    return Point(f"A baseline: {wanted} is among the methods", not missing, _fact("none in", missing))
 
 
 def _availability(settings: list[Setting]) -> Point:
@@ -96,9 +107,23 @@ def _finished(runs: list[Digest]) -> Point:
 
 
 def _tuning(settings: list[Setting]) -> Point:
-    tuned = len({_learning_rate(run) for s in settings for run in s.runs}) > 1
-    fact = "rates differ" if tuned else "one learning rate for all methods: sweep it, or say why"
-    return Point("Baselines tuned for the setting", tuned, fact)
+    """Whether each method was given the same number of tried values, the baseline among them."""
+    tried: dict[str, set[str]] = {}
+    for setting in settings:
+        for runs in setting.methods.values():
+            if runs[0].name not in REFERENCES:
+                tried.setdefault(runs[0].name, set()).add(_tuned_values(runs[0]))
+    counts = {name: len(values) for name, values in tried.items()}
+    fewest = min(counts.values(), default=0)
+    most = max(counts.values(), default=0)
+    listed = ", ".join(f"{name} {count}" for name, count in counts.items())
+    if fewest != most:
+        fact = f"values tried: {listed}"
+    elif most <= 1:
+        fact = "one value for every method: nothing was tuned; sweep, or say why"
+    else:
+        fact = f"{most} values were tried for every method"
+    return Point("Each method was given the same number of tried values", fewest == most > 1, fact)
 
 
 def _identity(runs: list[Digest]) -> Point:
@@ -106,9 +131,10 @@ def _identity(runs: list[Digest]) -> Point:
     return Point("Data and partition can be identified", known, "hashes in every manifest" if known else "missing")
 
 
-def _learning_rate(run: Digest) -> Any:
-    config = run.config
-    return (config.get("method", {}).get("local") or config.get("local") or {}).get("lr")
+def _tuned_values(run: Digest) -> str:
+    """What may be tuned for a method: its parameters, the local rule and the server's."""
+    options = {key: value for key, value in run.config.get("method", {}).items() if key not in ("name", "label")}
+    return repr([options, run.config.get("local"), run.config.get("server")])
 
 
 def _fact(words: str, names: list[str]) -> str:

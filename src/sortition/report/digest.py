@@ -12,6 +12,7 @@ from sortition.core.arrays import Array, Floats
 from sortition.report.guard_section import actions
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition
+from sortition.results.copies import fingerprint
 from sortition.results.run_folder import Run
 
 # notes that are pictures of what a method saw; see docs/report.md
@@ -35,6 +36,7 @@ class Digest:
         attrition: places by what became of them, and how often each fault occurred.
         figures: those of a finished run; none of one that stands at another round than the others.
         diverged: whether the loss is not finite, or ends above that of guessing.
+        fingerprint: a digest of what was measured, which no two seeds of a method share.
     """
 
     setting: str
@@ -63,6 +65,7 @@ class Digest:
     guarded: dict[str, int] = field(default_factory=dict)
     attrition: dict[str, int] = field(default_factory=dict)
     diverged: bool = False
+    fingerprint: str = ""
 
 
 def condense(run: Run) -> Digest:
@@ -95,6 +98,7 @@ def condense(run: Run) -> Digest:
         guarded=actions(records),
         attrition=attrition(records),
         diverged=metrics.diverged(run),
+        fingerprint=fingerprint(run),
     )
 
 

@@ -12,10 +12,18 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import InputError, SortitionError
 from sortition.report.digest import Digest, condense
-from sortition.results.comparisons import COMPARED, MARGIN, Methods, against_baseline, baseline_of, margin_of, metric_of
-from sortition.results.metrics import HIGHER
+from sortition.results.comparisons import (
+    Criteria,
+    Methods,
+    SettingComparison,
+    check_baseline,
+    criteria_of,
+    metric_of,
+    resolution_of,
+)
+from sortition.results.copies import CopyFinder
 from sortition.results.run_folder import INDEX, Run, document, find
-from sortition.results.statistics import Comparison, centre
+from sortition.results.statistics import HIGHER, Comparison, centre
 
 
 @dataclass
@@ -25,7 +33,7 @@ class Setting:
     name: str
     methods: dict[str, list[Digest]]
     federation: dict[str, Array] = field(default_factory=dict)
-    margin: float = MARGIN
+    criteria: Criteria = Criteria()
 
     @property
     def first(self) -> Digest:
@@ -47,10 +55,15 @@ class Setting:
         """Whether more of it is better."""
         return HIGHER[self.metric]
 
-    @cached_property
+    @property
+    def names(self) -> dict[str, str]:
+        """Label → name of the method."""
+        return {label: runs[0].name for label, runs in self.methods.items()}
+
+    @property
     def baseline(self) -> str | None:
         """The label that others are compared with."""
-        return baseline_of({label: runs[0].name for label, runs in self.methods.items()})
+        return self.comparison.baseline
 
     @property
     def figures(self) -> Methods:
@@ -59,14 +72,19 @@ class Setting:
 
     def compared(self, figure: str = "last") -> dict[str, Comparison]:
         """Every method's ``last`` or ``mean`` figure against the baseline's."""
-        return self._comparisons[figure]
+        return self.comparison.against_baseline(figure)
 
     @cached_property
-    def _comparisons(self) -> dict[str, dict[str, Comparison]]:
-        return {
-            figure: against_baseline(self.figures, self.baseline, self.metric, figure, self.margin)
-            for figure in COMPARED
-        }
+    def comparison(self) -> SettingComparison:
+        """What the runs say about the methods."""
+        return SettingComparison(
+            figures=self.figures,
+            names=self.names,
+            configs={label: {run.seed: run.config for run in runs} for label, runs in self.methods.items()},
+            metric=self.metric,
+            criteria=self.criteria,
+            resolution=resolution_of([run.manifest for run in self.runs], self.metric),
+        )
 
     def mean(self, label: str, key: str) -> float | None:
         """A figure's mean over the seeds of a method."""
@@ -119,12 +137,22 @@ class Gathered:
 
 
 def gather(
-    folders: Sequence[str | Path], margin: float | None = None, only: Collection[Path] | None = None
+    folders: Sequence[str | Path],
+    *,
+    margin: float | None = None,
+    baseline: str | None = None,
+    all_pairs: bool | None = None,
+    only: Collection[Path] | None = None,
 ) -> Gathered:
-    """Read all run folders under some folders, or ``only`` these; a run that cannot be read is named and left out."""
+    """Read all run folders under some folders, or ``only`` these.
+
+    A run that cannot be read or is a copy is named and left out. ``margin``, ``baseline`` and ``all_pairs`` are those
+    of the studies unless they are given.
+    """
     if not folders:
         raise InputError("sortition report must be given at least one folder of runs; got none.")
-    region = margin_of(folders, margin)
+    criteria = criteria_of(folders, margin=margin, baseline=baseline, all_pairs=all_pairs)
+    copies = CopyFinder()
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
@@ -142,7 +170,10 @@ def gather(
         if not digest.played or not digest.rounds.size:
             left_out.append(f"{run.path.parent.name}/{run.path.name} has no evaluated round yet.")
             continue
-        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, margin=region))
+        if copy := copies.copy_of(digest.setting, digest.method, digest.seed, digest.fingerprint):
+            left_out.append(copy.text)
+            continue
+        setting = settings.setdefault(digest.setting, Setting(digest.setting, {}, criteria=criteria))
         setting.methods.setdefault(digest.method, []).append(digest)
         if not setting.federation:
             setting.federation = run.federation()
@@ -153,6 +184,7 @@ def gather(
             f"{where} must be a folder with runs; got none that can be shown. "
             f"{left_out[0] if left_out else 'Make some with: sortition run study.toml -o runs/mine'}"
         )
+    check_baseline(baseline or "", [setting.names for setting in settings.values()])
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
     left_out += _mixed_targets(settings.values()) + _unfinished(settings.values())

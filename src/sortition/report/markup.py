@@ -9,6 +9,13 @@ from html import escape
 
 from sortition.results.table import Table
 
+CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(code) not in "\t\n\r"}
+
+
+def printable(page: str) -> str:
+    """The page with a mark in place of control characters, which foreign labels and titles may hold."""
+    return page.translate(CONTROLS)
+
 
 @dataclass(frozen=True)
 class Cell:

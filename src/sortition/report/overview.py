@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from html import escape
 
 from sortition.report.charts import Chart, across, forest, sweeps
@@ -11,13 +12,13 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
 from sortition.report.tables import BOLD, Row, bold_cells, rows
-from sortition.report.verdicts import COLOURS, Card, cards, verdict_lines
-from sortition.results.comparisons import difference_text, unit_of
+from sortition.report.verdicts import COLOURS, Card, cards, page_note, verdict_lines
 from sortition.results.ranking import wins
-from sortition.results.statistics import VERDICTS
-from sortition.results.summary import heading_of
+from sortition.results.statistics import VERDICTS, Comparison
+from sortition.results.summary import every_pair
 from sortition.results.sweeps import swept, value_text, variants
 from sortition.results.table import Table
+from sortition.results.verdict_words import difference_text, heading, unfair_warning, unit_of, verdict_text
 
 Show = Callable[[str, Chart], str]  # of the page: takes a setting's name and a chart, gives its place
 NOTE = (
@@ -41,18 +42,31 @@ def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
         f'<div class="figures">{drawn}</div>{_main_table(setting, palette)}'
-        f'<p class="soft">{NOTE}</p>'
+        f'<p class="soft">{NOTE}</p>{_warning(setting)}'
+        f"{_every_pair(setting)}"
         f"<details><summary>In words</summary>{_in_words(setting)}</details>"
         f"<details><summary>All figures</summary>{_all_figures(setting, palette)}</details>"
         f'<div class="figures">{tuned}</div>{_best_of(setting)}'
     )
 
 
+def _warning(setting: Setting) -> str:
+    """What makes comparisons of this setting unfair; nothing where all are fair."""
+    warning = unfair_warning(setting.comparison.shown_first())
+    return f'<p class="warn">{escape(warning)}</p>' if warning else ""
+
+
+def _every_pair(setting: Setting) -> str:
+    """The table of all pairs, where they are compared."""
+    if not setting.criteria.all_pairs:
+        return ""
+    return plain(replace(every_pair(setting.name, setting.comparison), title="All pairs, last 10"))
+
+
 def _in_words(setting: Setting) -> str:
     """A sentence a method, below what they compare."""
     evaluated = max(run.rounds.size for run in setting.runs)
-    heading = heading_of(setting.metric, setting.baseline, evaluated) if setting.baseline else ""
-    above = f"<p>{escape(heading)}</p>" if heading else ""
+    above = f"<p>{escape(heading(setting.metric, setting.baseline, evaluated))}</p>" if setting.baseline else ""
     return above + items(verdict_lines(setting))
 
 
@@ -106,9 +120,15 @@ def _swatch(palette: Palette, label: str) -> str:
 
 
 def _verdict(row: Row) -> Cell:
-    kind = COLOURS.get(row.comparison.verdict if row.comparison else "", "even")
     words = f"{row.verdict}, diverged {row.diverged}/{row.seeds}" if row.diverged else row.verdict
-    return Cell(words, kind=f"verdict {'bad' if row.diverged else kind}")
+    return Cell(words, kind=f"verdict {'bad' if row.diverged else _kind(row.comparison)}")
+
+
+def _kind(comparison: Comparison | None) -> str:
+    """The colour of a verdict; one that is not fair has that of the undecided."""
+    if comparison is None:
+        return "even"
+    return "open" if comparison.unlike else COLOURS[comparison.verdict]
 
 
 def _best_of(setting: Setting) -> str:
@@ -117,7 +137,7 @@ def _best_of(setting: Setting) -> str:
     if not found:
         return ""
     compared, of, sign = setting.compared(), setting.metric, 1 if setting.higher else -1
-    scale, digits, _ = unit_of(of)
+    unit = unit_of(of)
     table = Table("Best of each method", ["method", "tried", "best value", f"last 10 {of}", f"− {setting.baseline}"])
     for name, labels in found.items():
         means = {
@@ -127,8 +147,8 @@ def _best_of(setting: Setting) -> str:
             continue
         label = max(means, key=lambda one: sign * means[one])
         values = ", ".join(f"{key}={value_text(value)}" for key, value in labels[label].items())
-        difference = difference_text(compared[label], of) if label in compared else ""
-        table.rows.append([name, str(len(labels)), values, f"{means[label] * scale:.{digits}f}", difference])
+        mean = f"{means[label] * unit.scale:.{unit.digits}f}"
+        table.rows.append([name, str(len(labels)), values, mean, difference_text(compared.get(label))])
     table.notes = [BEST_OF]
     return plain(table)
 
@@ -148,6 +168,7 @@ def _wins(gathered: Gathered) -> str:
         return ""
     table = Table("Verdicts over settings", ["method", *VERDICTS])
     table.rows = [[label, *[str(counts[verdict]) for verdict in VERDICTS]] for label, counts in found.items()]
+    table.notes = [f"{page_note(gathered)} The sentence at the top of the page takes all comparisons together."]
     return plain(table)
 
 
@@ -164,15 +185,14 @@ def _settings(gathered: Gathered) -> str:
         given = [value_text(values[setting.name][key]) for key in keys]
         for label in setting.methods:
             one, mean = compared.get(label), setting.mean(label, f"last-{setting.metric}")
-            kind = COLOURS[one.verdict] if one else "even"
             body.append(
                 [
                     Cell(setting.name, kind="name"),
                     *map(Cell, given),
                     Cell(label),
                     Cell("" if mean is None else f"{mean:.3f}", mean),
-                    Cell(difference_text(one, setting.metric) if one else "", one.difference if one else None),
-                    Cell(one.verdict if one else "–", kind=f"verdict {kind}"),
+                    Cell(difference_text(one), one.difference if one else None),
+                    Cell(verdict_text(one) or "–", kind=f"verdict {_kind(one)}"),
                 ]
             )
     return f"<details><summary>Every setting and method</summary>{sortable(heads, body)}</details>"

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting
-from sortition.results.comparisons import difference_text, p_text, role_text, verdict_text
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, Centre, Comparison, centre
 from sortition.results.table import Table, mean_and_sd
+from sortition.results.verdict_words import cell_text, difference_text, p_text
 
 BOLD = "Bold: shown better than the baseline, or least cost."
 
@@ -57,14 +57,14 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
     shown = [column for column in shown if any(column.text(label).strip("– ") for label in setting.methods)]
     return [
         Row(
-            label,
-            len(runs),
-            sum(run.done for run in runs),
-            sum(run.diverged for run in runs),
-            found.get(label),
-            verdict_text(found.get(label)) or role_text(label, setting.baseline),
-            {column.title: column.text(label) for column in shown},
-            {column.title: column.value(label) for column in shown},
+            label=label,
+            seeds=len(runs),
+            finished=sum(run.done for run in runs),
+            diverged=sum(run.diverged for run in runs),
+            comparison=found.get(label),
+            verdict=cell_text(label, found.get(label), setting.baseline),
+            cells={column.title: column.text(label) for column in shown},
+            values={column.title: column.value(label) for column in shown},
         )
         for label, runs in setting.methods.items()
     ]
@@ -171,7 +171,7 @@ def _difference(setting: Setting, figure: str, title: str, main: bool = False) -
     found = setting.compared(figure)
     return Column(
         title,
-        lambda label: difference_text(found[label], setting.metric) if label in found else "",
+        lambda label: difference_text(found.get(label)),
         lambda label: found[label].difference if label in found else None,
         main,
     )

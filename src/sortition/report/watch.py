@@ -16,6 +16,7 @@ from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
+from sortition.report.markup import printable
 from sortition.report.page import Page
 from sortition.results.run_folder import INDEX, Run, document, find
 
@@ -60,8 +61,17 @@ class Progress:
 class Watcher:
     """Looks at the folders whenever it is asked to, and keeps the page."""
 
-    def __init__(self, folders: Sequence[str | Path], out: Path | None = None, margin: float | None = None) -> None:
-        self.folders, self.margin = folders, margin
+    def __init__(
+        self,
+        folders: Sequence[str | Path],
+        out: Path | None = None,
+        *,
+        margin: float | None = None,
+        baseline: str | None = None,
+    ) -> None:
+        self.folders = folders
+        self.margin = margin
+        self.baseline = baseline
         self.out = place(folders) if out is None else out
         self.page = ""
         self.version = 0
@@ -103,9 +113,10 @@ class Watcher:
         self.version += 1
         bar = f'<div class="progress" id="progress" data-version="{self.version}">{now.html}</div>'
         try:
-            text = Page(gather(self.folders, self.margin)).render("" if now.finished else bar)
+            gathered = gather(self.folders, margin=self.margin, baseline=self.baseline)
+            text = Page(gathered).render("" if now.finished else bar)
         except InputError as error:  # nothing is evaluated yet
-            said = escape(str(error))
+            said = printable(escape(str(error)))
             text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{said}</p></body>"
         self.page = text if now.finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())
@@ -118,6 +129,7 @@ def watch(
     every: float = 10.0,
     port: int | None = None,
     margin: float | None = None,
+    baseline: str | None = None,
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda url: None,
 ) -> Path:
@@ -129,10 +141,11 @@ def watch(
         every: seconds between two looks.
         port: of the server, 0 for any that is free; None for no server.
         margin: as in ``write``.
+        baseline: as in ``write``.
         say: is given a line whenever something changed.
         ready: is given the address once the page is there.
     """
-    watcher = Watcher(folders, out, margin)
+    watcher = Watcher(folders, out, margin=margin, baseline=baseline)
     now = watcher.look()
     server = None if port is None else _serve(watcher, port)
     ready(str(watcher.out) if server is None else f"http://{LOOPBACK}:{server.server_address[1]}/")

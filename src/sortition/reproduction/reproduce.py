@@ -76,7 +76,7 @@ def reproduce(
         found,
         tables=[paper_table(table, whole, groups) for table in preset.tables],
         pictures=[presets.hook(one)(context, **(one.model_extra or {})) for one in preset.figures],
-        compared=[one for one in summary.tables(found, chosen.margin) if one.title.endswith("compared")],
+        compared=[one for one in summary.tables(found, chosen.criteria) if one.title.endswith("compared")],
         values=every_seed(preset.tables, groups),
     )
     return Reproduction(page, outcome)

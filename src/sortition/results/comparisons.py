@@ -1,196 +1,283 @@
-"""A study's methods against its baseline, setting by setting: which figures are compared, and the result in words."""
+"""A study's methods against each other, setting by setting: what is compared with what, by which criteria.
+
+The results are :class:`~sortition.results.statistics.Comparison`; ``verdict_words`` puts them into words.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from sortition.core.errors import InputError, bad
-from sortition.results.metrics import HIGHER
+from sortition.core.errors import InputError, bad, unknown
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
-from sortition.results.statistics import EQUAL, UNDECIDED, Comparison, centre, compare
+from sortition.results.statistics import LARGEST_MARGIN, MARGIN, Comparison, Reason, Unlike, centre, compare_pairs
+from sortition.results.sweeps import flat, value_text
 
-BASELINE = "uniform"
-MARGIN = 0.5  # points of accuracy, or % of the baseline's loss, that are practically no difference
+BASELINE = "uniform"  # the method that others are compared with unless a study names another
 AROUND = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
 COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
+SAME_TRAFFIC = 0.05  # ratios that are no further from 1 are called the same
+# what methods must have in common to be compared fairly; not what defines a method, such as guards.reweight
+SHARED = (
+    "rounds",
+    "cohort",
+    "data",
+    "model",
+    "local",
+    "server",
+    "availability",
+    "devices",
+    "guards",
+    "faults",
+    "attacks",
+    "evaluate_every",
+)
+OF_THE_METHOD = ("guards.reweight",)
+Config = Mapping[str, Any]  # of one run
 Figures = Mapping[str, float | None]  # of one run, by name
 Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
 
 
-def metric_of(config: Mapping[str, Any]) -> str:
-    """What a study is judged by: the metric of its target, else accuracy."""
-    return "loss" if "loss" in config.get("target", {}) else "accuracy"
+@dataclass(frozen=True)
+class Criteria:
+    """By what a study's methods are judged.
+
+    Attributes:
+        margin: differences up to here are practically none, in points of accuracy or in % of the baseline's loss.
+        baseline: label or name of the method that others are compared with; empty for the method ``uniform``.
+        all_pairs: whether every pair of methods is compared, all of them as one family of tests.
+    """
+
+    margin: float = MARGIN
+    baseline: str = ""
+    all_pairs: bool = False
 
 
-def margin_of(folders: Sequence[str | Path], given: float | None = None) -> float:
-    """The region of practical equivalence: the one that is given, else that of the studies in these folders."""
+DEFAULT = Criteria()
+
+
+def criteria_of(
+    folders: Sequence[str | Path],
+    *,
+    margin: float | None = None,
+    baseline: str | None = None,
+    all_pairs: bool | None = None,
+) -> Criteria:
+    """The criteria of the studies in these folders, where no others are given."""
+    if margin is not None and not 0 < margin <= LARGEST_MARGIN:
+        raise bad("--margin", f"> 0 and at most {LARGEST_MARGIN:g} points", margin)
+    indices = [document(path) for folder in folders for path in _indices(Path(folder))]
+    return Criteria(
+        margin=_agreed("margin", margin, [index.get("margin", MARGIN) for index in indices], MARGIN),
+        baseline=_agreed("baseline", baseline, [index.get("baseline", "") for index in indices], ""),
+        all_pairs=_agreed("all-pairs", all_pairs, [index.get("all_pairs", False) for index in indices], False),
+    )
+
+
+def _agreed(option: str, given: Any, stored: Sequence[Any], default: Any) -> Any:
+    """The value that is given, else the one that all studies have."""
     if given is not None:
-        if not 0 < given < math.inf:
-            raise bad("--margin", "> 0 points", given)
         return given
-    found = {float(document(index).get("margin") or MARGIN) for one in folders for index in _indices(Path(one))}
-    if len(found) > 1:
-        listed = ", ".join(f"{one:g}" for one in sorted(found))
-        raise InputError(f"The studies must have the same margin; got {listed}. Give one with --margin.")
-    return next(iter(found), MARGIN)
+    values = list(dict.fromkeys(stored))
+    if len(values) > 1:
+        listed = ", ".join(
+            sorted(f"{value:g}" if isinstance(value, float) else str(value or BASELINE) for value in values)
+        )
+        raise InputError(f"The studies must have the same {option}; got {listed}. Give one with --{option}.")
+    return values[0] if values else default
 
 
 def _indices(folder: Path) -> list[Path]:
     """The indices of the studies in a folder; of a part of a study, that of the study."""
     inside = sorted(folder.rglob(INDEX))
+    if inside:
+        return inside
     around = [place / INDEX for place in folder.resolve().parents[:AROUND]]
-    return inside or [path for path in around if path.exists()][:1] or [folder / INDEX]
+    existing = [path for path in around if path.exists()]
+    return existing[:1] or [folder / INDEX]
 
 
-def baseline_of(names: Mapping[str, str]) -> str | None:
-    """The label that others are compared with, from label → method: ``uniform``, or else the first that is it."""
-    return BASELINE if BASELINE in names else next((label for label, name in names.items() if name == BASELINE), None)
+def metric_of(config: Config) -> str:
+    """What a study is judged by: the metric of its target, else accuracy."""
+    return "loss" if "loss" in config.get("target", {}) else "accuracy"
 
 
-def against_baseline(
-    methods: Methods, baseline: str | None, of: str, figure: str = "last", margin: float = MARGIN
-) -> dict[str, Comparison]:
-    """Every method's ``last`` or ``mean`` accuracy (or loss) against the baseline's; all of them are one family.
+def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
+    """The label that others are compared with, from label → method; None where it is not among them.
 
-    Runs that ended at different rounds, as where they stop at a target, are not compared: the sooner one of them gets
-    there, the more of its early rounds are in its means.
+    A wanted baseline is a label, or else the name of a method. Without one it is the method ``uniform``, whatever its
+    label is: a label alone makes no baseline.
     """
-    if baseline is None:
-        return {}
-    values = {
-        label: {seed: found.get(f"{figure}-{of}") for seed, found in runs.items()}
-        for label, runs in methods.items()
-        if label not in REFERENCES
-    }
-    theirs = values.pop(baseline)
-    middle = centre(list(theirs.values()))
-    size = 0.0 if of == "accuracy" or middle is None else abs(middle.mean)
-    scale = size if 0 < size < math.inf else 1.0
-    region = margin / 100 * scale
-    found = compare(theirs, values, higher=HIGHER[of], margin=region)
-    for label, one in found.items():
-        if _ended_apart(methods[label], methods[baseline]):
-            found[label] = Comparison(one.seeds, math.nan, region, apart=True)
-    return found
+    if wanted and wanted in names:
+        return wanted
+    name = wanted or BASELINE
+    labels = [label for label, method in names.items() if method == name and label not in REFERENCES]
+    return name if name in labels else next(iter(labels), None)
+
+
+def check_baseline(wanted: str, settings: Sequence[Mapping[str, str]]) -> None:
+    """Refuse a baseline that no setting has; each setting is given as label → method."""
+    if wanted in REFERENCES:
+        raise bad("baseline", "a method that selects clients", wanted)
+    if wanted and not any(baseline_of(names, wanted) for names in settings):
+        labels = list(dict.fromkeys(label for names in settings for label in names if label not in REFERENCES))
+        raise unknown("baseline", wanted, labels, "the study")
+
+
+def resolution_of(manifests: Sequence[Mapping[str, Any]], metric: str) -> float | None:
+    """The smallest step of an accuracy: one test example of the smallest test set; None where it is not known."""
+    counts = [int(manifest.get("test_examples") or 0) for manifest in manifests]
+    known = [count for count in counts if count > 0]
+    if metric != "accuracy" or not known:
+        return None
+    return 1 / max(2, min(known))
+
+
+@dataclass(frozen=True)
+class SettingComparison:
+    """The methods of one setting against each other.
+
+    Attributes:
+        figures: label → seed → figures of the finished runs.
+        names: label → name of the method.
+        configs: label → seed → configuration of the run.
+        metric: ``accuracy`` or ``loss``.
+        criteria: margin, baseline, and whether all pairs are compared.
+        resolution: the smallest step of the metric, where known.
+    """
+
+    figures: Methods
+    names: Mapping[str, str]
+    configs: Mapping[str, Mapping[int, Config]]
+    metric: str = "accuracy"
+    criteria: Criteria = Criteria()
+    resolution: float | None = None
+
+    @cached_property
+    def baseline(self) -> str | None:
+        """The label that others are compared with."""
+        return baseline_of(self.names, self.criteria.baseline)
+
+    def against_baseline(self, figure: str = "last") -> dict[str, Comparison]:
+        """Every method's ``last`` or ``mean`` figure against the baseline's, by label."""
+        found = self._families[figure]
+        return {comparison.method: comparison for comparison in found if comparison.baseline == self.baseline}
+
+    def shown_first(self) -> list[Comparison]:
+        """Those with the baseline, or all pairs where there is no baseline."""
+        return list(self.against_baseline().values()) or self.every_pair()
+
+    def every_pair(self, figure: str = "last") -> list[Comparison]:
+        """All comparisons of the family: those with the baseline, and all others where all pairs are compared."""
+        return self._families[figure]
+
+    @cached_property
+    def _families(self) -> dict[str, list[Comparison]]:
+        return {figure: self._family(figure) for figure in COMPARED}
+
+    def _family(self, figure: str) -> list[Comparison]:
+        """The comparisons of one figure, which are one family of tests.
+
+        Runs that ended at different rounds, as where they stop at a target, are not compared: the sooner one of them
+        gets there, the more of its early rounds are in its means.
+        """
+        values = {
+            label: {seed: figures.get(f"{figure}-{self.metric}") for seed, figures in runs.items()}
+            for label, runs in self.figures.items()
+        }
+        found = compare_pairs(
+            values,
+            self._pairs(),
+            metric=self.metric,
+            margin=self.criteria.margin,
+            resolution=self.resolution,
+        )
+        return [self._described(comparison, figure) for comparison in found]
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        others = [label for label in self.figures if label not in REFERENCES and label != self.baseline]
+        pairs: list[tuple[str, str]] = []
+        if self.baseline is not None:
+            pairs = [(label, self.baseline) for label in others]
+        if self.criteria.all_pairs:
+            pairs += combinations(others, 2)
+        return pairs
+
+    def _described(self, comparison: Comparison, figure: str) -> Comparison:
+        """Add what the runs themselves say: whether they are alike, and what they cost."""
+        ours = self.figures[comparison.method]
+        theirs = self.figures[comparison.baseline]
+        described = replace(
+            comparison,
+            figure=figure,
+            unlike=unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
+            traffic_ratio=_traffic_ratio(ours, theirs),
+        )
+        if not _ended_apart(ours, theirs):
+            return described
+        return Comparison(
+            method=described.method,
+            baseline=described.baseline,
+            seeds=described.seeds,
+            difference=math.nan,
+            region=described.region,
+            metric=described.metric,
+            figure=figure,
+            family=described.family,
+            reason=Reason.ENDED_APART,
+            unlike=described.unlike,
+            traffic_ratio=described.traffic_ratio,
+        )
+
+
+def unlike(ours: Mapping[int, Config], theirs: Mapping[int, Config]) -> tuple[Unlike, ...]:
+    """The shared keys in which the configurations of two methods differ on any seed that both have."""
+    found: dict[str, Unlike] = {}
+    for seed in ours:
+        if seed not in theirs:
+            continue
+        our_values = _shared_values(ours[seed])
+        their_values = _shared_values(theirs[seed])
+        for key in {**their_values, **our_values}:
+            our_value = our_values.get(key)
+            their_value = their_values.get(key)
+            if our_value != their_value:
+                found.setdefault(key, Unlike(key, ours=value_text(our_value), theirs=value_text(their_value)))
+    return tuple(found.values())
+
+
+def _shared_values(config: Config) -> dict[str, Any]:
+    values = flat({key: config[key] for key in SHARED if key in config})
+    return {key: value for key, value in values.items() if key not in OF_THE_METHOD}
 
 
 def _ended_apart(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> bool:
     """Whether runs of one seed played different numbers of rounds, where both are known."""
-    pairs = [{one[seed].get("rounds") for one in (ours, theirs)} - {None} for seed in ours if seed in theirs]
-    return any(len(pair) > 1 for pair in pairs)
+    for seed in ours:
+        if seed in theirs:
+            played = {ours[seed].get("rounds"), theirs[seed].get("rounds")} - {None}
+            if len(played) > 1:
+                return True
+    return False
 
 
-def signed(value: float, digits: int) -> str:
-    """A number with its sign, and a true minus."""
-    return f"{value:+.{digits}f}".replace("-", "−")
+def _traffic_ratio(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> float | None:
+    our_bytes = _megabytes_a_round(ours)
+    their_bytes = _megabytes_a_round(theirs)
+    return our_bytes / their_bytes if our_bytes and their_bytes else None
 
 
-def unit_of(of: str) -> tuple[float, int, str]:
-    """Factor, digits and name of the unit in which differences are shown."""
-    return (100.0, 2, "points") if of == "accuracy" else (1.0, 3, "")
-
-
-def difference_text(one: Comparison | None, of: str) -> str:
-    """``+1.25 [+0.80, +1.70]``, accuracy in points."""
-    if one is None or math.isnan(one.difference):
-        return "–"
-    scale, digits, _ = unit_of(of)
-    return signed(one.difference * scale, digits) + interval_text(one.low, one.high, of)
-
-
-def interval_text(low: float, high: float, of: str) -> str:
-    """`` [+0.80, +1.70]``; nothing where there is none."""
-    scale, digits, _ = unit_of(of)
-    return "" if math.isnan(low) else f" [{signed(low * scale, digits)}, {signed(high * scale, digits)}]"
-
-
-def p_text(one: Comparison | None) -> str:
-    """Three digits, as papers print it."""
-    if one is None or math.isnan(one.low):
-        return ""
-    return "< 0.001" if one.p < 0.001 else f"{one.p:.3f}"
-
-
-def verdict_text(one: Comparison | None) -> str:
-    """The verdict, and how many seeds would decide where there is none."""
-    if one is None:
-        return ""
-    needed = f" ({one.seeds_needed} seeds)" if one.verdict == UNDECIDED and one.seeds_needed else ""
-    return one.verdict + needed
-
-
-def role_text(label: str, baseline: str | None) -> str:
-    """What a row is that is not compared."""
-    if label in REFERENCES:
-        return "reference"
-    return "baseline" if label == baseline else "–"
-
-
-def conclusions(
-    methods: Methods, baseline: str | None, of: str, margin: float = MARGIN
-) -> list[tuple[Comparison, str]]:
-    """A sentence a method, the best first: by how much it differs from the baseline, at which traffic.
-
-    Those without a difference come last.
-    """
-    found = against_baseline(methods, baseline, of, margin=margin)
-    sizes = {label: one.difference * (-1 if HIGHER[of] else 1) for label, one in found.items()}
-    order = sorted(found, key=lambda label: math.inf if math.isnan(sizes[label]) else sizes[label])
-    return [(found[label], _sentence(label, str(baseline), found[label], of, methods)) for label in order]
-
-
-def heading(of: str, baseline: str) -> str:
-    """What stands above the sentences of :func:`conclusions`: which figure they compare."""
-    unit = unit_of(of)[2]
-    return f"Test {of} over the last 10 rounds against {baseline}{f', in {unit}' if unit else ''}:"
-
-
-def _sentence(label: str, baseline: str, one: Comparison, of: str, methods: Methods) -> str:
-    scale, digits, unit = unit_of(of)
-    unit = f" {unit}" if unit else f" in {of}"
-    size = f"{abs(one.difference) * scale:.{digits}f}"
-    ends = sorted((abs(one.low) * scale, abs(one.high) * scale))
-    cost = _traffic(methods, label, baseline)
-    if one.verdict == EQUAL:
-        inner = interval_text(one.inner_low, one.inner_high, of)
-        size = f"{signed(one.difference * scale, digits)}{unit}, within ±{one.margin * scale:.3g}"
-        return f"{label} and {baseline} are practically equal: {size}, 90 % interval{inner}{cost}."
-    if one.verdict != UNDECIDED:
-        verb = "beats" if one.verdict == "better" else "falls short of"
-        return f"{label} {verb} {baseline} by {size}{unit} [{ends[0]:.{digits}f}, {ends[1]:.{digits}f}]{cost}."
-    observed = "" if math.isnan(one.difference) else f"{signed(one.difference * scale, digits)}{unit}"
-    observed += interval_text(one.low, one.high, of)
-    return f"{label} against {baseline} is undecided: {observed}{'; ' if observed else ''}{_advice(one)}."
-
-
-def _advice(one: Comparison) -> str:
-    if one.apart:
-        return "their runs ended at different rounds, so means over rounds cannot be compared"
-    if math.isnan(one.difference):
-        return "a run diverged"
-    if one.seeds < 2:
-        return "one seed shows no spread; run at least 5"
-    needed = "more than 1,000" if one.seeds_needed is None else f"about {one.seeds_needed:,}"
-    return f"{needed} seeds would decide ({one.seeds} were run)"
-
-
-def _traffic(methods: Methods, label: str, baseline: str) -> str:
-    """`` at the same traffic``, or how many times as much."""
-    ours, theirs = (_bytes_a_round(methods[name]) for name in (label, baseline))
-    if not ours or not theirs:
-        return ""
-    ratio = ours / theirs
-    return " at the same traffic" if 0.95 < ratio < 1.05 else f" at {ratio:.2g}× the traffic"
-
-
-def _bytes_a_round(runs: Mapping[int, Figures]) -> float | None:
-    found = centre([_ratio(figures.get("megabytes"), figures.get("rounds")) for figures in runs.values()])
-    return None if found is None else found.mean
-
-
-def _ratio(whole: float | None, parts: float | None) -> float | None:
-    return whole / parts if whole and parts else None
+def _megabytes_a_round(runs: Mapping[int, Figures]) -> float | None:
+    ratios = []
+    for figures in runs.values():
+        megabytes = figures.get("megabytes")
+        rounds = figures.get("rounds")
+        ratios.append(megabytes / rounds if megabytes and rounds else None)
+    middle = centre(ratios)
+    return None if middle is None else middle.mean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -12,25 +13,26 @@ import polars as pl
 
 from sortition.core.errors import InputError, bad
 from sortition.results import run_folder, summary
-from sortition.results.comparisons import COMPARED, MARGIN, against_baseline
+from sortition.results.comparisons import COMPARED, DEFAULT, Criteria
 from sortition.results.metrics import diverged
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.sweeps import swept
 
 FORMATS = ("csv", "parquet")
+FORMULA = r"^[=+\-@\t\r]"  # how a formula begins in a spreadsheet
 
 
-def frames(runs: Iterable[Run], margin: float = MARGIN) -> dict[str, pl.DataFrame]:
+def frames(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> dict[str, pl.DataFrame]:
     """Name → table: ``rounds`` (one row a round), ``runs`` (a run), ``methods`` (means) and ``comparisons``."""
     chosen = list(runs)
     if not chosen:
         raise InputError("There must be at least one run to export; got none. Make some with: sortition run study.toml")
-    groups = summary.grouped(run for run in chosen if run.done)
+    groups = summary.finished(chosen).groups
     made = {"rounds": run_folder.curves(chosen), "runs": _frame(_runs(chosen))}
     made["methods"] = _frame(row for setting, methods in groups.items() for row in _methods(setting, methods))
     made["comparisons"] = _frame(
-        row for setting, methods in groups.items() for row in _compared(setting, methods, margin)
+        row for setting, methods in groups.items() for row in _compared(setting, methods, criteria)
     )
     return made
 
@@ -45,10 +47,20 @@ def write(tables: dict[str, pl.DataFrame], folder: Path, kind: str = "csv") -> l
         for name, frame in tables.items():
             if frame.height:
                 made.append(folder / f"{name}.{kind}")
-                frame.write_csv(made[-1]) if kind == "csv" else frame.write_parquet(made[-1])
+                if kind == "csv":
+                    write_csv(frame, made[-1])
+                else:
+                    frame.write_parquet(made[-1])
     except OSError as error:
         raise bad("-o", "a folder that can be written", str(folder), f"{error.strerror or error}.") from None
     return made
+
+
+def write_csv(frame: pl.DataFrame, path: Path) -> None:
+    """Write a table as CSV; texts that a spreadsheet would take for a formula get an apostrophe before them."""
+    texts = [name for name, kind in frame.schema.items() if kind == pl.String]
+    safe = frame.with_columns(pl.col(texts).str.replace(FORMULA, "'$0")) if texts else frame
+    safe.rename({name: f"'{name}" for name in frame.columns if re.match(FORMULA, name)}).write_csv(path)
 
 
 def _frame(rows: Iterable[dict[str, Any]]) -> pl.DataFrame:
@@ -88,8 +100,10 @@ def _methods(setting: str, methods: summary.Runs) -> Iterable[dict[str, Any]]:
                 yield {"setting": setting, "method": label, "figure": key, **spread}
 
 
-def _compared(setting: str, methods: summary.Runs, margin: float) -> Iterable[dict[str, Any]]:
-    of, base = summary.metric(methods), summary.baseline(methods)
+def _compared(setting: str, methods: summary.Runs, criteria: Criteria) -> Iterable[dict[str, Any]]:
+    """One row a comparison, with all that is known of it."""
+    comparison = summary.comparison_of(methods, criteria)
     for figure in COMPARED:
-        for label, one in against_baseline(summary.figures(methods), base, of, figure, margin).items():
-            yield {"setting": setting, "method": label, "baseline": base, "figure": f"{figure}-{of}", **asdict(one)}
+        for one in comparison.every_pair(figure):
+            differing = "; ".join(f"{unlike.key}: {unlike.ours} | {unlike.theirs}" for unlike in one.unlike)
+            yield {"setting": setting, **asdict(one), "reason": one.reason and str(one.reason), "unlike": differing}

@@ -14,11 +14,12 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
+from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
 from sortition.results.run_folder import Run, total_bytes
+from sortition.results.statistics import HIGHER
 
 Metric = Callable[..., float | None]
-HIGHER = {"accuracy": True, "loss": False}
 LAST, SMOOTH = 10, 5
 CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 
@@ -211,11 +212,24 @@ METRICS: dict[str, Metric] = {
 def metric(name: str) -> Metric:
     """A metric by name, or by ``package.module:function``."""
     if ":" in name:
-        found: Metric = imported(name, "table.metric")
-        return found
+        return _checked(imported(name, "table.metric"), name)
     if name not in METRICS:
         raise bad("table.metric", f"one of {', '.join(METRICS)}, or package.module:function", name)
     return METRICS[name]
+
+
+def _checked(function: Any, name: str) -> Metric:
+    """A metric of the user's own that returns a number or None, or is refused in one sentence."""
+    if not callable(function):
+        raise bad(f"table.metric {name}", "a function (run, **options)", function)
+
+    def metric(run: Run, **options: Any) -> float | None:
+        value = function(run, **options)
+        if value is not None and not is_number(value):
+            raise bad(f"table.metric {name}", "a function that returns a number or None", value)
+        return None if value is None else float(value)
+
+    return metric
 
 
 def summarise(run: Run) -> Mapping[str, float | None]:

@@ -31,13 +31,7 @@ class Ranking:
 
     def groups(self) -> list[list[str]]:
         """The largest sets of neighbours that are not shown to differ."""
-        labels = list(self.ranks)
-        ends = [
-            max(at for at in range(start, len(labels)) if self.ranks[labels[at]] - self.ranks[first] <= self.critical)
-            for start, first in enumerate(labels)
-        ]
-        kept = [(start, end) for start, end in enumerate(ends) if end > start and (not start or ends[start - 1] < end)]
-        return [labels[start : end + 1] for start, end in kept]
+        return groups(self.ranks, self.critical)
 
 
 def rank(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking | None:
@@ -47,19 +41,45 @@ def rank(values: Mapping[str, Mapping[str, float]], *, higher: bool) -> Ranking 
     """
     from scipy import stats
 
-    shared = [label for label in next(iter(values.values()), {}) if all(label in found for found in values.values())]
+    first = next(iter(values.values()), {})
+    shared = [label for label in first if all(label in by_label for by_label in values.values())]
     if len(shared) < 2 or len(values) < 2:
         return None
-    table = np.array([[found[label] for label in shared] for found in values.values()])
+    table = np.array([[by_label[label] for label in shared] for by_label in values.values()])
     table = np.where(np.isfinite(table), -table if higher else table, np.inf)  # less is better
     ranks = stats.rankdata(table, axis=1).mean(axis=0)
-    n, k = table.shape
-    critical = float(
-        stats.studentized_range.ppf(1 - LEVEL, k, np.inf) / math.sqrt(2) * math.sqrt(k * (k + 1) / (6 * n))
+    n_settings, n_methods = table.shape
+    p = math.nan
+    if n_methods > 2 and n_settings > 2:
+        p = float(stats.friedmanchisquare(*table.T).pvalue)
+    return Ranking(
+        ranks={shared[column]: float(ranks[column]) for column in np.argsort(ranks, kind="stable")},
+        settings=n_settings,
+        critical=critical_difference(n_methods, n_settings),
+        p=p,
     )
-    p = float(stats.friedmanchisquare(*table.T).pvalue) if k > 2 and n > 2 else math.nan
-    order = np.argsort(ranks, kind="stable")
-    return Ranking({shared[at]: float(ranks[at]) for at in order}, n, critical, p)
+
+
+def critical_difference(methods: int, settings: int, level: float = LEVEL) -> float:
+    """Nemenyi's: mean ranks that are so far apart or further differ significantly."""
+    from scipy import stats
+
+    q = float(stats.studentized_range.isf(level, methods, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(methods * (methods + 1) / (6 * settings))
+
+
+def groups(ranks: Mapping[str, float], critical: float) -> list[list[str]]:
+    """The largest sets of neighbours by rank whose ranks differ by less than the critical difference."""
+    labels = sorted(ranks, key=lambda label: ranks[label])
+    found: list[list[str]] = []
+    last_end = 0
+    for start, first in enumerate(labels):
+        near = [label for label in labels[start:] if ranks[label] - ranks[first] < critical]
+        end = start + len(near)
+        if len(near) > 1 and end > last_end:
+            found.append(near)
+            last_end = end
+    return found
 
 
 def wins(found: Sequence[Mapping[str, Comparison]]) -> dict[str, Counter[str]]:

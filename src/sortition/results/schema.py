@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.record import RoundRecord
+from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 
 Number = float | None
 Whole = Annotated[int, Field(ge=0, lt=2**62)]
@@ -79,12 +80,14 @@ class Manifest(Checked):
     Attributes:
         sortition: version that wrote the folder.
         data: name and digest of the data.
+        test_examples: how many examples the model is tested on.
         needs: what the method reads, asks and has reported.
         python: SHA-256 of the user's own code and objects, by the key that names them.
     """
 
     sortition: str = ""
     data: Table = {}
+    test_examples: Whole | None = None
     needs: Table = {}
     python: dict[str, str] = {}
 
@@ -111,12 +114,18 @@ class Index(Checked):
         settings: their names, in the study's order.
         methods: their labels, in the study's order.
         runs: how many the study has, begun or not.
+        margin: points of accuracy, or % of the baseline's loss, that are practically no difference.
+        baseline: label or name of the method that others are compared with; empty for uniform.
+        all_pairs: whether every pair of methods is compared.
     """
 
     title: str = ""
     settings: list[str] = []
     methods: list[str] = []
     runs: Whole = 0
+    margin: Annotated[float, Field(gt=0, le=LARGEST_MARGIN, allow_inf_nan=False)] = MARGIN
+    baseline: str = ""
+    all_pairs: bool = False
 
 
 class About(Checked):

@@ -1,21 +1,33 @@
-"""The tables at the end of a study: how well it learnt, how fairly and at what cost, and against the baseline."""
+"""The tables at the end of a study: how well it learnt, how fairly and at what cost, and how methods compare."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from sortition.results import comparisons, metrics
+from sortition.results import metrics, verdict_words
 from sortition.results.attrition_tables import attrition_tables
-from sortition.results.comparisons import COMPARED, MARGIN, Methods, metric_of
+from sortition.results.comparisons import (
+    COMPARED,
+    DEFAULT,
+    Criteria,
+    Methods,
+    SettingComparison,
+    metric_of,
+    resolution_of,
+)
+from sortition.results.copies import Copy, without_copies
 from sortition.results.run_folder import Run
-from sortition.results.statistics import centre
+from sortition.results.statistics import HIGHER, Comparison, Reason, centre
 from sortition.results.table import NOT_FINITE, Table, mean_and_sd
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
 CLOCK = ("selection-ms", "seconds")
+ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
+NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
 
 def grouped(runs: Iterable[Run]) -> Groups:
@@ -26,57 +38,76 @@ def grouped(runs: Iterable[Run]) -> Groups:
     return groups
 
 
-def tables(runs: Iterable[Run], margin: float = MARGIN) -> list[Table]:
-    """Of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks.
+@dataclass(frozen=True)
+class Finished:
+    """The finished runs of a study that count.
 
-    Only finished runs count.
+    Attributes:
+        groups: setting → method label → seed → run.
+        unfinished: setting → how many runs are left out.
+        copies: runs that are not counted, since they are others under a second seed number.
     """
-    made: dict[str, list[Table]] = {}
-    groups = {}
-    for setting, methods in grouped(runs).items():
-        finished = {label: {s: r for s, r in runs.items() if r.done} for label, runs in methods.items()}
-        left = sum(len(runs) for runs in methods.values()) - sum(len(runs) for runs in finished.values())
-        if finished := {label: runs for label, runs in finished.items() if runs}:
-            groups[setting] = finished
-            made[setting] = [learning(setting, finished, left), cost(setting, finished)]
-            made[setting] += compared(setting, finished, margin)
-    lost, captured = attrition_tables(groups)
-    own = [table for setting in made for table in (*made[setting], *([lost[setting]] if setting in lost else []))]
-    return [*own, *captured]
+
+    groups: Groups
+    unfinished: Mapping[str, int]
+    copies: list[Copy]
 
 
-def conclusions(runs: Iterable[Run], margin: float = MARGIN) -> list[str]:
-    """Sentences: each method against the baseline, the best first; the setting's name before them where several are."""
-    groups = grouped(run for run in runs if run.done)
-    return [
-        f"{setting}: {sentence}" if len(groups) > 1 else sentence
-        for setting, methods in groups.items()
-        for _, sentence in comparisons.conclusions(figures(methods), baseline(methods), metric(methods), margin)
-    ]
+def finished(runs: Iterable[Run]) -> Finished:
+    """Sort the runs of a study: only finished runs count, and each of them once."""
+    everything = list(runs)
+    counted, copies = without_copies(run for run in everything if run.done)
+    unfinished: dict[str, int] = {}
+    for run in everything:
+        if not run.done:
+            unfinished[run.setting] = unfinished.get(run.setting, 0) + 1
+    order = list(dict.fromkeys(run.setting for run in everything))
+    groups = grouped(counted)
+    return Finished({name: groups[name] for name in order if name in groups}, unfinished, copies)
 
 
-def heading(runs: Iterable[Run]) -> str:
-    """What stands above the conclusions: which figure they compare, with what."""
-    settings = grouped(runs).values()
-    compared_by = {(metric(one), str(baseline(one))) for one in settings}
-    played = [run for methods in settings for seeds in methods.values() for run in seeds.values()]
+def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
+    """Of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks."""
+    found = finished(runs)
+    lost, captured = attrition_tables(found.groups)
+    made: list[Table] = []
+    for setting, methods in found.groups.items():
+        first = learning(setting, methods, found.unfinished.get(setting, 0))
+        first.notes += [copy.text for copy in found.copies if copy.setting == setting]
+        made += [first, cost(setting, methods), *compared(setting, methods, criteria)]
+        if setting in lost:
+            made.append(lost[setting])
+    return [*made, *captured]
+
+
+def conclusions(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[str]:
+    """Sentences: each comparison, the best first; the setting's name before them where there are several."""
+    groups = finished(runs).groups
+    sentences = []
+    for setting, methods in groups.items():
+        comparison = comparison_of(methods, criteria)
+        against = list(comparison.against_baseline().values())
+        others = [pair for pair in comparison.every_pair() if pair.baseline != comparison.baseline]
+        for one in [*verdict_words.in_order(against), *others]:
+            sentence = verdict_words.sentence(one)
+            sentences.append(f"{setting}: {sentence}" if len(groups) > 1 else sentence)
+    return sentences
+
+
+def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
+    """What stands above the conclusions: which figure they compare, with what, and what is not controlled."""
+    groups = finished(runs).groups
+    comparisons = [comparison_of(methods, criteria) for methods in groups.values()]
+    played = [run for methods in groups.values() for seeds in methods.values() for run in seeds.values()]
     evaluated = max((sum("test" in record for record in run.records) for run in played), default=0)
-    if len(compared_by) > 1:
-        return f"Over {averaged(evaluated)}, each setting by its own figure and baseline:"
-    return heading_of(*compared_by.pop(), evaluated)
-
-
-def heading_of(of: str, base: str, evaluated: int) -> str:
-    """What stands above conclusions on the metric ``of``, where the runs have so many evaluated rounds."""
-    unit = comparisons.unit_of(of)[2]
-    return f"Test {of} over {averaged(evaluated)} against {base}{f', in {unit}' if unit else ''}:"
-
-
-def averaged(evaluated: int) -> str:
-    """Which rounds the compared figure is the mean of, in words: studies may have fewer evaluated rounds than ten."""
-    if not 0 < evaluated < metrics.LAST:
-        return f"the last {metrics.LAST} rounds"
-    return "the only round" if evaluated == 1 else f"all {evaluated} rounds"
+    compared_with = "each other" if criteria.all_pairs else ""
+    headings = {verdict_words.heading(one.metric, compared_with or str(one.baseline), evaluated) for one in comparisons}
+    if len(headings) == 1:
+        text = headings.pop()
+    else:
+        text = f"Over {verdict_words.averaged(evaluated)}, each setting by its own figure and baseline:"
+    note = verdict_words.several_settings_note(len(groups))
+    return f"{note} {text}" if note else text
 
 
 def inputs(runs: Iterable[Run]) -> list[str]:
@@ -97,6 +128,90 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
     if not isinstance(words, str):
         return ""
     return f"{words}. Held out for testing: {held_out}." if held_out else f"{words}."
+
+
+def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingComparison:
+    """What the runs of one setting say about its methods."""
+    every_run = [run for runs in methods.values() for run in runs.values()]
+    of = metric(methods)
+    return SettingComparison(
+        figures=figures(methods),
+        names=names_of(methods),
+        configs={label: {seed: run.config for seed, run in runs.items()} for label, runs in methods.items()},
+        metric=of,
+        criteria=criteria,
+        resolution=resolution_of([run.manifest for run in every_run], of),
+    )
+
+
+def names_of(methods: Runs) -> dict[str, str]:
+    """Label → name of the method."""
+    return {label: str(next(iter(runs.values())).config["method"].get("name", "")) for label, runs in methods.items()}
+
+
+def compared(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[Table]:
+    """Two tables of paired differences from the baseline with their verdicts, and one of all pairs where asked for."""
+    comparison = comparison_of(methods, criteria)
+    made = []
+    if comparison.baseline is not None:
+        made = [_against_baseline(setting, comparison, figure) for figure in COMPARED]
+    if criteria.all_pairs:
+        made.append(every_pair(setting, comparison))
+    everything = [one for figure in COMPARED for one in comparison.every_pair(figure)]
+    if made and everything:
+        made[-1].notes = _notes(everything, comparison)
+    return made
+
+
+def _against_baseline(setting: str, comparison: SettingComparison, figure: str) -> Table:
+    found = comparison.against_baseline(figure)
+    unit = verdict_words.unit_of(comparison.metric).name
+    words = COMPARED[figure]
+    difference = f"− {comparison.baseline}{f', {unit}' if unit else ''}"
+    table = Table(f"{setting}: {words}, compared", ["method", words, difference, "p", "verdict"])
+    for label, runs in comparison.figures.items():
+        one = found.get(label)
+        table.rows.append(
+            [
+                label,
+                _mean(_values(runs, f"{figure}-{comparison.metric}"), 3),
+                verdict_words.difference_text(one),
+                verdict_words.p_text(one),
+                verdict_words.cell_text(label, one, comparison.baseline),
+            ]
+        )
+    return table
+
+
+def every_pair(setting: str, comparison: SettingComparison, figure: str = "last") -> Table:
+    """All pairs of methods, which are one family of tests."""
+    unit = verdict_words.unit_of(comparison.metric).name
+    difference = f"difference{f', {unit}' if unit else ''}"
+    table = Table(f"{setting}: {COMPARED[figure]}, all pairs", ["method", "minus", difference, "p", "verdict"])
+    for one in comparison.every_pair(figure):
+        words = verdict_words.difference_text(one), verdict_words.p_text(one), verdict_words.verdict_text(one)
+        table.rows.append([one.method, one.baseline, *words])
+    return table
+
+
+def _notes(comparisons: list[Comparison], comparison: SettingComparison) -> list[str]:
+    """What stands below the tables of comparisons."""
+    margin = comparison.criteria.margin
+    region = f"±{margin:g} points" if comparison.metric == "accuracy" else f"±{margin:g} % of the baseline's loss"
+    notes = [
+        f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
+        f"within {region}. Undecided: (seeds that would decide)."
+    ]
+    reasons = {one.reason for one in comparisons}
+    if Reason.FEW_SEEDS in reasons or Reason.DIVERGED in reasons:
+        notes.append(NO_VERDICT)
+    if Reason.ENDED_APART in reasons:
+        notes.append(ENDED_APART)
+    if any(one.skewed and one.decided for one in comparisons):
+        notes.append(f"Skewed: {verdict_words.SKEWED}.")
+    if warning := verdict_words.unfair_warning(comparison.shown_first()):
+        notes.append(warning)
+    return notes
 
 
 def learning(setting: str, methods: Runs, left: int = 0) -> Table:
@@ -135,39 +250,6 @@ def cost(setting: str, methods: Runs) -> Table:
     return table
 
 
-def compared(setting: str, methods: Runs, margin: float = MARGIN) -> list[Table]:
-    """Two tables of paired differences from the baseline with their verdicts; none without a baseline."""
-    of, base, known = metric(methods), baseline(methods), figures(methods)
-    unit = comparisons.unit_of(of)[2]
-    made, apart = [], False
-    for figure, words in COMPARED.items() if base else ():
-        found = comparisons.against_baseline(known, base, of, figure, margin)
-        apart = apart or any(one.apart for one in found.values())
-        columns = ["method", words, f"− {base}{f', {unit}' if unit else ''}", "p", "verdict"]
-        table = Table(f"{setting}: {words}, compared", columns)
-        for label, runs in known.items():
-            one = found.get(label)
-            verdict = comparisons.verdict_text(one) or comparisons.role_text(label, base)
-            difference = comparisons.difference_text(one, of) if one else ""
-            value = _mean(_values(runs, f"{figure}-{of}"), 3)
-            table.rows.append([label, value, difference, comparisons.p_text(one), verdict])
-        made.append(table)
-    if made and len(known) > 1:
-        made[-1].notes = [_note(of, margin), *([ENDED_APART] if apart else [])]
-    return made
-
-
-ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
-
-
-def _note(of: str, margin: float) -> str:
-    region = f"±{margin:g} points" if of == "accuracy" else f"±{margin:g} % of the baseline's loss"
-    return (
-        f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
-        f"within {region}. Undecided: (seeds that would decide)."
-    )
-
-
 def figures(methods: Runs) -> Methods:
     """The standard figures of each run, and its rounds."""
     return {
@@ -179,15 +261,8 @@ def figures(methods: Runs) -> Methods:
 def _figures(run: Run) -> Mapping[str, float | None]:
     """Those of the summary, which holds null where one is not finite: then they follow from the records."""
     stored = run.summary.get("figures") or {}
-    whole = all(stored.get(f"{name}-{of}") is not None for of in metrics.HIGHER for name in ("last", "mean"))
+    whole = all(stored.get(f"{name}-{of}") is not None for of in HIGHER for name in ("last", "mean"))
     return stored if whole else metrics.summarise(run)
-
-
-def baseline(methods: Runs) -> str | None:
-    """The label that others are compared with."""
-    return comparisons.baseline_of(
-        {label: next(iter(runs.values())).config["method"]["name"] for label, runs in methods.items()}
-    )
 
 
 def metric(methods: Runs) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 Config = Mapping[str, Any]
@@ -28,18 +28,21 @@ def variants(configs: Mapping[str, Config]) -> dict[str, dict[str, dict[str, Any
 
 
 def _differing(tables: Mapping[str, Config]) -> dict[str, dict[str, Any]]:
-    flat = {name: dict(_flat(table)) for name, table in tables.items()}
-    keys = dict.fromkeys(key for found in flat.values() for key in found)
-    different = [key for key in keys if len({repr(found.get(key)) for found in flat.values()}) > 1]
-    return {name: {key: found.get(key) for key in different} for name, found in flat.items()}
+    flat_tables = {name: flat(table) for name, table in tables.items()}
+    keys = dict.fromkeys(key for values in flat_tables.values() for key in values)
+    different = [key for key in keys if len({repr(values.get(key)) for values in flat_tables.values()}) > 1]
+    return {name: {key: values.get(key) for key in different} for name, values in flat_tables.items()}
 
 
-def _flat(table: Config, before: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Config, prefix: str = "") -> dict[str, Any]:
+    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
+    result: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{before}{key}.")
+            result |= flat(value, f"{prefix}{key}.")
         else:
-            yield f"{before}{key}", value
+            result[f"{prefix}{key}"] = value
+    return result
 
 
 def value_text(value: Any) -> str:

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
 GAP = "  "
 NARROWEST = 20
 NOT_FINITE = "not finite"  # of a run that diverged
+GREEK = {
+    "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "varepsilon", "ζ": "zeta", "η": "eta", "θ": "theta",
+    "ι": "iota", "κ": "kappa", "λ": "lambda", "μ": "mu", "µ": "mu", "ν": "nu", "ξ": "xi", "π": "pi", "ρ": "rho",
+    "σ": "sigma", "ς": "varsigma", "τ": "tau", "υ": "upsilon", "φ": "varphi", "χ": "chi", "ψ": "psi", "ω": "omega",
+    "Γ": "Gamma", "Δ": "Delta", "Θ": "Theta", "Λ": "Lambda", "Ξ": "Xi", "Π": "Pi", "Σ": "Sigma", "Φ": "Phi",
+    "Ψ": "Psi", "Ω": "Omega",
+}  # fmt: skip
 ESCAPES = str.maketrans(
     {
         **{letter: f"\\{letter}" for letter in "&%_#$"},
         **{"{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"},
-        **{"±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "σ": r"$\sigma$", "→": r"$\to$", "<": "$<$"},
+        **{"±": r"$\pm$", "×": r"$\times$", "−": "$-$", "–": "--", "→": r"$\to$", "<": "$<$", ">": "$>$"},
+        **{"|": r"\textbar{}", "≤": r"$\leq$", "≥": r"$\geq$", "≠": r"$\neq$", "∞": r"$\infty$", "·": r"$\cdot$"},
+        **{letter: rf"$\{name}$" for letter, name in GREEK.items()},
+        **dict.fromkeys([*range(32), *range(127, 160)], ""),  # control characters
     }
 )
 

@@ -21,6 +21,7 @@ from sortition.results.schema import Seed
 from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
+from sortition.studies.labels import names_folder
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip
@@ -120,13 +121,6 @@ class Target(StrictTable):
     def value(self) -> float:
         """The number to reach."""
         return float(self.loss if self.accuracy is None else self.accuracy)  # type: ignore[arg-type]
-
-
-def names_folder(text: str) -> bool:
-    """Whether a text can name a folder on any system, and leads nowhere else."""
-    if not 0 < len(text) <= 100 or text[0] in ". " or text[-1] in ". ":
-        return False
-    return text.isprintable() and not set(text) & set('/\\:*?"<>|')
 
 
 class Method(Named):

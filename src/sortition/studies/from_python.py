@@ -15,7 +15,7 @@ from sortition.core.errors import SortitionError, unknown
 from sortition.core.record import RoundRecord
 from sortition.data.partitions import Partition
 from sortition.results import run_folder
-from sortition.results.comparisons import MARGIN
+from sortition.results.statistics import MARGIN
 from sortition.studies import arguments, given
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
@@ -40,6 +40,7 @@ def compare(
     seeds: int | Sequence[int] = 10,
     sweep: Mapping[str, Any] | None = None,
     margin: float = MARGIN,
+    baseline: str = "",
     callbacks: Sequence[Callback] = (),
     out: str | Path | None = None,
     jobs: int | None = None,
@@ -56,6 +57,8 @@ def compare(
     - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
+    - ``baseline``: the method that others are compared with, by label or name, by default ``uniform``; with
+      ``all_pairs=True`` every pair of methods is compared.
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, by default as many as there are cores, or one where runs cannot be played in others; ``on``: a Ray cluster;
       ``callbacks`` follow the runs; ``progress`` shows them.
@@ -63,7 +66,7 @@ def compare(
     """
     shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
     shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
-    shared["margin"] = margin
+    shared |= {"margin": margin, "baseline": baseline}
     shared |= {"sweep": dict(sweep)} if sweep else {}
     _check_keys(more, "compare", compare, "method")
     with given.lent():

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core.errors import InputError, bad, unknown
+from sortition.core.validation import is_whole
 
 Table = dict[str, Any]
 RANGE = ("from", "to", "step", "count", "log")
@@ -79,7 +80,7 @@ def placed(table: Table, parts: list[str], value: Any) -> Table:
         for part in reversed(parts):
             value = {part: value}
         return merged(table, value)
-    if not isinstance(several, list):
+    if not isinstance(several, list) or not all(isinstance(item, Mapping) for item in several):
         raise bad(head, f"a list of tables, [[{head}]]", several)
     names = [label_of(item) for item in several]
     found = [(at, n) for at in range(len(names)) for n in range(2, len(parts)) if ".".join(parts[1:n]) == names[at]]
@@ -136,7 +137,9 @@ def _ends_and_count(who: str, table: Mapping[str, Any]) -> tuple[float, float, i
     if (step is None) == (count is None):
         raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
     if step is None:
-        return start, end, int(count or 0)
+        if count is None or not is_whole(count, 1):
+            raise bad(f"{who}.count", "a whole number ≥ 1", count)
+        return start, end, int(count)
     if not step * (end - start) > 0:
         raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
     steps = math.floor((end - start) / step + 1e-9)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -15,10 +15,11 @@ from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
-from sortition.results.comparisons import MARGIN
+from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
-from sortition.studies.config import Federation, Method, Named, RunConfig, names_folder, validated
+from sortition.studies.config import Federation, Method, Named, RunConfig, validated
+from sortition.studies.labels import check_distinct, names_folder
 from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
 
@@ -39,7 +40,7 @@ class StudyPlan:
     title: str
     runs: tuple[RunConfig, ...]
     track: tuple[Named, ...] = ()  # the trackers that follow the runs
-    margin: float = MARGIN  # the region of practical equivalence
+    criteria: Criteria = Criteria()  # by what methods are judged
     lockstep: bool = True  # whether runs of small models train together
 
     @property
@@ -81,29 +82,44 @@ def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "st
     for text in sets:
         raw = raw if text in shared else assign(raw, text)
     studies = [(name, _validated(resolved, owner)) for name, resolved in _settings(raw, shared)]
-    names = [name.casefold() for name, _ in studies]
-    if len(set(names)) < len(names):
-        raise bad("setting.name", "unique in a study", next(n for n in names if names.count(n) > 1))
+    check_distinct("setting.name", [name for name, _ in studies])
     if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
         raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
     runs = [run for name, study in studies for run in _runs(name, study)]
     ordered = tuple(sorted(runs, key=lambda run: run.seed))
     first = studies[0][1]
-    return StudyPlan(str(raw.get("title", "")), ordered, tuple(first.track), _margin(studies), first.lockstep)
+    return StudyPlan(
+        title=str(raw.get("title", "")),
+        runs=ordered,
+        track=tuple(first.track),
+        criteria=_criteria([study for _, study in studies]),
+        lockstep=first.lockstep,
+    )
 
 
-def _margin(studies: Iterable[tuple[str, Study]]) -> float:
-    """The margin of all settings, which is one: verdicts of a study must mean the same."""
-    found = {study.margin for _, study in studies}
-    if len(found) > 1:
-        raise bad("margin", "the same in all settings", ", ".join(f"{one:g}" for one in sorted(found)))
-    return found.pop()
+def _criteria(studies: Sequence[Study]) -> Criteria:
+    """The criteria of all settings, which are the same: verdicts of a study must mean the same."""
+    for key in ("margin", "baseline", "all_pairs"):
+        values = {getattr(study, key) for study in studies}
+        if len(values) > 1:
+            raise bad(key, "the same in all settings", ", ".join(sorted(str(value) for value in values)))
+    first = studies[0]
+    check_baseline(first.baseline, [{method.label: method.name for method in study.method} for study in studies])
+    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs)
 
 
 def _validated(table: Table, owner: str) -> Study:
     if not table.get("method"):
         raise InputError(f"{owner} must have at least one [[method]]; got none. 'sortition list' names them.")
-    return validated(Study, table, owner)
+    tables = _listed(table, "method")
+    checked = [validated(Method, method, _called(owner, place, method)) for place, method in enumerate(tables, 1)]
+    return validated(Study, {**table, "method": checked}, owner)
+
+
+def _called(owner: str, place: int, method: Table) -> str:
+    """What messages call a method: its place, from 1, and its label."""
+    label = label_of(method)
+    return f"{owner}: method {place}" + (f" ({label})" if label else "")
 
 
 def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:

@@ -17,6 +17,7 @@ from sortition.core.errors import bad
 from sortition.results import run_folder
 
 if TYPE_CHECKING:
+    from sortition.results.comparisons import Criteria
     from sortition.results.table import Table
 
 NOTES = 5  # that are shown; partitions of several seeds may have one each
@@ -42,12 +43,12 @@ class StudyResult:
         """One for each setting, method and seed."""
         return [run for run in run_folder.find(self.out) if self.asked is None or run.path in self.asked]
 
-    @property
-    def margin(self) -> float:
-        """Differences up to here are practically none, in points of accuracy (% of the baseline's loss)."""
-        from sortition.results.comparisons import margin_of
+    @cached_property
+    def criteria(self) -> Criteria:
+        """By what methods are judged: margin, baseline, and whether all pairs are compared."""
+        from sortition.results.comparisons import criteria_of
 
-        return margin_of([self.out])
+        return criteria_of([self.out])
 
     @cached_property
     def curves(self) -> pl.DataFrame:
@@ -65,10 +66,17 @@ class StudyResult:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The summary: per setting how well methods learn, and how they compare with uniform."""
+        """The summary: per setting how well methods learn, and how they compare."""
         from sortition.results import summary
 
-        return summary.tables(self.runs, self.margin)
+        return summary.tables(self.runs, self.criteria)
+
+    @cached_property
+    def comparisons(self) -> pl.DataFrame:
+        """One row a comparison: method, baseline, difference, intervals, p, verdict, why there is none, and more."""
+        from sortition.results import frames
+
+        return frames.frames(self.runs, self.criteria)["comparisons"]
 
     def to_pandas(self, what: str = "table") -> Any:
         """``table`` or ``curves`` as a pandas frame; needs pandas."""
@@ -79,7 +87,10 @@ class StudyResult:
 
     def to_csv(self, path: str | Path, what: str = "table") -> Path:
         """Write ``table`` or ``curves`` as CSV."""
-        self._frame(what).write_csv(made := _parent(path))
+        from sortition.results.frames import write_csv
+
+        made = _parent(path)
+        write_csv(self._frame(what), made)
         return made
 
     def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:
@@ -116,11 +127,23 @@ class StudyResult:
         settings = known["setting"].unique(maintain_order=True)
         return _as_picture(chart if len(settings) < 2 else chart.facet("setting:N", columns=2))
 
-    def report(self, path: str | Path = "report.html", *, figures: str | Path | None = None) -> Path:
-        """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder."""
+    def report(
+        self,
+        path: str | Path = "report.html",
+        *,
+        figures: str | Path | None = None,
+        baseline: str | None = None,
+        all_pairs: bool | None = None,
+    ) -> Path:
+        """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder.
+
+        ``baseline`` and ``all_pairs`` are those of the study unless they are given.
+        """
         from sortition.report import write
 
-        return write([self.out], _parent(path), figures=figures, only=self.asked)
+        return write(
+            [self.out], _parent(path), figures=figures, baseline=baseline, all_pairs=all_pairs, only=self.asked
+        )
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):
@@ -129,13 +152,13 @@ class StudyResult:
 
     @cached_property
     def conclusions(self) -> list[str]:
-        """One sentence for each method: better, worse, practically equal or undecided against uniform."""
+        """One sentence for each method: better, worse, practically equal or undecided against the baseline."""
         from sortition.results import summary
 
-        return summary.conclusions(self.runs, self.margin)
+        return summary.conclusions(self.runs, self.criteria)
 
     def forest(self, of: str = "last") -> list[dict[str, Any]]:
-        """The forest plot of each setting that has one, as Vega-Lite: differences from uniform with their intervals.
+        """The forest plot of each setting that has one, as Vega-Lite: differences from the baseline, with intervals.
 
         ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds.
         """
@@ -152,7 +175,7 @@ class StudyResult:
         """Which figure the conclusions compare, with what."""
         from sortition.results import summary
 
-        return summary.heading(self.runs)
+        return summary.heading(self.runs, self.criteria)
 
     @cached_property
     def inputs(self) -> list[str]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
 from pydantic import Field, StrictBool, field_validator
 
 from sortition.core.errors import bad
-from sortition.results.comparisons import MARGIN
 from sortition.results.schema import Seed
+from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 from sortition.studies.config import Federation, Method, Named
+from sortition.studies.labels import check_distinct, check_honest
 
 Seeds = Annotated[list[Annotated[Seed, Field(strict=True)]], Field(min_length=1)]
 MOST_SEEDS = 100_000
@@ -30,6 +30,8 @@ class Study(Federation):
         sweep: keys that take several values each; all combinations become settings.
         margin: a difference up to here is practically none, in points of accuracy (% of the baseline's loss where
             the target is a loss); tables and the report judge by it.
+        baseline: the method that others are compared with, by label or name; by default the method ``uniform``.
+        all_pairs: whether every pair of methods is compared, all of them as one family of tests.
         track: trackers that follow the runs, such as ``tensorboard``.
         lockstep: whether runs of small models train together in one process, which is faster; records are the same.
     """
@@ -40,7 +42,9 @@ class Study(Federation):
     methods: list[str] | None = None
     setting: list[dict[str, Any]] = []
     sweep: dict[str, Any] = {}
-    margin: Annotated[float, Field(gt=0)] = MARGIN
+    margin: Annotated[float, Field(gt=0, le=LARGEST_MARGIN)] = MARGIN
+    baseline: str = ""
+    all_pairs: StrictBool = False
     track: list[Named] = []
     lockstep: StrictBool = True
 
@@ -72,7 +76,6 @@ class Study(Federation):
     @field_validator("method")
     @classmethod
     def _unique(cls, value: list[Method]) -> list[Method]:
-        for label, times in Counter(method.label.casefold() for method in value).items():
-            if times > 1:
-                raise bad("method.label", "unique in a study", label, "Give one of them another label.")
+        check_distinct("method.label", [method.label for method in value])
+        check_honest({method.label: method.name for method in value})
         return value

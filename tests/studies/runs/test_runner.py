@@ -57,6 +57,18 @@ def test_a_changed_configuration_is_refused_with_the_difference(tmp_path):
     runner.execute(plan(small(rounds=2, seeds=1, target={"accuracy": 0.5})), tmp_path, jobs=1, resume=True)
 
 
+def test_two_plans_of_one_folder_do_the_same_work(tmp_path):
+    uniform = [{"name": "uniform"}]
+    runner.execute(plan(small(rounds=1, seeds=1, method=uniform)), tmp_path, jobs=1)
+    faster = {"steps": 3, "batch": 8, "lr": 0.5}
+    with pytest.raises(StorageError, match=r"another cohort, local rule.*local.lr was 0.1, is 0.5.*-o"):
+        runner.execute(plan(small(rounds=1, seeds=[1], method=uniform, local=faster)), tmp_path, jobs=1)
+    # another method may have its own
+    both = [*uniform, {"name": "by-size", "local": {"lr": 0.5}}]
+    runner.execute(plan(small(rounds=1, seeds=2, method=both)), tmp_path, jobs=1, resume=True)
+    assert len(run_folder.find(tmp_path)) == 4
+
+
 def test_another_federation_is_refused_though_its_methods_are_others(tmp_path):
     uniform, other = [{"name": "uniform"}], [{"name": "by-size", "cohort": 2, "local": {"lr": 0.2}}]
     runner.execute(plan(small(rounds=1, seeds=1, method=uniform)), tmp_path, jobs=1)

@@ -14,6 +14,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
 from sortition.results.ranking import Ranking, profiles, rank
 from sortition.results.reference_lines import REFERENCES
+from sortition.results.statistics import Reason
 
 TO_TARGET = "rounds-to-target-smoothed"  # as the tables have it
 FURTHEST, POINTS = 4.0, 61  # factors of the best that a profile shows
@@ -35,7 +36,8 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
 
 def mean_ranks(gathered: Gathered) -> Ranking | None:
     """By the mean of the last ten rounds over seeds; None where runs ended at different rounds."""
-    if any(one.apart for s in gathered.settings for one in s.compared().values()):
+    compared = [comparison for setting in gathered.settings for comparison in setting.compared().values()]
+    if any(comparison.reason is Reason.ENDED_APART for comparison in compared):
         return None
     values = {
         s.name: {

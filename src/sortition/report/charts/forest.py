@@ -8,8 +8,9 @@ import altair as alt
 
 from sortition.report.charts import Chart, filling, on, signed_axis
 from sortition.report.gather import Setting
-from sortition.results.comparisons import COMPARED, unit_of, verdict_text
+from sortition.results.comparisons import COMPARED
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison, differences
+from sortition.results.verdict_words import in_order, unit_of, verdict_text
 
 COLOURS = {BETTER: "#0b8f63", WORSE: "#c8501e", EQUAL: "#7d8894", UNDECIDED: "#8f6bc4"}
 ROW, UP, DOWN = 28, -4, 7  # height of a row; bars lie above its middle, the seeds below
@@ -27,14 +28,14 @@ def forest(setting: Setting, figure: str = "last") -> Chart | None:
     if not found:
         return None
     scale, _, unit = unit_of(setting.metric)
-    order = sorted(found, key=lambda label: found[label].difference * (-1 if setting.higher else 1))
+    order = [comparison.method for comparison in in_order(found.values())]
     rows = [_row(label, found[label], scale) for label in order]
     seeds = [
         {"method": label, "seed": round(pair * scale, 4)} for label in order for pair in _pairs(setting, label, figure)
     ]
-    margin = next(iter(found.values())).margin * scale
+    region = next(iter(found.values())).region * scale
     title = f"{setting.metric} − {setting.baseline}{f', {unit}' if unit else ''}"
-    edges = [{"edge": -margin, "other": margin, "zero": 0.0}]
+    edges = [{"edge": -region, "other": region, "zero": 0.0}]
     return Chart(
         f"forest-{figure}",
         f"{COMPARED[figure].capitalize()}: difference from {setting.baseline}",

@@ -19,6 +19,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import difference
 from sortition.results import attrition, formats, metrics, run_folder
+from sortition.results.statistics import HIGHER
 from sortition.simulation import Setup, Simulation, checkpoint, start
 from sortition.studies import federation, methods, own_code
 from sortition.studies.config import RunConfig, Target
@@ -122,7 +123,7 @@ class StopRule:
             self.values[at] = math.nan if value is None else value
             self.values = {t: v for t, v in self.values.items() if t > at - smooth}
             mean = sum(self.values.values()) / len(self.values)
-            met = mean >= self.target.value if metrics.HIGHER[of] else mean <= self.target.value
+            met = mean >= self.target.value if HIGHER[of] else mean <= self.target.value
             self.reached |= met and at + 1 >= smooth
         return value
 
@@ -166,6 +167,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
         "held_out": parts.dataset.held_out,
         "clients": parts.clients,
         "classes": parts.dataset.classes,
+        "test_examples": len(parts.dataset.y_test),
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
         "method": type(selector).__name__,
         "parameters": {name: str(value) for name, value in selector.parameters().items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +13,7 @@ from sortition.core.errors import InputError, StorageError, bad
 from sortition.core.storage.snapshot import difference
 from sortition.results import metrics, run_folder
 from sortition.results.separate import FREE
+from sortition.results.sweeps import flat
 from sortition.studies import given, methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
@@ -83,6 +84,7 @@ def _unfinished(plan: StudyPlan, out: Path, *, resume: bool) -> list[RunConfig]:
         write_folder.inside(place(out, run), out)
     _same_code_as_others(plan, out)
     _same_federation_as_others(plan, out)
+    _same_work_as_others(plan, out)
     states = [(run, state(run, place(out, run))) for run in plan.runs]
     known = [found for _, found in states if found != "new"]
     if known and not resume:
@@ -118,6 +120,41 @@ def _same_federation_as_others(plan: StudyPlan, out: Path) -> None:
                     f"{path.parent} is of another federation, and would share a table with these runs: {changed}. "
                     f"{ELSEWHERE}, or remove it."
                 )
+
+
+def _same_work_as_others(plan: StudyPlan, out: Path) -> None:
+    """Refuse a folder with other seeds of a method that have another cohort, local rule, server rule or guards.
+
+    Other methods may each have their own; tables and report warn where they are compared.
+    """
+    asked = {place(out, run) for run in plan.runs}
+    for setting in plan.settings:
+        planned = {run.method.label: run for run in plan.runs if run.setting == setting}
+        for held in _stored_runs(out / setting, asked):
+            if held.method in planned:
+                changed = difference(_work(held.config), _work(planned[held.method].table()))
+                if changed:
+                    raise StorageError(
+                        f"{held.path} was run with another cohort, local rule, server rule or guards, and would be "
+                        f"counted with these runs: {changed}. {ELSEWHERE}, or remove it."
+                    )
+
+
+def _stored_runs(folder: Path, asked: Collection[Path]) -> list[run_folder.Run]:
+    """The runs of a setting that are in its folder and are not among those asked for."""
+    stored = []
+    for path in sorted(folder.glob(f"*/*/{run_folder.CONFIG}")):
+        if path.parent not in asked:
+            run = run_folder.Run(path.parent)
+            with suppress(StorageError):  # a damaged run says so when it is read
+                _ = run.config
+                stored.append(run)
+    return stored
+
+
+def _work(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a method may have its own of."""
+    return flat({key: config[key] for key in OF_A_METHOD if key in config})
 
 
 def _shared(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -235,17 +272,6 @@ def _horizon(run: RunConfig) -> bool:
     return methods.selector(run.method.name, run.method.options).needs.horizon
 
 
-def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``{"a": {"b": 1}}`` as ``{"a.b": 1}``."""
-    result: dict[str, Any] = {}
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            result |= flat(value, f"{prefix}{key}.")
-        else:
-            result[f"{prefix}{key}"] = value
-    return result
-
-
 def _index(out: Path, plan: StudyPlan) -> None:
     """Store the order in which settings and methods are shown; those of earlier plans in the same folder come after."""
     before = run_folder.document(out / run_folder.INDEX)
@@ -254,6 +280,7 @@ def _index(out: Path, plan: StudyPlan) -> None:
         for key, own in (("settings", plan.settings), ("methods", plan.labels))
     }
     title = plan.title or before.get("title", "")
-    write_folder.write_document(
-        out / run_folder.INDEX, {"title": title, "margin": plan.margin, "runs": len(plan.runs), **merged}
-    )
+    criteria = {"margin": plan.criteria.margin, "baseline": plan.criteria.baseline}
+    if plan.criteria.all_pairs:
+        criteria["all_pairs"] = True
+    write_folder.write_document(out / run_folder.INDEX, {"title": title, **criteria, "runs": len(plan.runs), **merged})

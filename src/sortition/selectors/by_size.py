@@ -30,7 +30,7 @@ class BySize(Selector[State]):
 
     Attributes:
         lost: draw over all clients and lose those who are away, instead of drawing over the available.
-        repeats: what a client that was drawn twice weighs: twice as much ("count", the paper) or as much as others ("once").
+        repeats: a client that was drawn twice weighs twice as much ("count", the paper) or as much as others ("once").
     """
 
     lost: bool = False

@@ -28,8 +28,10 @@ def test_the_gain_is_negative_before_the_threshold_and_positive_beyond(tmp_path)
     classes, *_ = rows(text)[2:3]
     assert classes[:3] == ["3", "3", "yes"]
     near, far = rows(text)[-2:]
-    assert float(near[1]) < float(near[2]) and float(near[3]) < 0
-    assert float(far[1]) > float(far[2]) and float(far[3]) > 0
+    assert float(near[1]) < float(near[2])
+    assert float(near[3]) < 0
+    assert float(far[1]) > float(far[2])
+    assert float(far[3]) > 0
 
 
 def test_bounds_and_what_is_measured_stand_side_by_side(tmp_path):

@@ -164,7 +164,7 @@ def representation_bound(context: Context, *, kinds: list[int], clients: int = 1
         cells = [ratio.max(), ratio.mean(), rank, errors[bounds.argmin()], errors.min(), errors.mean()]
         table.rows.append([str(count), *[f"{value:.3f}" for value in cells]])
     table.notes.append(
-        f"{clients} clients, all {len(cohorts)} cohorts of {size}; gradients of a kind scatter by 0.5 around it. Ratios "
-        "of at most 1: the bound holds."
+        f"{clients} clients, all {len(cohorts)} cohorts of {size}; gradients of a kind scatter by 0.5 around it. "
+        "Ratios of at most 1: the bound holds."
     )
     return table.markdown()

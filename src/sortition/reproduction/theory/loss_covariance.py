@@ -1,4 +1,4 @@
-"""FedCor's Lemmas 1 and 3: the posterior mean stands for the loss change, and the covariance for gradients that agree."""
+"""FedCor's Lemmas 1 and 3: the posterior mean stands for the loss change, the covariance for gradients that agree."""
 
 from __future__ import annotations
 

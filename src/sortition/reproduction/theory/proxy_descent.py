@@ -2,8 +2,8 @@
 
 The proxy chooses the cohort whose gradients agree most with the global one (Lemma 3). The theorem bounds
 Δ_t = ‖w_t − w*_{K_t}‖², the distance from the optimum of the round's own cohort, by ν/(γ + t), and concludes that w_t
-tends to the global optimum (Corollary 3). It assumes that the cohort's optimum moves no more than the covariance of loss
-changes: ‖w*_{K_{t+1}} − w*_{K_t}‖² ≤ δ ‖Σ_{t+1} − Σ_t‖₁ (Assumption 7).
+tends to the global optimum (Corollary 3). It assumes that the cohort's optimum moves no more than the covariance of
+loss changes: ‖w*_{K_{t+1}} − w*_{K_t}‖² ≤ δ ‖Σ_{t+1} − Σ_t‖₁ (Assumption 7).
 """
 
 from __future__ import annotations

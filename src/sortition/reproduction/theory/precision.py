@@ -7,7 +7,7 @@ the largest that were met. All clients train, as in the paper's equivalent schem
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -125,44 +125,43 @@ def precision_bound(
     return np.asarray(2 * beta / (offset + np.asarray(rounds) * steps) * ((first + second) / mu**2 + start))
 
 
+@dataclass
+class _Played:
+    """What was met along the SGD steps of a play, one value for each, and after its rounds.
+
+    Attributes:
+        rate: η_i.
+        after: E‖ω̄_{i+1} − ω*‖².
+        before: E‖v̄_i − ω*‖².
+        noise: E‖g_i − ḡ_i‖².
+        spread: E Σ_n‖v̄_i − v_i^n‖²/N.
+        length: the largest E‖∇f_n(v_i^n; ξ)‖² of any client.
+        variances: the variance of gradients inside each stratum (K,).
+        gap: E[F(ω_t)] − F* after each round.
+    """
+
+    rate: list[float] = field(default_factory=list)
+    after: list[float] = field(default_factory=list)
+    before: list[float] = field(default_factory=list)
+    noise: list[float] = field(default_factory=list)
+    spread: list[float] = field(default_factory=list)
+    length: list[float] = field(default_factory=list)
+    variances: list[Floats] = field(default_factory=list)
+    gap: list[float] = field(default_factory=list)
+
+
 def check_precision(
     world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, repeats: int = 400, seed: int = 0
 ) -> PrecisionCheck:
     """Play FedSS with S^k = ``seats`` from ω_0 = 0 and compare Theorem 1 and Lemmas 4 to 6 with what happens."""
     beta = float(world.curvature.max())
     mu = float(world.curvature.min())
-    offset = max(8 * beta / mu - 1, steps)
-    groups, optima, size = world.groups, world.optima, len(world.curvature)
-    clients = groups.size
-    best = optima.mean(axis=0)
-    rng = stream(seed, "precision")
-    models = np.zeros((repeats, clients, size))  # v_i^n
-    sides: dict[str, list[float]] = {name: [] for name in ("next", "now", "noise", "spread", "rate", "length")}
-    spreads = np.zeros(len(world.members))  # H_k²
-    gap = []
-    for step in range(rounds * steps):
-        rate = 2 / (mu * (step + offset))
-        errors = world.noise * rng.normal(size=models.shape) / np.sqrt(size)
-        gradients = world.curvature * (models - optima) + errors
-        moved = models - rate * gradients  # ω_{i+1}^n
-        sides["rate"].append(rate)
-        sides["next"].append(_mean_square(moved.mean(axis=1) - best))
-        sides["now"].append(_mean_square(models.mean(axis=1) - best))
-        sides["noise"].append(_mean_square(errors.mean(axis=1)))
-        sides["spread"].append(_mean_square(models - models.mean(axis=1, keepdims=True)))
-        sides["length"].append(float((gradients**2).sum(axis=2).mean(axis=0).max()))
-        spreads = np.maximum(spreads, _variances(gradients, groups))
-        models = moved
-        if (step + 1) % steps == 0:
-            aggregate = _stratified(moved, groups, seats, rng)
-            models = np.repeat(aggregate[:, None, :], clients, axis=1)
-            gap.append(float(world.gap(aggregate).mean()))
-    rates = np.array(sides["rate"])
-    length = max(sides["length"])  # R²
-    noise = world.noise**2 / clients  # Σ_n σ_n²/N²
-    divergence = 4 * rates**2 * (steps - 1) ** 2 * length
-    contraction = (1 - rates * mu) * np.array(sides["now"]) + rates**2 * np.array(sides["noise"])
-    lemma4 = contraction + 6 * beta * rates**2 * world.heterogeneity + 2 * np.array(sides["spread"])
+    played = _play(world, seats, rounds=rounds, steps=steps, repeats=repeats, seed=seed)
+    rates = np.array(played.rate)
+    largest_gradient = max(played.length)  # R²
+    noise = world.noise**2 / world.groups.size  # Σ_n σ_n²/N²
+    contraction = (1 - rates * mu) * np.array(played.before) + rates**2 * np.array(played.noise)
+    step_bound = contraction + 6 * beta * rates**2 * world.heterogeneity + 2 * np.array(played.spread)
     bound = precision_bound(
         beta=beta,
         mu=mu,
@@ -170,17 +169,46 @@ def check_precision(
         rounds=np.arange(1, rounds + 1),
         gradient_noise=noise,
         heterogeneity=world.heterogeneity,
-        largest_gradient=length,
-        sampling_error=mse(world.members, seats, spreads),
-        distance=float((best**2).sum()),
+        largest_gradient=largest_gradient,
+        sampling_error=mse(world.members, seats, np.max(played.variances, axis=0)),
+        distance=float((world.optima.mean(axis=0) ** 2).sum()),
     )
     return PrecisionCheck(
-        gap=np.array(gap),
+        gap=np.array(played.gap),
         bound=bound,
-        lemma4=LemmaSides(np.array(sides["next"]), lemma4),
-        lemma5=LemmaSides(np.array(sides["noise"]), np.full(rates.size, noise)),
-        lemma6=LemmaSides(np.array(sides["spread"]), divergence),
+        lemma4=LemmaSides(np.array(played.after), step_bound),
+        lemma5=LemmaSides(np.array(played.noise), np.full(rates.size, noise)),
+        lemma6=LemmaSides(np.array(played.spread), 4 * rates**2 * (steps - 1) ** 2 * largest_gradient),
     )
+
+
+def _play(world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, repeats: int, seed: int) -> _Played:
+    """All clients train from ω_0 = 0 at the theorem's rates; a stratified sample is aggregated after each round."""
+    mu = float(world.curvature.min())
+    offset = max(8 * float(world.curvature.max()) / mu - 1, steps)  # α₁
+    groups, optima, size = world.groups, world.optima, len(world.curvature)
+    best = optima.mean(axis=0)
+    rng = stream(seed, "precision")
+    models = np.zeros((repeats, groups.size, size))  # v_i^n
+    played = _Played()
+    for step in range(rounds * steps):
+        rate = 2 / (mu * (step + offset))
+        errors = world.noise * rng.normal(size=models.shape) / np.sqrt(size)
+        gradients = world.curvature * (models - optima) + errors
+        moved = models - rate * gradients  # ω_{i+1}^n
+        played.rate.append(rate)
+        played.after.append(_mean_square(moved.mean(axis=1) - best))
+        played.before.append(_mean_square(models.mean(axis=1) - best))
+        played.noise.append(_mean_square(errors.mean(axis=1)))
+        played.spread.append(_mean_square(models - models.mean(axis=1, keepdims=True)))
+        played.length.append(float((gradients**2).sum(axis=2).mean(axis=0).max()))
+        played.variances.append(_variances(gradients, groups))
+        models = moved
+        if (step + 1) % steps == 0:
+            aggregate = _stratified(moved, groups, seats, rng)
+            models = np.repeat(aggregate[:, None, :], groups.size, axis=1)
+            played.gap.append(float(world.gap(aggregate).mean()))
+    return played
 
 
 def _mean_square(vectors: Array) -> float:

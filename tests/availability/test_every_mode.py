@@ -60,6 +60,17 @@ def test_seeds_differ_and_frequencies_match_the_rates(name: str) -> None:
     assert np.abs(seen - rate).max() < slack
 
 
+@pytest.mark.parametrize("name", discover())
+def test_a_state_that_is_held_lasts_for_so_many_rounds(name: str) -> None:
+    plain, held = bound(name), bound(name, hold=10)
+    for t in (0, 9, 10, 25, 299):
+        drawn_in = t // 10 * 10
+        assert (held.at(t) == plain.at(drawn_in)).all()
+        if plain.rates(drawn_in) is not None:
+            np.testing.assert_array_equal(held.rates(t), plain.rates(drawn_in))
+    assert (bound(name, hold=1).at(7) == plain.at(7)).all()
+
+
 @pytest.mark.parametrize("alias", ALIASES)
 def test_the_papers_names(alias: str) -> None:
     assert (bound(alias).at(5) == bound(ALIASES[alias]).at(5)).all()
@@ -95,6 +106,7 @@ def test_nobody_there_is_drawn_again_unless_told_otherwise() -> None:
         ("markov", {"leave": 1.1}, "≤ 1"),
         ("groups", {"table": [[0.1, 0.2], [0.3]]}, "one row per group"),
         ("groups", {"table": [[1.2]]}, r"made of rates in \[0, 1\]"),
+        ("markov", {"hold": 0}, "availability markov.hold must be ≥ 1"),
         ("diurnal", {"zones": []}, "at least 1"),
         ("diurnal", {"peak": 24.0}, "< 24"),
         ("outages", {"by": "colour"}, "one of 'label', 'block' or 'random'"),

@@ -34,8 +34,7 @@ def test_a_page_is_read(tmp_path):
     assert (one.page, one.options, one.date) == ("mine.md", "--seeds 1", "2026-01-02")
     assert two.state == "computed"
     seeds = replace(one, values="mine.csv")
-    values = [index._values(extent, str) for extent in (seeds, one, two)]
-    assert values == ["mine.csv", "missing", ""]
+    assert [extent.per_seed for extent in (seeds, one, two)] == ["mine.csv", "missing", ""]
 
 
 def test_commands_on_pages_can_be_typed_in_a_shell():
@@ -63,9 +62,32 @@ def test_every_preset_is_listed_once_and_every_listed_preset_exists():
 
 @pytest.mark.parametrize("item", index.items(), ids=lambda item: f"{item.paper} {item.what[:20]}")
 def test_an_item_has_a_verdict_or_a_reason(item):
+    assert bool(item.verdict) == bool(item.result)
     assert item.verdict or item.why
-    verdicts = ("agrees", "direction only", "not reproduced", "no published table")
-    assert not item.verdict or item.verdict.startswith(verdicts)
+    assert item.verdict in ("", *index.VERDICTS)
+    assert all(claim.found in index.GRADES for claim in item.claims)
+
+
+def test_an_item_that_was_run_has_its_setting_and_one_that_was_not_has_claims_that_say_so():
+    shown = index.extents()
+    for item in index.items():
+        if item.preset in shown:
+            assert item.read or item.published, item.what
+        else:
+            assert {claim.found for claim in item.claims} <= {"absent"}, item.what
+
+
+def test_coverage_counts_every_claim_once():
+    rows = {row[0]: row[1:] for row in index.coverage().rows}
+    for paper in dict.fromkeys(item.paper for item in index.items()):
+        claims = [claim for item in index.items() if item.paper == paper for claim in item.claims]
+        if not claims:
+            assert paper not in rows
+            continue
+        *counts, total, share = map(int, rows[paper])
+        assert sum(counts) == total == len(claims)
+        met = sum(claim.found in ("right", "explained") for claim in claims)
+        assert share == round(100 * met / total)
 
 
 def test_the_package_and_the_readme_show_what_the_pages_show():
@@ -77,17 +99,23 @@ def test_the_package_and_the_readme_show_what_the_pages_show():
     assert index.with_summary(project, shown) == project
 
 
-def test_every_entry_is_listed_under_its_paper_with_state_and_verdict():
+def test_every_entry_is_listed_under_its_paper_with_state_setting_result_and_verdict():
     shown = index.extents()
-    for paper in re.split(r"^## ", index.readme(shown), flags=re.MULTILINE)[1:]:
-        lines = paper.splitlines()[2:]
+    for paper in re.split(r"^## ", index.readme(shown), flags=re.MULTILINE)[2:]:
+        entries = re.split(r"^- ", paper, flags=re.MULTILINE)[1:]
         own = [item for item in index.items() if item.paper == paper.splitlines()[0]]
-        for item, line in zip(own, filter(None, lines), strict=True):
-            assert line.startswith(f"- **{item.what}**")
-            assert item.preset in line
+        for item, entry in zip(own, entries, strict=True):
+            assert entry.startswith(f"**{item.what}**")
+            assert item.preset in entry
             state = shown[item.preset].state if item.preset in shown else "never run"
-            assert f". {state[0].upper()}{state[1:]}" in line
-            assert (item.verdict or item.why)[1:] in line
+            assert f". {state[0].upper()}{state[1:]}" in entry
+            assert all(text in entry for text in (item.published, item.released, item.read))
+            assert all(claim.says in entry for claim in item.claims)
+            if item.preset in shown:
+                assert f"  - Result: {item.result}." in entry
+                assert f"  - Verdict: **{item.verdict}**." in entry
+            else:
+                assert item.why in entry
 
 
 def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page():
@@ -96,9 +124,17 @@ def test_the_summary_has_the_main_table_of_every_paper_in_the_state_of_its_page(
     papers = dict.fromkeys(item.paper for item in index.items() if item.paper != "No paper")
     assert [item.paper for item in short] == list(papers)
     for item in short:
-        assert f"{shown[item.preset].state}; {item.short} " in index.summary(shown)
-        assert item.short.split(":")[0].split(",")[0] == item.verdict.split(":")[0].split(" but")[0]
+        assert f"{shown[item.preset].state}; {item.verdict}: {item.short} " in index.summary(shown)
     assert "never run; " in index.summary({})
+
+
+def test_another_reading_is_a_footnote_of_the_summary():
+    text = index.summary(index.extents())
+    others = [item for item in index.items() if item.other]
+    assert others
+    for number, item in enumerate(others, start=1):
+        assert f"{item.short} [{number}] " in text
+        assert f"\n[{number}] {item.other}.\n" in text
 
 
 def test_the_sentence_counts_every_entry():

@@ -43,3 +43,24 @@ def test_lost_draws():
     turn = registrar.begin([1], 4)  # every draw hits client 0, who is away
     assert turn.cohort.ids.size == 0
     assert turn.cohort.notes == {"lost": 4, "shortfall": 3}  # one of four places could have been filled
+
+
+def test_a_client_drawn_twice_may_count_once():
+    """The draws are the same; only the weights differ: 1 / the number of distinct clients."""
+    once = Registrar(load("by-size", repeats="once"), Population(SIZES), seed=3)
+    counted = Registrar(load("by-size"), Population(SIZES), seed=3)
+    repeated = False
+    for _ in range(20):
+        turns = once.begin(range(5), 4), counted.begin(range(5), 4)
+        equal, weighted = (turn.cohort for turn in turns)
+        assert equal.ids.tolist() == weighted.ids.tolist()
+        assert equal.weights == pytest.approx(np.full(equal.ids.size, 1 / equal.ids.size))
+        repeated |= not np.allclose(equal.weights, weighted.weights)
+        once.finish(turns[0])
+        counted.finish(turns[1])
+    assert repeated
+
+
+def test_lost_draws_that_count_once():
+    registrar = Registrar(load("by-size", lost=True, repeats="once"), Population([1, 0]))
+    assert registrar.begin([1], 4).cohort.notes["lost"] == 4

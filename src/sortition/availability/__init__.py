@@ -39,17 +39,17 @@ class Availability:
 
     def at(self, t: int) -> Mask:
         """(N,) bool: who is reachable in round t (0-based)."""
-        return self._masks(self._round(t))
+        return self._masks(self._drawn_in(t))
 
     def rates(self, t: int) -> Floats | None:
         """(N,) probability of being reachable in round t, before any repetition; None where the mode has none."""
-        return None if self._rates is None else self._rates(self._round(t))
+        return None if self._rates is None else self._rates(self._drawn_in(t))
 
-    @staticmethod
-    def _round(t: int) -> int:
+    def _drawn_in(self, t: int) -> int:
+        """The round whose draw holds in round t: t itself, or the first of its ``hold`` rounds."""
         if isinstance(t, bool) or not isinstance(t, int | np.integer) or t < 0:
             raise bad("availability.t", "a whole number ≥ 0", t)
-        return int(t)
+        return int(t) - int(t) % self.mode.hold
 
 
 def discover() -> list[str]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError
@@ -32,9 +33,16 @@ class Facts:
 
 
 class Mode(Rule, ABC):
-    """One way of coming and going. Subclasses are final."""
+    """One way of coming and going. Subclasses are final.
+
+    Attributes:
+        hold: rounds for which who is reachable stays the same. What the mode says of round 0 holds in rounds 0 to
+            ``hold`` − 1, what it says of round ``hold`` in the ``hold`` rounds after that; its other parameters keep
+            their units.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ()
+    hold: int = Field(1, ge=1)
 
     @abstractmethod
     def masks(self, facts: Facts) -> Masks:

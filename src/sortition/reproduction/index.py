@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,15 @@ from sortition.results.table import Table
 
 HERE = Path(__file__).parent
 COLUMNS = ["paper", "table or figure", "preset", "state", "verdict", "page", "per seed", "date"]
+VERDICTS = ("agrees", "direction only", "not reproduced", "no published table")
+GRADES = {  # how far what a paper says was met here, in the order of the coverage table
+    "right": "right",
+    "explained": "different, with a measured reason",
+    "different": "different",
+    "cut": "cut",
+    "absent": "absent",
+}
+MET = ("right", "explained")  # grades that count as covered
 MADE = re.compile(
     r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
 )
@@ -51,23 +60,69 @@ class Extent:
             return f"in full: {self.planned} runs"
         return f"cut: {self.finished} of {self.planned} runs, rounds {self.rounds}, seeds {self.seeds}"
 
+    @property
+    def per_seed(self) -> str:
+        """The file with the values of single seeds; nothing where no runs were needed."""
+        if self.values:
+            return self.values
+        return "missing" if self.planned else ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of a table, a figure or a theorem (``says``), and how far that was ``found`` here."""
+
+    says: str
+    found: str  # one of GRADES
+
 
 @dataclass(frozen=True)
 class Item:
-    """A published table or figure, or a question beside it."""
+    """A published table or figure, or a question beside it.
+
+    Attributes:
+        paper: its name.
+        what: the table or figure.
+        preset: that reproduces it; empty where there is none.
+        published: the setting as the paper has it.
+        released: the setting as the released code or configuration has it; empty where nothing was released.
+        read: the setting as it is read here.
+        verdict: one of VERDICTS; empty where nothing was run.
+        result: what was found, in a sentence.
+        short: the result for the project's README; empty for entries that it does not show.
+        other: what another reading gives, for a footnote of the project's README.
+        why: it was never run.
+        claims: what the paper says there; none for questions beside a paper.
+    """
 
     paper: str
     what: str
     preset: str = ""
-    verdict: str = ""  # in a sentence; empty where nothing was run
-    short: str = ""  # the verdict for the project's README; empty for entries that it does not show
-    why: str = ""  # it was never run
+    published: str = ""
+    released: str = ""
+    read: str = ""
+    verdict: str = ""
+    result: str = ""
+    short: str = ""
+    other: str = ""
+    why: str = ""
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def conclusion(self) -> str:
+        """The verdict and what was found."""
+        return f"{self.verdict}: {self.result}" if self.verdict else ""
 
 
 def items() -> list[Item]:
     """What the papers contain, in their order."""
     papers = tomllib.loads((HERE / "papers.toml").read_text(encoding="utf-8"))["paper"]
-    return [Item(paper["name"], **one) for paper in papers for one in paper["item"]]
+    return [_item(paper["name"], entry) for paper in papers for entry in paper["item"]]
+
+
+def _item(paper: str, entry: dict[str, Any]) -> Item:
+    claims = tuple(Claim(says=says, found=found) for says, found in entry.pop("claims", {}).items())
+    return Item(paper=paper, claims=claims, **entry)
 
 
 def extents() -> dict[str, Extent]:
@@ -109,21 +164,23 @@ def _extent(page: str, made: re.Match[str], section: str, values: str) -> Extent
     return Extent(page, made["options"].strip(), made["date"] or "", finished, planned, cut, rounds, seeds, values)
 
 
-def index_rows(shown: Mapping[str, Extent], *, links: bool = False) -> list[list[str]]:
+def index_rows(shown: Mapping[str, Extent]) -> list[list[str]]:
     """A row of ``COLUMNS`` for every item."""
     rows = []
     for item in items():
         extent = shown.get(item.preset)
-        state = extent.state if extent else f"never run: {item.why}" if item.why else "never run"
-        shown_as = (lambda name: f"[{name}]({name})") if links else str
-        cells = [item.verdict, shown_as(extent.page), _values(extent, shown_as), extent.date] if extent else [""] * 4
-        rows.append([item.paper, item.what, item.preset, state, *cells])
+        cells = ["", "", "", ""]
+        if extent is not None:
+            cells = [item.conclusion, extent.page, extent.per_seed, extent.date]
+        rows.append([item.paper, item.what, item.preset, _state(item, extent), *cells])
     return rows
 
 
-def _values(extent: Extent, shown_as: Callable[[str], str]) -> str:
-    """Where the values of single seeds are; nothing where no runs were needed."""
-    return shown_as(extent.values) if extent.values else "missing" if extent.planned else ""
+def _state(item: Item, extent: Extent | None) -> str:
+    """How far an item was run, or why it never was."""
+    if extent is not None:
+        return extent.state
+    return f"never run: {item.why}" if item.why else "never run"
 
 
 def index_lines(shown: Mapping[str, Extent]) -> list[str]:
@@ -137,15 +194,25 @@ def index_lines(shown: Mapping[str, Extent]) -> list[str]:
     return lines
 
 
+def coverage() -> Table:
+    """How much of what each paper says was met here: claims by grade."""
+    table = Table("", ["paper", *GRADES.values(), "claims", "right or explained, %"])
+    for paper in dict.fromkeys(item.paper for item in items()):
+        grades = [claim.found for item in items() if item.paper == paper for claim in item.claims]
+        if grades:
+            counts = [grades.count(grade) for grade in GRADES]
+            covered = sum(grades.count(grade) for grade in MET)
+            share = f"{100 * covered / len(grades):.0f}"
+            table.rows.append([paper, *map(str, counts), str(len(grades)), share])
+    return table
+
+
 def readme(shown: Mapping[str, Extent]) -> str:
     """The page docs/reproduction/README.md: a list for every paper, which fits the screen of a phone."""
     counts = [sum(item.preset in shown for item in items()), len(items())]
     lists: dict[str, list[str]] = {}
-    for paper, what, preset, state, verdict, page, values, date in index_rows(shown, links=True):
-        where = [f"`{preset}`" if preset else "", page, date, f"per seed: {values}" if values else ""]
-        place = f" ({', '.join(filter(None, where))})" if page else f" (`{preset}`)" if preset else ""
-        found = " ".join(f"{one[0].upper()}{one[1:]}." for one in (state, verdict) if one)
-        lists.setdefault(paper, []).append(f"- **{what}**{place}. {found}")
+    for item in items():
+        lists.setdefault(item.paper, []).append(_entry(item, shown.get(item.preset)))
     return "\n\n".join(
         [
             "# Published tables and figures",
@@ -154,25 +221,60 @@ def readme(shown: Mapping[str, Extent]) -> str:
             "rounds; *cut* says what was left out; *computed* keeps no runs: its figures are made with the page. *Per "
             "seed* is the file with the values of single seeds.",
             "`sortition reproduce` prints the same; `sortition reproduce NAME` reproduces an entry.",
-            *("\n".join([f"## {paper}\n", *lines]) for paper, lines in lists.items()),
+            "## Coverage",
+            "What the papers say of their tables, figures and theorems, claim by claim, and how far it was met here. "
+            "*Different, with a measured reason*: a run or a computation shows why. *Cut*: fewer rounds, seeds or "
+            "settings were run than it takes to say. *Absent*: nothing was run. Drawings and questions beside a paper "
+            "are not counted.",
+            coverage().markdown(),
+            *("\n".join([f"## {paper}\n", *entries]) for paper, entries in lists.items()),
         ]
     )
+
+
+def _entry(item: Item, extent: Extent | None) -> str:
+    """An entry of the page: where it is, how far it was run, its settings, what was found and the claims."""
+    where = [f"`{item.preset}`" if item.preset else ""]
+    if extent is not None:
+        where += [f"[{extent.page}]({extent.page})", extent.date]
+        where += [f"per seed: [{extent.per_seed}]({extent.per_seed})"] if extent.per_seed else []
+    place = ", ".join(filter(None, where))
+    lines = [f"- **{item.what}**{f' ({place})' if place else ''}. {_sentence(_state(item, extent))}"]
+    settings = {"As published": item.published, "As released": item.released, "As read here": item.read}
+    lines += [f"  - {name}: {text}." for name, text in settings.items() if text]
+    if extent is not None:
+        lines.append(f"  - Result: {item.result}.")
+        lines.append(f"  - Verdict: **{item.verdict}**.")
+    lines += [f"  - Claim: {claim.says} – *{GRADES[claim.found]}*." for claim in item.claims]
+    return "\n".join(lines)
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
 
 
 def summary(shown: Mapping[str, Extent]) -> str:
     """For the project's README: the main table of each paper, and how many entries were run, and how far."""
     table = Table("", ["published", "here"])
+    footnotes = []
     for item in items():
         if item.short:
             state = shown[item.preset].state if item.preset in shown else "never run"
-            table.rows.append([f"{item.paper}, {item.what}", f"{state}; {item.short}"])
+            mark = ""
+            if item.other:
+                footnotes.append(item.other)
+                mark = f" [{len(footnotes)}]"
+            table.rows.append([f"{item.paper}, {item.what}", f"{state}; {item.verdict}: {item.short}{mark}"])
     states = [shown[item.preset].state.partition(":")[0] if item.preset in shown else "never" for item in items()]
     whole, cut, computed, never = (states.count(state) for state in ("in full", "cut", "computed", "never"))
-    return (
-        f"{table.markdown()}\n\nOf {len(states)} published tables and figures and questions beside them {whole} were "
+    parts = [
+        table.markdown(),
+        *[f"[{number}] {text}." for number, text in enumerate(footnotes, start=1)],
+        f"Of {len(states)} published tables and figures and questions beside them {whole} were "
         f"run in full, {cut} cut to fewer runs or rounds, and {computed} computed with their page; {never} were never "
-        "run. Each with its reason and verdict: [docs/reproduction/](docs/reproduction/README.md)."
-    )
+        "run. Each with its reason and verdict: [docs/reproduction/](docs/reproduction/README.md).",
+    ]
+    return "\n\n".join(parts)
 
 
 def with_summary(text: str, shown: Mapping[str, Extent]) -> str:

@@ -9,16 +9,18 @@ E[Σ weights_k w_k] = Σ p_k w_k when everybody is available. FedProx selects li
 local objective, which belongs to local training.
 
 Deviations: under availability the paper is silent. ``lost=False`` draws among the available, p_k renormalised;
-``lost=True`` draws among all known clients and loses the draws that hit somebody unavailable.
+``lost=True`` draws among all known clients and loses the draws that hit somebody unavailable. ``repeats="once"`` weighs
+all distinct clients alike, however often each was drawn: a reading of FedGS's MDSample, in neither paper nor its code.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method
+from sortition.core.arrays import Ids
 from sortition.core.sampling import with_replacement
 
 
@@ -28,9 +30,11 @@ class BySize(Selector[State]):
 
     Attributes:
         lost: draw over all clients and lose those who are away, instead of drawing over the available.
+        repeats: a client that was drawn twice weighs twice as much ("count", the paper) or as much as others ("once").
     """
 
     lost: bool = False
+    repeats: Literal["count", "once"] = "count"
 
     cite = """@inproceedings{li2020federated,
   title = {Federated Optimization in Heterogeneous Networks},
@@ -49,11 +53,17 @@ class BySize(Selector[State]):
         pool = round.population.known if self.lost else round.available
         draws = with_replacement(pool, round.population.sizes[pool], round.budget, round.rng)
         if not self.lost:
-            return Cohort.drawn(draws)
+            return self._cohort(draws)
         kept = draws[np.isin(draws, round.available)]
-        return Cohort.drawn(kept, notes={"lost": int(draws.size - kept.size)})
+        return self._cohort(kept, notes={"lost": int(draws.size - kept.size)})
+
+    def _cohort(self, draws: Ids, **rest: Any) -> Cohort:
+        """The clients that were drawn, weighted as ``repeats`` says."""
+        if self.repeats == "once":
+            return Cohort.uniform(np.unique(draws), **rest)
+        return Cohort.drawn(draws, **rest)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both readings of availability."""
-        return [{"lost": False}, {"lost": True}]
+        """Both readings of availability, and both weights of a client that is drawn twice."""
+        return [{"lost": False}, {"lost": True}, {"repeats": "once"}]

@@ -14,7 +14,8 @@
 
 Variants of the released code: ``signal="head"`` (angle of the whole output layer's update, entropy of the row means of
 its weights), ``within="uniform"``, and clustered sampling on the same tree where Var(Ĥ) ≥ ``threshold``
-(``fallback="diverse"``); the prose suggests it where clients are "alike", Var(Ĥ) < ``threshold``.
+(``fallback="diverse"``); the prose wants it where clients are "alike", Var(Ĥ) < ``threshold``. By default there is no
+branch: Algorithm 1 has none.
 
 Ours: ``signal="relative"`` divides Δb by learning rate, steps and training loss, so that a client whose labels the
 model has learnt is not taken for balanced; with ``temperature=1`` (momentum 0.9).

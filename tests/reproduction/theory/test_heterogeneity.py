@@ -11,6 +11,7 @@ from sortition.reproduction import preset
 from sortition.reproduction.figures import heterogeneity
 from sortition.reproduction.reproduce import Cuts, reproduce
 from sortition.reproduction.theory.heterogeneity import (
+    clustered_share,
     convergence_term,
     envelope,
     estimated_entropy,
@@ -91,3 +92,14 @@ def test_the_entropy_of_those_who_train(tmp_path):
     assert estimated_entropy(Run(tmp_path)) == 1.5
     assert convergence_term(Run(tmp_path)) == pytest.approx((0.5 + 1) / 2)
     assert convergence_term(Run(tmp_path), beta=2.0) == pytest.approx((0.25 + 1) / 2)
+
+
+def test_the_share_of_rounds_with_the_clustered_branch(tmp_path):
+    """A round of the warm-up, one drawn by groups, two by clusters: two of three."""
+    (tmp_path / "config.toml").write_text('setting = "main"\nseed = 0\n')
+    noted = [{"forced": 2}, {"gamma": 3.0}, {"stage": "clustered"}, {"stage": "clustered"}]
+    lines = [json.dumps({"round": t, "cohort": [0], "weights": [1.0], "notes": note}) for t, note in enumerate(noted)]
+    (tmp_path / "rounds.jsonl").write_text("\n".join(lines) + "\n")
+    assert clustered_share(Run(tmp_path)) == pytest.approx(2 / 3)
+    (tmp_path / "rounds.jsonl").write_text(lines[0] + "\n")
+    assert clustered_share(Run(tmp_path)) is None

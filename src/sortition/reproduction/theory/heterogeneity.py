@@ -106,6 +106,17 @@ def estimated_entropy(run: Run) -> float | None:
     return float(np.mean(values)) if values else None
 
 
+def clustered_share(run: Run) -> float | None:
+    """The share of the rounds after warm-up in which HiCS-FL sampled by clusters instead; None without such rounds."""
+    drawn_by_clusters = []
+    for record in run.records:
+        notes = record.get("notes") or {}
+        clustered = notes.get("stage") == "clustered"
+        if clustered or "gamma" in notes:
+            drawn_by_clusters.append(clustered)
+    return float(np.mean(drawn_by_clusters)) if drawn_by_clusters else None
+
+
 def convergence_term(run: Run, *, beta: float = 1.0) -> float | None:
     """Mean over the rounds of Σ_k w_k e^{β(H(D_k) − H(D_0))}, in (0, 1]: the slides' bound falls as it grows."""
     weights, counts = recorded(run), run.federation()["label_counts"].astype(np.float64)

@@ -1,8 +1,12 @@
-"""FedCor's Lemma 3: the clients that the covariance prefers are those whose gradients agree with the global one."""
+"""FedCor's Lemmas 1 and 3: the posterior mean stands for the loss change, the covariance for gradients that agree."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import combinations
+
 import numpy as np
+from scipy.stats import spearmanr
 
 from sortition.core import stream
 from sortition.core.arrays import Array, Floats
@@ -40,3 +44,52 @@ def agreement(gradients: Array, weights: Array) -> Floats:
     """(Bᵀ∇L)ᵀ Bᵀ∇l_k of each client k (eq. 63), where BBᵀ is the covariance of the clients' gradients."""
     spread = np.cov(gradients, rowvar=False)
     return np.asarray(gradients @ spread @ (np.asarray(weights) @ gradients))
+
+
+@dataclass(frozen=True)
+class PosteriorCheck:
+    """Lemma 1 on all cohorts of a small federation: eq. 6's loss change ΔL(K) beside eq. 7's posterior mean.
+
+    Attributes:
+        rank: the rank correlation of both over the cohorts.
+        best: the smallest ΔL of any cohort.
+        chosen: ΔL of the cohort with the smallest posterior mean.
+        average: the mean ΔL, that of uniform sampling.
+    """
+
+    rank: float
+    best: float
+    chosen: float
+    average: float
+
+    @property
+    def gained(self) -> float:
+        """How much of what the best cohort gains over the average the chosen one gains; 1 is all of it."""
+        return (self.average - self.chosen) / (self.average - self.best)
+
+
+def check_posterior(world: Quadratics, size: int, rate: float, *, noise: float = 1e-9) -> PosteriorCheck:
+    """Condition the Gaussian law of all loss changes on those of each cohort, as eq. 7 does.
+
+    The mean and the covariance are those of all cohorts of that ``size``, equally likely. ``noise`` is added to the
+    diagonal, in units of its mean, since the covariance can be singular.
+    """
+    cohorts = [np.array(cohort) for cohort in combinations(range(len(world.centres)), size)]
+    before = world.losses(np.zeros(world.centres.shape[1]))
+    steps = [-rate * world.gradients[cohort].mean(axis=0) for cohort in cohorts]
+    changes = np.stack([world.losses(step) - before for step in steps])
+    mean = changes.mean(axis=0)
+    covariance = np.cov(changes, rowvar=False)
+    covariance = covariance + noise * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    posterior = []
+    for cohort, change in zip(cohorts, changes, strict=True):
+        known = covariance[np.ix_(cohort, cohort)]
+        shift = covariance[:, cohort] @ np.linalg.solve(known, (change - mean)[cohort])
+        posterior.append(float(world.weights @ (mean + shift)))
+    actual = changes @ world.weights
+    return PosteriorCheck(
+        rank=float(spearmanr(actual, posterior).statistic),
+        best=float(actual.min()),
+        chosen=float(actual[int(np.argmin(posterior))]),
+        average=float(actual.mean()),
+    )

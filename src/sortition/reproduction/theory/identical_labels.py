@@ -1,0 +1,72 @@
+"""FedSS's Proposition 2: with one label a client the strata are the labels, and stratifying pays beyond a threshold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core import stream
+from sortition.core.arrays import Array, Floats
+from sortition.reproduction.theory.stratification import Dissimilarity
+from sortition.selectors._parts.distances import pairwise
+from sortition.selectors._parts.mixture import fitted
+from sortition.selectors._parts.strata import FLOOR, RESTARTS, silhouette, stratify
+
+
+@dataclass(frozen=True)
+class Classification:
+    """How clients of one label each are classified.
+
+    Attributes:
+        strata: how many are found.
+        right: whether they are the labels.
+        score: the silhouette of the choice (eq. 23).
+        next_best: the largest silhouette of any other number of strata.
+    """
+
+    strata: int
+    right: bool
+    score: float
+    next_best: float
+
+
+def classify(labels: int, clients: int, *, most: int, seed: int = 0) -> Classification:
+    """Classify ``clients`` with one of so many ``labels`` each (Assumption 6), trying K° = 2 … ``most`` strata."""
+    rng = stream(seed, "identical labels")
+    held = np.concatenate([np.arange(labels), rng.integers(labels, size=clients - labels)])
+    vectors = np.eye(labels)[held]
+    found = stratify(vectors, most, stream(seed, "strata"))
+    distances = pairwise(vectors)
+    others = []
+    for components in range(2, min(most, labels) + 1):
+        if components != labels:
+            mixture = fitted(vectors, components, RESTARTS, FLOOR, seed)
+            others.append(silhouette(distances, mixture.labels(vectors)))
+    same = pairs_together(found.labels) == pairs_together(held)
+    return Classification(len(found.means), bool(same.all()), found.score, max(others, default=-1.0))
+
+
+def pairs_together(groups: Array) -> Array:
+    """(N, N) which two clients are in one group."""
+    groups = np.asarray(groups)
+    return np.asarray(groups[:, None] == groups[None, :])
+
+
+def threshold(found: Dissimilarity) -> float:
+    """Σ_k (1 − N_k/N) H_k²: stratifying pays where Σ_k N_k ‖h̄_k − h̄‖² is larger.
+
+    Since (N − 1) H² = Σ_k (N_k − 1) H_k² + Σ_k N_k ‖h̄_k − h̄‖², H² − Σ_k N_k H_k²/N > 0 says just that. The
+    proposition claims that there is such a threshold; this is it.
+    """
+    share = found.members / found.members.sum()
+    return float(((1 - share) * found.inside).sum())
+
+
+def between(gradients: Array, groups: Array) -> float:
+    """Σ_k N_k ‖h̄_k − h̄‖² of one gradient a client (N, d)."""
+    rows: Floats = np.asarray(gradients, np.float64)
+    groups = np.asarray(groups)
+    mean = rows.mean(axis=0)
+    strata = [rows[groups == k] for k in np.unique(groups)]
+    return float(sum(len(members) * ((members.mean(axis=0) - mean) ** 2).sum() for members in strata))

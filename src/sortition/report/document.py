@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 from sortition.report.charts import Chart
+from sortition.report.markup import printable
 
 
 class Canvas:
@@ -69,7 +70,7 @@ def html_document(
     links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown)
     data = json.dumps(_known(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
     data = data.replace("<", "\\u003c")  # cannot end the script
-    return (
+    page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{escape(title)} · Sortition</title><style>{_text('page.css')}</style></head><body>"
@@ -77,8 +78,8 @@ def html_document(
         f'<p class="soft">{facts}</p></header><nav>{links}{selector}</nav>'
         f"<main>{warnings}{''.join(parts)}</main>"
         f'<script type="application/json" id="specs">{data}</script>'
-        f"<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
     )
+    return f"{printable(page)}<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
 
 
 def _heading(words: str) -> str:

@@ -43,7 +43,7 @@ def test_the_verdict_and_the_conclusion_say_the_same(tmp_path):
     assert row(tables(runs)[2], "fedgs")["verdict"] == "better"
     # differences 20.0, 20.2, … 21.0: mean 20.5, sd 0.374, t(5) = 2.571: ± 0.39
     assert conclusions(runs) == ["fedgs beats uniform by 20.50 points [20.11, 20.89] at the same traffic."]
-    assert heading(runs) == "Test accuracy over the last 10 rounds against uniform, in points:"
+    assert heading(runs) == "Test accuracy over the only round against uniform, in points:"
 
 
 def test_few_seeds_and_unfinished_runs_are_mentioned(tmp_path):

@@ -86,13 +86,20 @@ def from_clients(
     if not pairs or not alike:
         raise bad(f"{name}", "a table client → (x, y), as many labels as examples", f"{len(pairs)} clients")
     held = [pair for pair in pairs.values() if len(pair[1])]  # a list without examples has no shape
-    if len(shapes := {x.shape[1:] for x, _ in held}) > 1:
-        raise bad(f"{name}.x", "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
-    if len(types := {str(x.dtype) for x, _ in held}) > 1 and "uint8" in types:  # these may be images, the others not
-        raise bad(f"{name}.x", "of one type for all clients", f"examples of {', '.join(sorted(types))}")
+    _check_alike([x for x, _ in held], f"{name}.x")
     owners = np.repeat(np.arange(len(held)), [len(y) for _, y in held])
     x, y = (np.concatenate([pair[at] for pair in held or pairs.values()]) for at in (0, 1))
     return by_client(x, y, owners, name=name, test=test, seed=seed)
+
+
+def _check_alike(examples: Sequence[Array], who: str) -> None:
+    """Refuse examples of several shapes, and bytes beside other numbers: the bytes may be images, the others not."""
+    shapes = {x.shape[1:] for x in examples}
+    if len(shapes) > 1:
+        raise bad(who, "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
+    types = {str(x.dtype) for x in examples}
+    if len(types) > 1 and "uint8" in types:
+        raise bad(who, "of one type for all clients", f"examples of {', '.join(sorted(types))}")
 
 
 def from_frame(frame: Any, *, client: str, label: str, name: str = "own", test: float = TEST, seed: int = 0) -> Dataset:

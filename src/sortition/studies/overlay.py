@@ -158,16 +158,19 @@ def combinations(values: Mapping[str, list[Any]]) -> Iterator[tuple[str, dict[st
 
 def _texts(values: list[Any]) -> list[str]:
     """A short text for each value of a key; tables of one name are told apart by the options that differ."""
-    texts = [_short(value.get("name", value)) if isinstance(value, Mapping) else _short(value) for value in values]
-    for text in {text for text in texts if texts.count(text) > 1}:
-        places = [place for place, other in enumerate(texts) if other == text]
-        tables = [values[place] if isinstance(values[place], Mapping) else {} for place in places]
-        options = dict.fromkeys(key for table in tables for key in table)
-        differing = [key for key in options if len({repr(table.get(key)) for table in tables}) > 1]
-        for place, table in zip(places, tables, strict=True):
-            own = [f"{key}={_short(table[key])}" for key in differing if key in table]
-            texts[place] = ",".join([text, *own])
+    tables = [value if isinstance(value, Mapping) else {"name": value} for value in values]
+    names = [_short(table.get("name", table)) for table in tables]
+    texts = []
+    for name, table in zip(names, tables, strict=True):
+        alike = [other for other, other_name in zip(tables, names, strict=True) if other_name == name]
+        texts.append(",".join([name, *[f"{key}={_short(table[key])}" for key in _differing(alike) if key in table]]))
     return texts
+
+
+def _differing(tables: list[Mapping[str, Any]]) -> list[str]:
+    """The keys, but for the name, whose values differ between some tables."""
+    keys = dict.fromkeys(key for table in tables for key in table if key != "name")
+    return [key for key in keys if len({repr(table.get(key)) for table in tables}) > 1]
 
 
 def _short(value: Any) -> str:

@@ -44,9 +44,8 @@ def outside_sources(selector: Selector[Any]) -> list[str]:
     finally:
         _restore(states)
     repeats = same_cohorts(first, second)
-    generators = [name for name, value in values.items() if isinstance(value, GENERATORS)]
-    if not repeats or same_cohorts(first, other_seed):  # a generator that is made from round.rng gives other cohorts
-        generators += [name for name, value in values.items() if any(value is maker for maker in MAKERS.values())]
+    # cohorts of another seed that are the same: no generator is made from round.rng
+    generators = _generators(values, made=not repeats or same_cohorts(first, other_seed))
     after = _pickled(dict(_looked_up(type(selector))))
     changed = [name for name in before if before[name] != after.get(name)]
     found = []
@@ -59,6 +58,13 @@ def outside_sources(selector: Selector[Any]) -> list[str]:
     if not found and not repeats:
         found.append(f"chose other clients under the same seed. {REMEDY}")
     return found
+
+
+def _generators(values: Mapping[str, Any], *, made: bool) -> list[str]:
+    """The names of generators among some values; with ``made`` also those under which a method makes some."""
+    held = [name for name, value in values.items() if isinstance(value, GENERATORS)]
+    makers = [name for name, value in values.items() if any(value is maker for maker in MAKERS.values())]
+    return [*held, *makers] if made else held
 
 
 def _cohorts(selector: Selector[Any], seed: int) -> list[Cohort]:

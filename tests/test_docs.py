@@ -223,7 +223,7 @@ WORDS = {
     "graph": "floyd_warshall",
     "checkpoint": "def load",
     "file lock": "flock",
-    "Flower aggregation": "def aggregate",
+    "Flower aggregation": "def step",
     "quarantines": "quarantine",
 }
 

@@ -40,6 +40,8 @@ def _shape(cohort: DrawnCohort) -> Hashable:
     learner, how = cohort.learner, cohort.how
     if not (learner.stacks and cohort.work) or len(cohort.work) > learner.most:
         return None
+    if how.rule.batch is None:  # on some processors a product of an odd number of rows depends on its place in a stack
+        return None
     rows = max(plan.index.shape[1] for plan in cohort.work)
     if len(cohort.work) * rows * learner.layout.size > WORK:
         return None

@@ -136,6 +136,11 @@ class Gathered:
         return {label: runs[0].name for setting in self.settings for label, runs in setting.methods.items()}
 
 
+def _chosen(folders: Sequence[str | Path], only: Collection[Path] | None) -> list[Run]:
+    """The runs under some folders, or those of them that are to be shown."""
+    return [run for run in find(*folders) if only is None or run.path in only]
+
+
 def gather(
     folders: Sequence[str | Path],
     *,
@@ -156,9 +161,7 @@ def gather(
     left_out: list[str] = []
     settings: dict[str, Setting] = {}
     versions: set[str] = set()
-    for run in find(*folders):
-        if only is not None and run.path not in only:
-            continue
+    for run in _chosen(folders, only):
         try:
             digest = condense(Run(run.path, run.study))  # a fresh one, so that its records are not kept
         except SortitionError as error:

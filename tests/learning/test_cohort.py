@@ -312,5 +312,5 @@ def test_forcing_and_refusing_engines():
         Learner(model, X, Y, RULES["plain"], engine="stacked")
     with pytest.raises(InputError, match="Did you mean 'stacked'"):
         Learner(model, X, Y, RULES["plain"], engine="stakced")
-    with pytest.raises(InputError, match="device must be one of cpu.*; got 'abacus'"):
+    with pytest.raises(InputError, match=r"device must be one of cpu.*; got 'abacus'"):
         Learner(model, X, Y, RULES["plain"], device="abacus")

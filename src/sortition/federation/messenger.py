@@ -280,8 +280,8 @@ class Messenger:
         nameless = sum(not (profile.name or online.get(s, Peer()).name) for s, profile in profiles.items())
         if nameless:
             self.logger.warning(
-                "%d nodes have no stable name; without node authentication they become new clients when they restart. "
-                "Start SuperNodes with --node-config 'name=\"…\"' or partition-id=….",
+                "%d clients have no stable name; without authentication they become new clients when they restart. "
+                "Let them give one (Flower: --node-config 'name=\"…\"' or partition-id=…).",
                 nameless,
             )
         refused = self.members.meet(profiles, online, online, now=self.clock())

@@ -92,7 +92,7 @@ def outcome(method: str, kind: str, strategy: str, app: Any) -> str:
     before, after = wire.to_arrays(KINDS[kind].initial()), wire.to_arrays(result.arrays)
     still = all(np.array_equal(before[name], after[name]) for name in before if name in after)
     bad = not all(np.isfinite(value).all() for value in after.values() if value.dtype.kind == "f")
-    left = {reason for record in made.history for reason in record["left_out"].values()}
+    left = {reason for record in made.history for reason in {**record["left_out"], **record["failed"]}.values()}
     assert not still, f"{method}, {kind}, {strategy}: the model is unchanged"
     assert not bad, f"{method}, {kind}, {strategy}: the model is not finite"
     assert not left, f"{method}, {kind}, {strategy}: {left}"

@@ -39,7 +39,7 @@ def test_auto_takes_labels_where_all_clients_give_them_and_sketches_where_one_do
     for run in (labels, sketches):
         assert [len(record["answered"]) for record in run["history"]] == [3, 3]
         assert all(record["present"] == list(range(10)) for record in run["history"])
-        assert not any(record["left_out"] or "withheld" in record for record in run["history"])
+        assert not any(record["left_out"] or record["failed"] or "rejected" in record for record in run["history"])
 
 
 @pytest.mark.flower

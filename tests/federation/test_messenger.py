@@ -292,3 +292,72 @@ def test_a_model_without_an_output_layer_is_refused_before_the_first_round():
     with pytest.raises(InputError, match=r"HiCS looks at the output layer \(bias-update\).* 'up.bias' of shape \(3,\)"):
         made.play()
     assert not any(ask.kind == "train" for ask in network.asks)
+
+
+def test_all_questions_of_a_round_share_a_quarter_of_it():
+    @method
+    class Curious(Selector[State]):
+        @property
+        def needs(self):
+            return Needs(asks=(LOSS,))
+
+        def select(self, state, round):
+            for _ in range(4):
+                yield Measure(LOSS, round.available)
+            return Cohort.uniform(round.available[: round.budget])
+
+    network = Network([*devices(2), Device("mute", query=NEVER)])
+    made = Federation(network, Curious(), cohort=2, deadline=100.0)
+    (record,) = made.play()
+    assert record["answered"] == [0, 1]
+    assert network.clock.now <= 27.0
+
+
+def test_a_fresh_fact_of_another_shape_is_a_reason_and_ends_nothing():
+    network = Network([Device(f"c{k}", facts={"place": np.array([1.0])}) for k in range(3)])
+    made = Federation(network, QUIET, cohort=3, facts=["place"], eligible=lambda name, facts: bool(facts["place"] > 0))
+    made.play()
+    network.device("c1").facts["place"] = np.array([1.0, 2.0])
+    assert made.play()[0]["cohort"] == [0, 2]
+
+
+def test_answers_of_one_moment_tie_by_id_whatever_the_clock_does():
+    @method
+    class Backwards(Selector[State]):
+        def select(self, state, round):
+            return Cohort.uniform(round.available[::-1])
+
+    class Running(type(Network([]).clock)):
+        def __call__(self):
+            self.now += 1e-6
+            return self.now
+
+    network = Network(devices(4, train=0.0), Running())
+    (record,) = Federation(network, Backwards(), cohort=2, overselect=2.0).play()
+    assert sorted(record["answered"]) == [0, 1]
+
+
+def test_an_answer_of_an_earlier_session_is_late_and_not_kept():
+    network = Network([Device("a", train=0.5), Device("b", train=50.0)])
+    made = Federation(network, QUIET, cohort=1, overselect=2.0, deadline=200.0)
+    made.play()
+    network.devices["session-9"] = network.devices.pop("session-1")
+    network.device("b").seconds["train"] = 60.0
+    made.play(2)
+    network.clock.now += 100.0
+    made.play()
+    assert made.messenger._inbox == {}
+    assert made.messenger.counted["late"] >= 1
+
+
+def test_a_profile_of_somebody_who_has_left_is_not_entered():
+    network = Network(devices(2))
+    made = Federation(network, QUIET)
+    made.play()
+    made.messenger._profiles["session-of-nobody"] = (
+        network.devices["session-0"]
+        .answer(type("Ask", (), {"kind": "profile", "facts": (), "optional": ()})(), "x")
+        .profile
+    )
+    made.play()
+    assert len(made.messenger.members) == 2

@@ -274,8 +274,10 @@ class Members:
         member.silent_until = self.selections + 1 + 2 ** (member.misses - 1)
 
     def trained(self, client: int) -> None:
-        """A client trained in time: its next silence is short."""
-        self.members[client].misses = 0
+        """A client trained in time: it takes part, and its next silence is short."""
+        member = self.members[client]
+        member.misses = 0
+        member.silent_until = None
 
     def to_ask_again(self, online: Collection[str]) -> list[int]:
         """Silent clients that are online and whose pause is over."""
@@ -307,6 +309,10 @@ class Members:
             fresh = {fact: self._row(fact, facts) for fact in self.watched}
         except InputError as error:
             return str(error)
+        usual = self._usual_shapes([fresh])
+        for fact, row in fresh.items():
+            if row.shape != usual[fact]:
+                return f"sends {fact} of shape {row.shape} in place of {usual[fact]}"
         member.facts = {**member.facts, **fresh}
         member.heard = {**member.heard, **dict.fromkeys(fresh, now)}
         return ""

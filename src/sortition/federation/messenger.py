@@ -37,6 +37,7 @@ from sortition.federation.screening import ModelCheck, moved, reported_rows
 FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5  # seconds between looks for replies: short at first, then longer
 LONGEST_PAUSE = 3600.0  # seconds between two questions to a stranger that was silent or refused
 PRESENT = 100_000  # members up to which a record says who was there
+LONGEST_REASON = 500  # characters of what a client says went wrong, in records
 SAY = 30.0  # seconds between two lines of the log while clients are waited for
 
 
@@ -122,6 +123,7 @@ class Messenger:
         self.counted = {"duplicate": 0, "late": 0}  # messages since the last round that answer nothing open
         self._started = clock()
         self._ends = np.inf  # when the round must be over
+        self._questions_end = np.inf  # when its questions must be
         self.candidates: Ids = np.empty(0, np.int64)  # who could be chosen this round
         self._pending: dict[Handle, Pending] = {}
         self._answered: set[Handle] = set()  # of this round, so that a second answer is known as one
@@ -155,7 +157,9 @@ class Messenger:
         eligible = [self._is_eligible(client) for client in fresh.tolist()]
         self.candidates = fresh[eligible] if eligible else fresh
         self._try_reports()
-        self._ends = self.clock() + self.options.pace.deadline
+        pace = self.options.pace
+        self._ends = self.clock() + pace.deadline
+        self._questions_end = self.clock() + pace.seconds_for_questions
         return self.candidates
 
     def _is_eligible(self, client: int) -> bool:
@@ -276,7 +280,8 @@ class Messenger:
 
     def _enter(self, online: Mapping[str, Peer]) -> None:
         """Enter those who have said who they are, if they can take part."""
-        profiles, self._profiles = self._profiles, {}
+        profiles = {session: said for session, said in self._profiles.items() if session in online}
+        self._profiles = {}  # who has left by now is asked anew: what the transport proves of it is not known
         nameless = sum(not (profile.name or online.get(s, Peer()).name) for s, profile in profiles.items())
         if nameless:
             self.logger.warning(
@@ -453,15 +458,15 @@ class Messenger:
 
     def _asked(self, asks: Sequence[Ask], what: str) -> dict[int, Reply]:
         """Ask within the round's seconds for questions; who cannot answer is logged."""
-        left = max(self._ends - self.clock(), 0.0)
-        seconds = self.options.pace.seconds_for_questions(left, self.options.answer_timeout)
+        left = max(self._questions_end - self.clock(), 0.0)
+        seconds = min(self.options.answer_timeout, left)
         replies = self._exchange([replace(ask, seconds=seconds) for ask in asks], seconds, what)
         failed = {client: reply.reason for client, reply in replies.items() if reply.outcome == "failed"}
         for client, reason in failed.items():
             self.logger.warning("Client %s failed to answer %s: %s", self.members[client].name, what, reason.strip())
         if any(reply.outcome == "ok" for reply in replies.values()):
             self._heard.add(what)
-        if asks and len(failed) == len(asks) and what not in self._heard:
+        if asks and len(failed) == len(asks) and what not in self._heard and not self.moved:
             reason = next(iter(failed.values())).strip()
             raise InputError(f"None of the {len(asks)} clients asked can answer {what!r}: {reason}")
         return replies
@@ -515,10 +520,11 @@ class Messenger:
             self._pending.pop(handle, None)
 
     def _sort_into(self, training: Training) -> None:
+        now = self.clock()  # what came in one look came at one moment: ties go by id
         for client, handle in training.handles.items():
             if handle in self._inbox:
                 training.replies[client] = self._inbox.pop(handle)
-                training.seconds[client] = self.clock() - training.began
+                training.seconds[client] = now - training.began
 
     def hand_over(self, replies: Iterable[tuple[int | None, Reply]]) -> None:
         """Take the replies of a training that somebody else collected: a client, or None for a message of nobody."""
@@ -616,7 +622,7 @@ class Messenger:
             if client in used:
                 continue
             if reply is not None and reply.outcome == "failed":
-                fates.failed[client] = reply.reason.strip()
+                fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
             elif closed_early:
                 fates.standby.append(client)
             else:
@@ -711,7 +717,7 @@ class Messenger:
         """Whether it answers a question or a round that is closed."""
         if ask.kind != "train":
             return handle not in self._wanted
-        return self.training.over or ask.client not in self.training.asks
+        return self.training.over or self.training.handles.get(ask.client) != handle
 
     def _forget_expired(self) -> None:
         """Nobody waits for messages that have lapsed: their clients are no longer busy."""

@@ -51,9 +51,10 @@ class Pace:
             return min(self.cohort, cohort.ids.size)
         return cohort.ids.size
 
-    def seconds_for_questions(self, left: float, limit: float) -> float:
-        """How long one question may take, of a round with so many seconds left."""
-        return min(limit, QUESTIONS * self.deadline, left)
+    @property
+    def seconds_for_questions(self) -> float:
+        """How long all questions of a round may take together."""
+        return QUESTIONS * self.deadline
 
 
 def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.NDArray[np.bool_]:

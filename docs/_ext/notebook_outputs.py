@@ -16,6 +16,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import altair as alt
+import vl_convert
+
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 RICH = ("image/svg+xml", "text/html")  # forms of a value that a page can show, the best first
 
@@ -54,7 +57,9 @@ def executed(code: str, space: dict[str, Any], number: int) -> list[dict[str, An
 def shown(value: Any) -> dict[str, str]:
     """The forms in which a notebook shows a value."""
     rich: dict[str, str] = {}
-    if hasattr(value, "_repr_mimebundle_"):
+    if isinstance(value, alt.TopLevelMixin):  # its own markup loads scripts from the network
+        rich = {"image/svg+xml": vl_convert.vegalite_to_svg(value.to_dict())}
+    elif hasattr(value, "_repr_mimebundle_"):
         rich = {kind: text for kind, text in value._repr_mimebundle_().items() if kind in RICH}
     elif hasattr(value, "_repr_html_"):
         rich = {"text/html": value._repr_html_()}

@@ -105,9 +105,9 @@ class RunFiles:
         """The journal, with the lines that the checkpoint counts on."""
         place = beside(path, HISTORY)
         # without its checkpoint, a journal is of another run, which died before it wrote one
-        kept = len(self.history) if path.exists() and place.exists() else 0
-        self._journal = Journal(place, kept)
-        for record in self.history[kept:]:  # of a checkpoint that was copied without its journal
+        lines_there = len(self.history) if path.exists() and place.exists() else 0
+        self._journal = Journal(place, lines_there)
+        for record in self.history[lines_there:]:  # of a checkpoint that was copied without its journal
             self._journal.append(dict(record))
         return self._journal
 

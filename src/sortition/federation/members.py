@@ -143,8 +143,8 @@ class Members:
 
     def present(self, online: Collection[str]) -> Ids:
         """The clients whose latest session is online, sorted, the silent ones too."""
-        there = set(online)
-        return np.array([k for k, member in enumerate(self.members) if member.session in there], np.int64)
+        sessions = set(online)
+        return np.array([k for k, member in enumerate(self.members) if member.session in sessions], np.int64)
 
     def answering(self, clients: Ids) -> Ids:
         """Those of these clients that did not fall silent."""
@@ -160,8 +160,10 @@ class Members:
         now: float = 0.0,
     ) -> dict[str, str]:
         """Enter sessions, or recognise clients that come back under a new one; who is refused, and why."""
-        known = peers or {}
-        named = {session: _named(session, profile, known.get(session, Peer())) for session, profile in profiles.items()}
+        proven = peers or {}
+        named = {
+            session: _named(session, profile, proven.get(session, Peer())) for session, profile in profiles.items()
+        }
         rows: dict[str, dict[str, Array]] = {}
         refused: dict[str, str] = {}
         for session, profile in named.items():
@@ -172,7 +174,7 @@ class Members:
         order = sorted(rows, key=lambda session: (natural_order(named[session].name), natural_order(session)))
         usual = self._usual_shapes([rows[session] for session in order])
         for session in order:
-            peer = known.get(session, Peer())
+            peer = proven.get(session, Peer())
             reason = self._objection(session, named[session], rows[session], peer, usual, {*profiles, *online})
             if reason:
                 refused[session] = reason
@@ -186,8 +188,8 @@ class Members:
         if lacking:
             raise InputError(f"does not answer {', '.join(sorted(lacking))}, which {self.signals[lacking[0]]} needs")
         self._owner(profile.name)
-        given = [fact for fact in self.optional if fact in profile.facts]
-        return {fact: self._row(fact, profile.facts) for fact in (*self.wanted, *given)}
+        offered = [fact for fact in self.optional if fact in profile.facts]
+        return {fact: self._row(fact, profile.facts) for fact in (*self.wanted, *offered)}
 
     def _row(self, fact: str, facts: Mapping[str, Array]) -> Array:
         """One client's row of a fact, as it is kept: in types that stack with those of all others."""
@@ -205,8 +207,8 @@ class Members:
         """The shape of every fact: that of those who are known, at first that of most."""
         usual: dict[str, tuple[int, ...]] = {}
         for fact in (*self.wanted, *self.optional):
-            known = [member.facts[fact].shape for member in self.members if fact in member.facts][:1]
-            shapes = known or [row[fact].shape for row in rows if fact in row]
+            of_members = [member.facts[fact].shape for member in self.members if fact in member.facts][:1]
+            shapes = of_members or [row[fact].shape for row in rows if fact in row]
             if shapes:
                 usual[fact] = Counter(shapes).most_common(1)[0][0]
         return usual

@@ -412,20 +412,16 @@ class Messenger:
         if question.after is not None:
             model, purpose = self._rehearsed(turn, question.after, model), "rehearsal"
         signal = question.signal
-        asks = [
-            Ask(
-                "query",
-                self.members.session_of(client),
-                client=client,
-                round=turn.index,
-                model=model,
-                signals=(signal.name,),
-                purpose=purpose,  # type: ignore[arg-type]
-                trains=signal.of == "training",
-                payload=dict(signal.payload),
-            )
-            for client in question.ids.tolist()
-        ]
+        asks = self._asks_to(
+            question.ids,
+            kind="query",
+            round=turn.index,
+            model=model,
+            signals=(signal.name,),
+            purpose=purpose,
+            trains=signal.of == "training",
+            payload=dict(signal.payload),
+        )
         replies = self._asked(asks, signal.name)
         return {
             client: reply.rows[signal.name]
@@ -435,18 +431,9 @@ class Messenger:
 
     def _rehearsed(self, turn: Turn, cohort: Cohort, model: Model) -> Model:
         """w + Σ a_k Δ_k of a training that leaves no trace."""
-        asks = [
-            Ask(
-                "rehearse",
-                self.members.session_of(client),
-                client=client,
-                round=turn.index,
-                model=model,
-                purpose="rehearsal",
-                trains=True,
-            )
-            for client in cohort.ids.tolist()
-        ]
+        asks = self._asks_to(
+            cohort.ids, kind="rehearse", round=turn.index, model=model, purpose="rehearsal", trains=True
+        )
         replies = self._asked(asks, "rehearsal")
         sent = {client: reply.model or {} for client, reply in replies.items() if reply.outcome == "ok"}
         models, _ = self.check.judge(sent, model)
@@ -477,19 +464,16 @@ class Messenger:
         """What each member of the cohort is to do."""
         reports = tuple(signal.name for signal in self.needs.reports if signal != UPDATE)
         seconds = max(self._ends - self.clock(), 0.0)
-        return {
-            client: Ask(
-                "train",
-                self.members.session_of(client),
-                client=client,
-                round=turn.index,
-                seconds=seconds,
-                model=self.engine.model,
-                signals=reports,
-                trains=True,
-            )
-            for client in cohort.ids.tolist()
-        }
+        asks = self._asks_to(
+            cohort.ids,
+            kind="train",
+            round=turn.index,
+            seconds=seconds,
+            model=self.engine.model,
+            signals=reports,
+            trains=True,
+        )
+        return {ask.client: ask for ask in asks}
 
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Send every member its work."""
@@ -652,6 +636,10 @@ class Messenger:
             self.logger.warning("No answer in time from %s", ", ".join(names[k] for k in fates.silent))
 
     # -- messages ------------------------------------------------------------------------------------------------------
+
+    def _asks_to(self, clients: Ids, **work: Any) -> list[Ask]:
+        """The same work for each of these members."""
+        return [Ask(session=self.members.session_of(client), client=client, **work) for client in clients.tolist()]
 
     def _post(self, asks: Sequence[Ask]) -> dict[int, Handle]:
         """Send messages and remember them; the handles of those to members, by client."""

@@ -1,4 +1,4 @@
-"""``python -m campaign soak|kills|fuzz|claims|long|portable|identity``: one part of the campaign, within bounds."""
+"""``python -m campaign PART``: one part of the campaign, within bounds; ``--help`` lists the parts."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ def _arguments() -> argparse.Namespace:
     identity = parts.add_parser("identity", help="do two trees of the source choose the same?")
     identity.add_argument("--write", metavar="FILE", help="play every method, and write digests")
     identity.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="two such files")
+    readability = parts.add_parser("readability", help="figures on how the lines of src/ read")
+    readability.add_argument("--places", metavar="ROOM", help="list the lines behind the figures of one room")
     return parser.parse_args()
 
 
@@ -75,6 +77,10 @@ def main() -> int:
         return portable.run(given.only, given.paths)
     if given.part == "identity":
         return _identity(given)
+    if given.part == "readability":
+        from campaign import readability
+
+        return readability.report(given.places)
     from campaign import long_run
 
     return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1

@@ -13,6 +13,7 @@ from sortition.testing.violation import ContractError
 
 Clients = Mapping[str, Callable[[Work], Reply]]  # by name: what each does with its work
 NAMES = ("one", "two", "three")
+SHORT_WAIT = 0.2  # seconds for which a poll is watched while nobody answers
 
 
 def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30.0) -> None:
@@ -25,8 +26,13 @@ def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30
     office = _Office(seconds)
     office.transport = make({name: office.client(name) for name in NAMES})
     try:
-        for check in (_comes_online, _posts_without_waiting, _brings_every_reply_once, _refuses_strangers, _cancels):
-            check(office)
+        _comes_online(office)
+        _posts_without_waiting(office)
+        _waits_in_poll(office)
+        _brings_every_reply_once(office)
+        _wakes_for_a_reply(office)
+        _refuses_strangers(office)
+        _cancels(office)
     finally:
         office.may_answer.set()
 
@@ -56,10 +62,10 @@ class _Office:
         return Ask("query", self.sessions[name], client=NAMES.index(name), round=round_index, seconds=self.seconds)
 
     def collect(self, count: int) -> list[Reply]:
-        """So many replies, or those that came in time."""
+        """Replies under so many handles, or those that came in time."""
         replies: list[Reply] = []
         ends = time.monotonic() + self.seconds
-        while len(replies) < count and time.monotonic() < ends:
+        while len({reply.handle for reply in replies}) < count and time.monotonic() < ends:
             replies += self.transport.poll(0.1)
         return replies
 
@@ -103,12 +109,35 @@ def _brings_every_reply_once(office: _Office) -> None:
     office.may_answer.set()
     replies = office.collect(len(expected))
     came = {reply.handle: reply.reason for reply in replies}
-    _require(
-        came.keys() == expected.keys(), f"must bring {len(expected)} replies under their handles; got {len(came)}."
-    )
+    missing = expected.keys() - came.keys()
+    _require(not missing, f"must bring {len(expected)} replies; {len(missing)} of them did not come.")
+    unknown = came.keys() - expected.keys()
+    _require(not unknown, f"must bring replies under the handles of their asks; got {sorted(unknown)[:3]}.")
     _require(came == expected, "must bring each ask to its own client, and each reply under the handle of its ask.")
-    again = [*replies, *office.transport.poll(0.1)]
-    _require(len(again) == len(expected), f"must give each reply once; got {len(again)} of {len(expected)}.")
+    everything = [*replies, *office.transport.poll(0.1)]
+    repeated = len(everything) - len(expected)
+    _require(repeated == 0, f"must give each reply once; {repeated} of {len(expected)} came again.")
+
+
+def _waits_in_poll(office: _Office) -> None:
+    """While nobody answers, a poll sleeps: one that returns at once would keep a processor busy for a whole round."""
+    began = time.monotonic()
+    office.transport.poll(SHORT_WAIT)
+    waited = time.monotonic() - began
+    _require(
+        waited >= SHORT_WAIT / 2,
+        f"must wait in poll({SHORT_WAIT:g}) until a reply comes or the time is over; it returned after {waited:.3f} s.",
+    )
+
+
+def _wakes_for_a_reply(office: _Office) -> None:
+    """A poll ends with the first reply, not with its time."""
+    office.transport.post([office.ask("two", 4)])
+    began = time.monotonic()
+    replies = office.transport.poll(office.seconds)
+    waited = time.monotonic() - began
+    in_time = len(replies) == 1 and waited < office.seconds / 2
+    _require(in_time, f"must return from poll() with the first reply; poll({office.seconds:g}) took {waited:.1f} s.")
 
 
 def _refuses_strangers(office: _Office) -> None:

@@ -188,8 +188,8 @@ class Messenger:
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
         with_fresh_facts = self._refreshed(idle)
-        eligible = [self._is_eligible(client) for client in with_fresh_facts.tolist()]
-        return with_fresh_facts[np.array(eligible, bool)]
+        eligible = [client for client in with_fresh_facts.tolist() if self._is_eligible(client)]
+        return np.array(eligible, np.int64)
 
     def _is_eligible(self, client: int) -> bool:
         member = self.members[client]

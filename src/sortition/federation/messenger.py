@@ -263,15 +263,8 @@ class Messenger:
 
     def _ask_who(self, online: Mapping[str, Peer]) -> None:
         """Ask who they are; the answers are taken when they come."""
+        self._forget_who_left(online)
         now = self.clock()
-        self._later = {
-            session: (time_to_ask, pause)
-            for session, (time_to_ask, pause) in self._later.items()
-            if session in online or time_to_ask > now
-        }
-        self._behind = {
-            session: holder for session, holder in self._behind.items() if session in online and holder in online
-        }
         under_way = {pending.ask.session for pending in self._asking()}
         strangers = [session for session in self.members.unknown(online) if session not in self._behind]
         due = [session for session in strangers if self._later.get(session, (0.0, 0.0))[0] <= now]
@@ -291,6 +284,18 @@ class Messenger:
                 for session in sessions
             ]
         )
+
+    def _forget_who_left(self, online: Mapping[str, Peer]) -> None:
+        """Keep pauses and claims on names of sessions that are online, so that neither grows without end."""
+        now = self.clock()
+        self._later = {
+            session: (time_to_ask, pause)
+            for session, (time_to_ask, pause) in self._later.items()
+            if session in online or time_to_ask > now
+        }
+        self._behind = {
+            session: holder for session, holder in self._behind.items() if session in online and holder in online
+        }
 
     def _take_profile(self, ask: Ask, reply: Reply) -> None:
         client = self.members.client_of(ask.session)

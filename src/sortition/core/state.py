@@ -97,7 +97,6 @@ class State:
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Self:
         """The state that :meth:`arrays` described; other kinds of numbers and other shapes are refused."""
-        arrays = cls.migrated(arrays)
         state = cls(1)  # the kinds of its fields; what the file says of N may be anything
         state.n_clients = cls._stored_clients(arrays)
         for item in fields(cls):
@@ -111,11 +110,6 @@ class State:
             single = value.ndim == 0 and not isinstance(start, np.ndarray)
             setattr(state, item.name, value.item() if single else value.copy())
         return state
-
-    @classmethod
-    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The arrays of a snapshot of an older version as today's fields; a state that changed overrides this."""
-        return arrays
 
     @classmethod
     def _stored_clients(cls, arrays: Mapping[str, Array]) -> int:

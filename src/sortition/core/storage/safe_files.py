@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sortition.core.errors import StorageError
+from sortition.core.errors import StorageError, shown
 
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
 MOST = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
@@ -70,6 +70,17 @@ def whole_number(value: object, what: str, least: int = 0, most: int | None = No
         limit = "" if most is None else f" and ≤ {most}"
         raise ValueError(f"{what} must be a whole number ≥ {least}{limit}")
     return value
+
+
+def check_format(who: str, stored: object, current: int) -> None:
+    """Refuse a file that was written in another format than the one of this version; ``who`` names the file."""
+    is_number = isinstance(stored, int) and not isinstance(stored, bool)
+    if is_number and stored == current:
+        return
+    hint = ""
+    if isinstance(stored, int) and stored > current:
+        hint = " Update Sortition."
+    raise StorageError(f"{who} has format {shown(stored)}; this version reads format {current}.{hint}")
 
 
 def _read(read: Callable[[int], bytes], most: int, path: Path) -> bytes:

@@ -11,7 +11,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.journal import pour
 from sortition.core.storage.npz import read_npz
+from sortition.core.storage.safe_files import check_format
 
-FORMAT = 3
+FORMAT = 1  # of snapshots, in their header
 # what numpy and zipfile raise on bytes that are not theirs
 FOREIGN: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
@@ -70,26 +71,8 @@ def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any
     write_atomically(Path(path), buffer.getvalue())
 
 
-Parts = tuple[dict[str, Array], dict[str, Any]]
-
-
-def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
-    """1 → 2: registrars keep until when each client is quarantined; nobody was."""
-    for name in [name for name in arrays if name.rpartition(".")[2] == "quarantined"]:
-        arrays[name.removesuffix("quarantined") + "until"] = np.zeros_like(arrays[name])
-    return arrays, header
-
-
-def _unchanged(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
-    """2 → 3: only a method's state changed (``State.migrated``)."""
-    return arrays, header
-
-
-STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _unchanged}
-
-
-def load(path: str | Path) -> Parts:
-    """Read what :func:`save` wrote, older formats as today's; a torn, foreign or newer file is refused."""
+def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read the arrays and the header that :func:`save` wrote; a torn or foreign file, or another format, is refused."""
     try:
         arrays = read_npz(Path(path))
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
@@ -97,14 +80,10 @@ def load(path: str | Path) -> Parts:
         raise StorageError(f"{path} does not exist.") from None
     except FOREIGN as error:
         raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
-    form = header.get("format") if isinstance(header, dict) else None
-    if isinstance(form, bool) or not isinstance(form, int) or form < 1:
-        raise StorageError(f"{path} is not a Sortition snapshot: its header has no format.")
-    if form > FORMAT:
-        raise StorageError(f"{path} has format {form}; this version reads up to {FORMAT}. Update Sortition.")
-    for step in range(form, FORMAT):
-        arrays, header = STEPS[step](arrays, header)
-    return arrays, {**header, "format": FORMAT}
+    if not isinstance(header, dict):
+        raise StorageError(f"{path} is not a Sortition snapshot: its header is no table.")
+    check_format(str(path), header.get("format"), FORMAT)
+    return arrays, header
 
 
 def check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:

@@ -59,7 +59,7 @@ def test_newer_formats_are_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(snapshot, "FORMAT", 99)
         snapshot.save(tmp_path / "a.npz", {}, {})
-    with pytest.raises(StorageError, match="has format 99; .* Update Sortition"):
+    with pytest.raises(StorageError, match=r"has format 99; .* Update Sortition"):
         snapshot.load(tmp_path / "a.npz")
 
 

@@ -22,11 +22,11 @@ class _Policy:
 
     Attributes:
         modules: modules and packages of which everything may be named.
-        own: our packages, of which only what a module defines itself may be named.
+        our_packages: packages of ours, of which only what a module defines itself may be named.
     """
 
     modules: tuple[str, ...]
-    own: tuple[str, ...]
+    our_packages: tuple[str, ...]
 
 
 _policy: ContextVar[_Policy | None] = ContextVar("policy", default=None)
@@ -38,7 +38,7 @@ def only(modules: Iterable[str], own: Iterable[str] = ()) -> Iterator[None]:
 
     Of ``own``, packages of ours, only what a module defines itself can be named, not what it imports.
     """
-    token = _policy.set(_Policy(modules=tuple(modules), own=tuple(own)))
+    token = _policy.set(_Policy(modules=tuple(modules), our_packages=tuple(own)))
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def imported(path: str, what: str) -> Any:
     """Import what ``package.module:name`` names, if the policy allows it; ``what`` names the value in messages."""
     module, _, attribute = path.partition(":")
     policy = _policy.get()
-    is_ours = policy is not None and _inside(module, policy.own)
+    is_ours = policy is not None and _inside(module, policy.our_packages)
     if policy is not None and not is_ours and not _inside(module, policy.modules):
         raise InputError(
             f"{what} {path!r} would import and run code of the module {module!r}. "

@@ -56,12 +56,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         ) from error
 
 
-def digest(value: Any) -> str:
-    """A short hash of any JSON-able value; the same for the same value on every machine."""
+def digest(value: object) -> str:
+    """Return a short hash of any JSON-able value; the same for the same value on every machine."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, object]) -> None:
     """Write arrays and header, atomically."""
     if _HEADER in arrays:
         raise StorageError(f"Snapshot arrays must not be named {_HEADER!r}.")
@@ -86,20 +86,20 @@ def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
     return arrays, header
 
 
-def check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:
+def check_options(path: Path, saved: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Refuse a checkpoint of a run with other options; those that it does not hold are not compared."""
-    now = {name: value for name, value in (options or {}).items() if name in before}
-    if changed := difference(before, now) if options is not None else "":
-        raise StorageError(f"{path} is of another federation: {changed}.")
+    current = {name: value for name, value in options.items() if name in saved}
+    changes = difference(saved, current)
+    if changes:
+        raise StorageError(f"{path} is of another federation: {changes}.")
 
 
-def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
-    """What differs between two flat tables, in words: ``alpha was 1.0, is 2.0``; empty if nothing does."""
-
-    def value(table: Mapping[str, Any], key: str) -> str:
-        return repr(table[key]) if key in table else "absent"
-
-    keys = sorted(saved.keys() | current.keys())
-    return "; ".join(
-        f"{k} was {value(saved, k)}, is {value(current, k)}" for k in keys if value(saved, k) != value(current, k)
-    )
+def difference(saved: Mapping[str, object], current: Mapping[str, object]) -> str:
+    """Say what differs between two flat tables, such as ``alpha was 1.0, is 2.0``; empty if nothing does."""
+    changes = []
+    for key in sorted(saved.keys() | current.keys()):
+        saved_value = repr(saved[key]) if key in saved else "absent"
+        current_value = repr(current[key]) if key in current else "absent"
+        if saved_value != current_value:
+            changes.append(f"{key} was {saved_value}, is {current_value}")
+    return "; ".join(changes)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, ValidationError, with_config
-from pydantic_core import ErrorDetails
 
 from sortition.core.errors import InputError, bad, unknown
 
@@ -67,14 +66,14 @@ def known_keys_only(cls: type[C]) -> type[C]:
 
 def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:
     """Write the first finding of a pydantic error in our grammar; ``known`` are the names that the owner has."""
-    details = error.errors(include_url=False)
+    details = cast(list[dict[str, Any]], error.errors(include_url=False))
     for finding in details:  # an unknown name is the likelier slip than what it made invalid
         if finding["type"] in _UNKNOWN:
             return unknown("key", str(finding["loc"][-1]), known, owner)
     return _translated_finding(details[0], owner)
 
 
-def _translated_finding(finding: ErrorDetails, owner: str) -> InputError:
+def _translated_finding(finding: Mapping[str, Any], owner: str) -> InputError:
     """Write one finding on a known name."""
     name = ".".join([owner, *(str(part) for part in finding["loc"])])
     code = finding["type"]

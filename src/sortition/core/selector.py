@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from types import FunctionType
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast, dataclass_transform, get_args
 
 import numpy as np
 from pydantic import ConfigDict, ValidationError
@@ -123,7 +123,7 @@ class Selector(ABC, Generic[S]):
         return [{}]
 
     @classmethod
-    def load(cls, **parameters: Any) -> Selector[Any]:
+    def load(cls, **parameters: Any) -> AnySelector:
         """Make an instance with these parameters; an unknown name is refused, with the nearest known one."""
         if not is_dataclass(cls):
             raise undecorated(cls)
@@ -136,6 +136,9 @@ class Selector(ABC, Generic[S]):
     def parameters(self) -> dict[str, Any]:
         """Return the hyper-parameters by name."""
         return {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
+
+
+AnySelector: TypeAlias = Selector[Any]  # a method, whatever its memory
 
 
 def resolved_for(selector: Selector[S], population: Population) -> Selector[S]:
@@ -185,7 +188,7 @@ def _check_declared(cls: type) -> None:
         raise bad(f"{cls.__name__}.needs", "a property", "a function", "Write @property above it.")
 
 
-def _check_memory(cls: type[Selector[Any]]) -> None:
+def _check_memory(cls: type[AnySelector]) -> None:
     """Refuse a memory that is no State, no dataclass, or another one than ``Selector[…]`` names."""
     memory = cls.memory
     attribute = f"{cls.__name__}.memory"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tomli_w
 
-from sortition.results.run_folder import MANIFEST_FORMAT
+from sortition.results.run_folder import FORMAT
 
 COUNTS = np.array([[4, 0], [0, 4], [2, 2], [4, 0]])
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], dtype=bool)
@@ -48,7 +48,7 @@ def write_run(
     (home / "config.toml").write_text(tomli_w.dumps(config))
     needs = {"reads": ["sizes"], "asks": {"loss": "mean loss"}, "reports": {}, "individual": method == "longfed"}
     manifest = {
-        "format": MANIFEST_FORMAT,
+        "format": FORMAT,
         "sortition": "0.1.0",
         "needs": needs,
         "cite": f"@misc{{{method}}}",

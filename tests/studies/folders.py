@@ -31,7 +31,7 @@ def make(
     config = {"setting": setting, "seed": seed, "rounds": len(accuracy), "method": {"name": method, "label": method}}
     write_folder.write_config(path / run_folder.CONFIG, config | ({"target": target} if target else {}))
     manifest = {
-        "format": run_folder.MANIFEST_FORMAT,
+        "format": run_folder.FORMAT,
         "versions": {"sortition": "0"},
         "data": {"digest": "d1"},
         "test_examples": 10_000,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
-MANIFEST_FORMAT = 1  # of run folders, in their manifest
+FORMAT = 1  # of run folders, in their manifest
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
 FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, CLIENTS, CHECKPOINT, FAILURE)
 
@@ -56,7 +56,7 @@ class Run:
         path = self.path / MANIFEST
         manifest = document(path, "manifest")
         if manifest:
-            check_format(str(path), manifest.get("format"), MANIFEST_FORMAT)
+            check_format(str(path), manifest.get("format"), FORMAT)
         return manifest
 
     @cached_property

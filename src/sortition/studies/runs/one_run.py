@@ -158,7 +158,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
     """What a reader needs to trust or repeat the run."""
     selector, parts = setup.selector, shared.split
     return {
-        "format": run_folder.MANIFEST_FORMAT,
+        "format": run_folder.FORMAT,
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",

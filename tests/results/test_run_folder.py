@@ -156,5 +156,5 @@ def test_studies_below_one_folder_are_studies(tmp_path):
 def test_runs_of_other_code_are_no_seeds_of_one_method(tmp_path):
     for seed, code in enumerate("ab"):
         run = make(tmp_path / code, [0.1, 0.2], method="mine", seed=seed)
-        write_folder.write_document(run.path / run_folder.MANIFEST, {"python": {"method.name": code}})
+        write_folder.write_document(run.path / run_folder.MANIFEST, {**run.manifest, "python": {"method.name": code}})
     assert settings_of(tmp_path / "a", tmp_path / "b") == ["a: main", "b: main"]

@@ -174,16 +174,6 @@ def test_a_cohort_that_falls_silent_again_and_again_does_not_block_the_federatio
     assert registrar.state.owed.sum() == pytest.approx(0.0, abs=1e-9)
 
 
-def test_a_snapshot_from_before_silence_was_remembered_is_read():
-    registrar = Registrar(load("microcosm"), facts(0))
-    registrar.finish(registrar.begin(range(14), 3))
-    arrays, header = registrar.export()
-    del arrays["state.silent"]
-    restored = Registrar(load("microcosm"), facts(0)).restore(arrays, header)
-    assert restored.state.owed.tolist() == registrar.state.owed.tolist()
-    assert not restored.state.silent.any()
-
-
 # -- features -----------------------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,14 @@ from sortition.core.signals import Signal
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """Ask ``ids`` for ``signal``; with ``after``, under the model that this cohort would give (a rehearsal)."""
+    """A question: ask ``ids`` for ``signal``.
+
+    Attributes:
+        signal: what is asked for.
+        ids: (n,) who is asked.
+        after: the cohort of a rehearsal: the signal is measured under the model that this cohort would give. Default:
+            none, the current model.
+    """
 
     signal: Signal
     ids: Ids
@@ -31,7 +38,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """Who answered, and one row each; of a pairs signal, row i holds the products with the asked ids in order."""
+    """The answer to a question.
+
+    Attributes:
+        ids: (n,) who answered.
+        values: (n, …) a row each; of a pairs signal, row i holds the products with the asked ids in order.
+    """
 
     ids: Ids
     values: Array
@@ -54,13 +66,13 @@ class Reading:
         return int(self.ids.size)
 
     def largest(self, k: int, rng: np.random.Generator | None = None) -> Ids:
-        """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
+        """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
         return top(self.ids, self.values, k, rng)
 
     def restrict(self, ids: npt.ArrayLike) -> Reading:
-        """Only the rows of these ids (those who did not answer are left out), in this reading's order."""
-        keep = np.isin(self.ids, np.asarray(ids, dtype=np.int64))
-        return Reading(self.ids[keep], self.values[keep])
+        """Return the rows of these ids alone, in this reading's order; those who did not answer are left out."""
+        is_wanted = np.isin(self.ids, np.asarray(ids, dtype=np.int64))
+        return Reading(self.ids[is_wanted], self.values[is_wanted])
 
     def scatter(self, into: Array) -> Array:
         """Write each row to its client's place in a table of all clients, and return that table.
@@ -75,13 +87,20 @@ class Reading:
 
     @classmethod
     def empty(cls) -> Reading:
-        """Nobody answered."""
+        """Return the reading of a question that nobody answered."""
         return cls(np.empty(0, np.int64), np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feedback:
-    """What came back from training: who completed, and a reading per declared report."""
+    """What came back from training.
+
+    Attributes:
+        round: the round that ends.
+        cohort: who was chosen in it.
+        ids: (n,) who completed the round.
+        reports: a reading by the name of each declared report.
+    """
 
     round: Round
     cohort: Cohort
@@ -90,7 +109,7 @@ class Feedback:
     _owner: str = "observe"
 
     def report(self, signal: Signal) -> Reading:
-        """The reports of one signal; empty if nobody sent any. One that ``needs.reports`` does not name is refused."""
+        """Return the reports of one signal, empty if nobody sent any; refuse one that ``needs.reports`` lacks."""
         if signal.name not in self.reports:
             raise UndeclaredError(f"{self._owner} read reports of {signal.name!r}, which needs.reports do not declare.")
         return self.reports[signal.name]

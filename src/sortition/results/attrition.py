@@ -13,7 +13,6 @@ from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
 EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "joined", "taken")
-ADVERSARIES = ("adversaries", "liars")  # the array's name in federation.npz, today and in older run folders
 Record = Mapping[str, Any]
 
 
@@ -117,5 +116,4 @@ def _captured(run: Run, of: Callable[[Record], Sequence[float]]) -> float | None
 
 def adversaries_of(run: Run) -> set[int]:
     """Ids of the clients that attack, or that are watched as if they did."""
-    arrays = run.federation()
-    return {int(k) for name in ADVERSARIES for k in arrays.get(name, ())}
+    return {int(client) for client in run.federation().get("adversaries", ())}

@@ -15,9 +15,9 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.safe_files import read_lines, read_regular
+from sortition.core.storage.safe_files import check_format, read_lines, read_regular
 from sortition.core.storage.snapshot import FOREIGN
-from sortition.results import formats, schema
+from sortition.results import schema
 from sortition.results.separate import separated
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
 CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
 ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
+FORMAT = 1  # of run folders, in their manifest
 FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
 FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, CLIENTS, CHECKPOINT, FAILURE)
 
@@ -51,8 +52,12 @@ class Run:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, hashes, the method's needs; empty before the run started. An older form is read as today's."""
-        return formats.migrated(document(self.path / MANIFEST, "manifest"), self.path / MANIFEST)
+        """Versions, hashes, the method's needs; empty before the run started."""
+        path = self.path / MANIFEST
+        manifest = document(path, "manifest")
+        if manifest:
+            check_format(str(path), manifest.get("format"), FORMAT)
+        return manifest
 
     @cached_property
     def summary(self) -> dict[str, Any]:

@@ -26,7 +26,6 @@ asked, also in round one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -81,13 +80,6 @@ class Memory(State):
     epsilon: float = shared(np.nan)  # in units of distance, once there are distances
     scale: float = shared(1.0)  # what λ is multiplied with
     judged: int = shared(0)  # how many clients were known when ε and the scale were estimated
-
-    @classmethod
-    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Up to format 2, ε was estimated once, and of how many clients was not stored."""
-        if "judged" in arrays or "met" not in arrays:
-            return arrays
-        return {**arrays, "judged": np.asarray(np.count_nonzero(arrays["met"]))}
 
 
 @method

@@ -23,7 +23,7 @@ Deviations: there is no paper; docs/methods/microcosm.md derives the objective a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -72,11 +72,6 @@ class Memory(State):
     silent: Array = per_client(0, dtype=bool)
     rows: Floats = per_client(np.nan, width=0)
     updates: Floats = per_client(np.nan, width=0)
-
-    @classmethod
-    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Before silence was remembered, nobody counted as silent."""
-        return {"silent": np.zeros(np.shape(arrays["owed"]), bool), **arrays} if "owed" in arrays else arrays
 
 
 @dataclass

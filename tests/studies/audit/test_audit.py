@@ -195,7 +195,7 @@ def test_a_removed_log_is_a_fault_and_the_run_does_not_go_on_without(run, tmp_pa
 
 def test_a_manifest_of_a_later_version_is_a_finding(run):
     edit(run, run_folder.MANIFEST, lambda told: told.update(format=99))
-    assert "has format 99; this version reads up to" in faults(run)[0]
+    assert "has format 99" in faults(run)[0]
 
 
 def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
@@ -356,7 +356,7 @@ def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
 def test_a_run_that_was_begun_without_a_log_goes_on_without(tmp_path):
     run = played(tmp_path, {"name": "uniform"}, stop=2)
     (run.path / run_folder.AUDIT).unlink()
-    edit(run, run_folder.MANIFEST, lambda told: told.pop("audit"))  # as before there were any
+    edit(run, run_folder.MANIFEST, lambda told: told.pop("audit"))
     run = played(tmp_path, {"name": "uniform"})
     assert run.done
     assert not (run.path / run_folder.AUDIT).exists()
@@ -382,16 +382,16 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     assert "the population should be" in examine(run_folder.Run(run.path)).faults[0]
 
 
-def test_a_random_size_is_audited_and_older_records_do_not_count_trainings(tmp_path):
+def test_a_random_size_and_the_trainings_are_audited(tmp_path):
     run = played(tmp_path, {"name": "ocs"})
     assert examine(run, replay=True).faults == []
     figures = metrics.summarise(run)
     assert figures["trainings"] > figures["uploads"]
     forged(run, 0, lambda entry: entry.update(expected_size=1.5))
     assert "expected_size" in faults(run)[0]
-    old = played(tmp_path / "old", {"name": "ocs"})
-    recorded(old, lambda told: [one.pop(key) for one in told for key in ("trainings", "uploads")])
-    assert examine(run_folder.Run(old.path), replay=True).faults == []
+    cut = played(tmp_path / "cut", {"name": "ocs"})
+    recorded(cut, lambda told: [one.pop(key) for one in told for key in ("trainings", "uploads")])
+    assert "trainings in rounds.jsonl should be" in examine(run_folder.Run(cut.path), replay=True).faults[0]
 
 
 def test_weights_by_intervals_of_participation_are_recomputed(tmp_path):

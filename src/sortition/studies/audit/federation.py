@@ -144,7 +144,6 @@ def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding
             entries,
             registrar,
             population=lambda n: disclosed_population(disclosed, n),
-            form=int(header["format"]),
             called=names.called if names else None,
         )
         finding.add(result, header)

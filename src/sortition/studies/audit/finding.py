@@ -10,9 +10,9 @@ from typing import Any, Literal
 from sortition import __version__
 from sortition.audit import hash_chain
 from sortition.audit.recompute import Recomputation
-from sortition.audit.schema import READ
+from sortition.audit.schema import FORMAT
 from sortition.core.errors import StorageError
-from sortition.core.storage.safe_files import read_lines
+from sortition.core.storage.safe_files import check_format, read_lines
 from sortition.results import run_folder
 from sortition.results.names import ClientNames, names_by_id
 
@@ -87,11 +87,11 @@ def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
 
 def readable(header: Mapping[str, Any]) -> list[str]:
     """What is wrong with the format of a log, by its first line."""
-    found = header.get("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found in READ:
-        return []
-    hint = " Update Sortition." if isinstance(found, int) and found > max(READ) else ""
-    return [f"The log has format {str(found)[:20]}; this version reads up to {max(READ)}.{hint}"]
+    try:
+        check_format("The log", header.get("format"), FORMAT)
+    except StorageError as error:
+        return [str(error)]
+    return []
 
 
 def disclosed_names(log: Path) -> ClientNames | None:

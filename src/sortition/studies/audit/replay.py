@@ -71,10 +71,6 @@ class Replay(Configured):
             record = {**record, "test": world.evaluator.score(params)}
         if "clients" in logged and "clients" not in record:
             record = {**record, "clients": client_figures(world.evaluator.client_accuracies(params))}
-        if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs must have it
-            record = {**record, "notes": {name: note for name, note in record["notes"].items() if name != "shortfall"}}
-        if "trainings" not in logged:  # older records lack them too
-            record = {key: value for key, value in record.items() if key not in ("trainings", "uploads")}
         return dict(json.loads(json.dumps(json_value(record))))
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:

@@ -105,5 +105,5 @@ def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding
     finding.replayed = replay or vectors
     with in_one_thread():
         known = Replay(setup, rounds) if finding.replayed else Configured(setup)
-        result = recompute(entries, registrar, evidence=known, population=known.population, form=header["format"])
+        result = recompute(entries, registrar, evidence=known, population=known.population)
     finding.add(result, header)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from sortition.core import arrays
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
@@ -134,10 +135,12 @@ def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> 
 
 
 def worst_tenth(run: Run) -> float | None:
-    """Mean accuracy of the tenth of clients that the model serves worst."""
+    """Mean accuracy of the tenth of clients that the model serves worst, of those that were evaluated."""
     accuracy = run.clients().get("accuracy", np.empty(0))
-    accuracy = np.sort(accuracy[np.isfinite(accuracy)])
-    return float(accuracy[: max(1, round(accuracy.size / 10))].mean()) if accuracy.size else None
+    known = accuracy[np.isfinite(accuracy)]
+    if not known.size:
+        return None
+    return float(arrays.worst_tenth(known).mean())
 
 
 def shares(run: Run, *, raw: bool = False) -> Floats:

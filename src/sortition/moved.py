@@ -20,7 +20,6 @@ MOVED = {
     "sortition.experiments.toll": "sortition.results.attrition",
     "sortition.experiments.losses": "sortition.results.attrition_tables",
     "sortition.experiments.fairness": "sortition.results.fairness",
-    "sortition.experiments.formats": "sortition.results.formats",
     "sortition.experiments.metrics": "sortition.results.metrics",
     "sortition.experiments.records": "sortition.results.run_folder",
     "sortition.experiments.soundness": "sortition.results.schema",

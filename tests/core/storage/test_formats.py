@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from sortition.core import Population, Registrar, StorageError
+from sortition.core import Population, Registrar
 from sortition.core.storage import snapshot
-from sortition.results import formats
 from sortition.selectors import load
 
 OLD = Path(__file__).parent / "formats" / "registrar-1.npz"
@@ -45,14 +43,3 @@ def test_a_snapshot_of_format_2_goes_on_as_its_own_version_did():
 
 def test_every_older_format_has_its_step():
     assert sorted(snapshot.STEPS) == list(range(1, snapshot.FORMAT))
-    assert sorted(formats.STEPS) == list(range(1, formats.MANIFEST))
-
-
-def test_manifests():
-    path = Path("manifest.json")
-    assert formats.migrated({}, path) == {}
-    assert formats.migrated({"clients": 3}, path) == {"format": 2, "clients": 3}
-    assert formats.migrated({"format": 2, "clients": 3}, path)["clients"] == 3
-    for strange in (99, 0, "2", True, 2.0):
-        with pytest.raises(StorageError, match="format"):
-            formats.migrated({"format": strange}, path)

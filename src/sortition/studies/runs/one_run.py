@@ -18,7 +18,7 @@ from sortition.audit.log import salt_of
 from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import difference
-from sortition.results import attrition, formats, metrics, run_folder
+from sortition.results import attrition, metrics, run_folder
 from sortition.results.statistics import HIGHER
 from sortition.simulation import Setup, Simulation, checkpoint, start
 from sortition.studies import federation, methods, own_code
@@ -158,7 +158,7 @@ def manifest(config: RunConfig, shared: BuiltFederation, setup: Setup) -> dict[s
     """What a reader needs to trust or repeat the run."""
     selector, parts = setup.selector, shared.split
     return {
-        "format": formats.MANIFEST,
+        "format": run_folder.FORMAT,
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",

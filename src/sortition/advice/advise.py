@@ -13,6 +13,7 @@ from sortition.advice.candidates import allowed, usable
 from sortition.advice.matched import setups, test_examples
 from sortition.advice.profile import Known, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
+from sortition.results.metrics import in_last_rounds
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
 from sortition.results.verdict_words import difference_text, verdict_text
@@ -132,9 +133,10 @@ def _played(setup: Setup) -> tuple[float, float, float]:
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
                 scores.append((record["round"], accuracy))
-    late = [value for t, value in scores if t >= scores[-1][0] - 9]
+    rounds = np.array([t for t, _ in scores])
+    accuracies = np.array([accuracy for _, accuracy in scores])
     sent = sum(value for lane, value in simulation.totals.items() if lane not in WORK)
-    return float(np.mean([value for _, value in scores])), float(np.mean(late)), sent
+    return float(accuracies.mean()), float(accuracies[in_last_rounds(rounds)].mean()), sent
 
 
 def _rule_out_by_traffic(found: Advice) -> None:

@@ -15,6 +15,7 @@ from sortition.advice.profile import Known
 from sortition.core.arrays import Array, Ids
 from sortition.core.registrar import Registrar
 from sortition.results.metrics import jain_index
+from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.results.table import Table
 
 CHOSEN = "as played"
@@ -73,14 +74,14 @@ def measured(source: Known, cohorts: Rounds, present: list[Ids]) -> Selection:
     """Coverage, fairness, bias and mixtures of these cohorts."""
     n, sizes = source.clients, source.counts.sum(axis=1)
     counts, weights, distances, rounds, members = np.zeros(n), np.zeros(n), list[float](), 0, 0
-    mixture = source.counts.sum(axis=0) / max(source.counts.sum(), 1)
-    shares = source.counts / np.maximum(sizes, 1)[:, None]
+    population = population_mixture(source.counts)
+    mixtures = label_mixtures(source.counts)
     for ids, a in cohorts:
         rounds, members = rounds + 1, members + ids.size
         if ids.size and a.sum() > 0:
             counts[ids] += 1
             weights[ids] += a / a.sum()
-            distances.append(float(np.abs((a / a.sum()) @ shares[ids] - mixture).sum() / 2))
+            distances.append(float(total_variation(cohort_mixture(a, mixtures[ids]), population)))
     there = np.bincount(np.concatenate(present or [np.empty(0, np.int64)]), minlength=n)
     met = there > 0
     p = sizes / max(sizes.sum(), 1)
@@ -88,7 +89,7 @@ def measured(source: Known, cohorts: Rounds, present: list[Ids]) -> Selection:
     return Selection(
         coverage=float((counts[met] > 0).mean()) if met.any() else 0.0,
         jain=jain_index(counts[met] / there[met]) or 0.0,
-        bias=float(np.abs(mean - p).sum() / 2),
+        bias=float(total_variation(mean, p)),
         mixture=float(np.mean(distances)) if source.has_labels and distances else None,
         trainings=members / max(rounds, 1),
     )

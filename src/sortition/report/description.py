@@ -13,7 +13,7 @@ def description(setting: Setting) -> str:
     sizes = setting.federation.get("sizes")
     n = "?" if sizes is None else f"{sizes.size:,}"
     partition = (data.get("partition") or {}).get("name", "as given") if isinstance(data, dict) else "as given"
-    mask = setting.federation.get("availability")
+    mask = setting.availability
     reachable = "all of them always reachable"
     if mask is not None and not mask.all():
         reachable = f"{100 * mask.mean():.0f} % of them reachable on average"

@@ -56,11 +56,16 @@ class Centre:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A key of the configuration in which a method's runs differ from those of what it is compared with."""
+    """A key of the configuration in which a method's runs differ from those of what it is compared with.
+
+    Attributes:
+        key: with dots, such as ``local.lr``.
+        method_value, baseline_value: as texts.
+    """
 
     key: str
-    ours: str
-    theirs: str
+    method_value: str
+    baseline_value: str
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def test_a_removed_log_is_a_fault_and_the_run_does_not_go_on_without(run, tmp_pa
 
 def test_a_manifest_of_a_later_version_is_a_finding(run):
     edit(run, run_folder.MANIFEST, lambda told: told.update(format=99))
-    assert "has format 99; this version reads up to" in faults(run)[0]
+    assert "has format 99; this version of Sortition reads" in faults(run)[0]
 
 
 def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):

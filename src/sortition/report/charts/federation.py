@@ -22,7 +22,7 @@ def figures(setting: Setting) -> list[Chart | str]:
     if "sizes" in setting.federation:
         made.append(sizes(setting.federation["sizes"]))
     if setting.availability is not None:
-        made.append(presence(setting.availability[: max(run.played for run in setting.runs)]))
+        made.append(presence(setting.availability))
     return made
 
 

@@ -98,7 +98,7 @@ def last(run: Run, *, of: str = "accuracy", last: int = LAST) -> float | None:
 
 def in_last_rounds(rounds: Array, last: int = LAST) -> Array:
     """Tell which of the evaluated rounds are among the last ones of the run, the last evaluated round included."""
-    return rounds > rounds[-1] - last
+    return np.asarray(rounds > rounds[-1] - last)
 
 
 def window_of(rounds: Array) -> Window | None:

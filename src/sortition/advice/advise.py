@@ -13,6 +13,7 @@ from sortition.advice.candidates import allowed, usable
 from sortition.advice.matched import setups, test_examples
 from sortition.advice.profile import KnownFederation, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
+from sortition.results.metrics import in_last_rounds
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
 from sortition.results.verdict_words import difference_text, verdict_text
@@ -24,7 +25,6 @@ MOST_CLIENTS = 200
 MOST_ROUNDS = 60
 LEAST_SEEDS = 3
 MOST_SEEDS = 20
-LAST = 10  # rounds of the figure "last 10"
 WORK = ("passes", "steps")  # totals of a run that are not bytes
 MEANING = (
     "Gains over uniform in points of accuracy, with simultaneous 95 % intervals. bytes: all traffic, in units of "
@@ -169,11 +169,11 @@ def _simulated(setup: Setup) -> Outcome:
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
                 accuracy_by_round[record["round"]] = accuracy
-    last_round = max(accuracy_by_round)
-    last_accuracies = [accuracy for t, accuracy in accuracy_by_round.items() if t > last_round - LAST]
+    rounds = np.array(list(accuracy_by_round))
+    accuracies = np.array(list(accuracy_by_round.values()))
     return Outcome(
-        auc=float(np.mean(list(accuracy_by_round.values()))),
-        last=float(np.mean(last_accuracies)),
+        auc=float(accuracies.mean()),
+        last=float(accuracies[in_last_rounds(rounds)].mean()),
         sent=sum(total for name, total in simulation.totals.items() if name not in WORK),
     )
 

@@ -15,6 +15,7 @@ from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array, Ids
 from sortition.core.registrar import Registrar
 from sortition.results.metrics import jain_index
+from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.results.table import Table
 
 CHOSEN = "as played"
@@ -87,8 +88,8 @@ def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) 
     """Measure coverage, fairness, bias and mixtures of these cohorts; ``present`` are those who were there."""
     n = federation.clients
     sizes = federation.counts.sum(axis=1)
-    population_mixture = federation.counts.sum(axis=0) / max(federation.counts.sum(), 1)
-    client_mixtures = federation.counts / np.maximum(sizes, 1)[:, None]
+    mixture_of_all = population_mixture(federation.counts)
+    mixture_of_clients = label_mixtures(federation.counts)
     times_chosen = np.zeros(n)
     total_weights = np.zeros(n)
     distances: list[float] = []
@@ -98,10 +99,10 @@ def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) 
         n_rounds += 1
         n_trainings += ids.size
         if ids.size and weights.sum() > 0:
-            shares = weights / weights.sum()
             times_chosen[ids] += 1
-            total_weights[ids] += shares
-            distances.append(float(np.abs(shares @ client_mixtures[ids] - population_mixture).sum() / 2))
+            total_weights[ids] += weights / weights.sum()
+            mixture_of_cohort = cohort_mixture(weights, mixture_of_clients[ids])
+            distances.append(float(total_variation(mixture_of_cohort, mixture_of_all)))
     times_present = np.bincount(np.concatenate(present or [np.empty(0, np.int64)]), minlength=n)
     ever_present = times_present > 0
     coverage = 0.0
@@ -115,7 +116,7 @@ def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) 
     return Selection(
         coverage=coverage,
         jain=jain_index(times_chosen[ever_present] / times_present[ever_present]) or 0.0,
-        bias=float(np.abs(mean_weights - data_shares).sum() / 2),
+        bias=float(total_variation(mean_weights, data_shares)),
         mixture=mixture,
         trainings=n_trainings / max(n_rounds, 1),
     )

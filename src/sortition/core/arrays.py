@@ -80,3 +80,12 @@ def frozen(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def worst_tenth(accuracies: Floats) -> Floats:
+    """Return the accuracies of the tenth of clients that a model serves worst, the worst first.
+
+    A tenth is at most one client in ten, and at least one client. There must be an accuracy.
+    """
+    clients = max(1, accuracies.size // 10)
+    return np.sort(accuracies)[:clients]

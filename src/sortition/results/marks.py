@@ -8,12 +8,13 @@ from sortition.core.errors import bad
 
 
 def filled(text: str, parts: Mapping[str, str]) -> str:
-    """The text of a page with these parts between their marks."""
-    for name, made in parts.items():
-        first, last = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-        before, begun, rest = text.partition(first)
-        _, ended, after = rest.partition(last)
-        if not (begun and ended):
-            raise bad("The page", f"one with the lines {first.strip()} and {last}", "one without")
-        text = f"{before}{first}{made.strip()}\n{last}{after}"
+    """Return the text of a page with these parts between their marks."""
+    for name, part in parts.items():
+        begin = f"<!-- {name}: begin -->\n"
+        end = f"<!-- {name}: end -->"
+        start = text.find(begin)
+        stop = text.find(end, start + len(begin))
+        if start < 0 or stop < 0:
+            raise bad("The page", f"one with the lines {begin.strip()} and {end}", "one without")
+        text = f"{text[:start]}{begin}{part.strip()}\n{text[stop:]}"
     return text

@@ -7,8 +7,8 @@ from tests.mutations import slipped
 from tests.selectors.test_fedcor import agrees_with_the_literal_twin
 
 from sortition.selectors import fedcor
-from sortition.selectors._parts import gaussian_process
-from sortition.selectors._parts.posterior import Posterior
+from sortition.selectors.fedcor import gaussian_process
+from sortition.selectors.fedcor.posterior import Posterior
 
 SLIPS = {
     "a pick stays in the sum": (

@@ -7,10 +7,10 @@ from itertools import product
 import pytest
 from tests.mutations import slipped
 from tests.selectors import test_fedgs
-from tests.selectors._parts import test_dispersion
+from tests.selectors.fedgs import test_dispersion
 
 from sortition.selectors import fedgs
-from sortition.selectors._parts import dispersion, graph
+from sortition.selectors.fedgs import dispersion, graph
 
 GRAPH = [
     ("lengths", "V if edges == PAPER else V * V", "V"),  # the paper's exponent in the released edges

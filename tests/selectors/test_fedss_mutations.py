@@ -7,7 +7,7 @@ from tests.mutations import slipped
 from tests.selectors import test_cs_ucb_q, test_fedss
 
 from sortition.selectors import cs_ucb_q, fedss
-from sortition.selectors._parts import allocation
+from sortition.selectors.fedss import allocation
 
 
 def some_seed_of_fedss_differs():

@@ -7,7 +7,7 @@ from tests.reference import microcosm_literal as literal
 
 from sortition.core import Cohort, Guards, InputError, Population, Registrar, Selector
 from sortition.selectors import load, microcosm
-from sortition.selectors._parts import portrait
+from sortition.selectors.microcosm import portrait
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
 from sortition.testing.play import AnswerFaults, everybody, share_of, turns
 

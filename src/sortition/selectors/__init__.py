@@ -31,8 +31,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def _ours() -> list[str]:
-    files = Path(__file__).parent.glob("[!_]*.py")
-    return sorted(file.stem.replace("_", "-") for file in files)
+    folder = Path(__file__).parent
+    modules = [*folder.glob("[!_]*.py"), *(package.parent for package in folder.glob("[!_]*/__init__.py"))]
+    return sorted(module.stem.replace("_", "-") for module in modules)
 
 
 def _theirs() -> dict[str, EntryPoint]:

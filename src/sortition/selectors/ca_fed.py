@@ -6,7 +6,7 @@ time slow convergence. CA-Fed leaves out clients where that lowers a bound of th
 | paper | here |
 |---|---|
 | α_k, weight in the target objective | ``target``: n_k/n, or 1/N |
-| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``_parts.availability_chain``, from counts |
+| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``count_moves``, ``estimates`` |
 | F̂_k ← s F̂_k + (1 − s) F_k(w) of the active clients | ``state.loss``, the question ``LOSS``; s = ``smoothing`` |
 | q_k = α_k/π̂_k, p_k = π_k q_k / Σ_h π_h q_h | with q = α/π̂ on the kept clients p_k = α_k / Σ_kept α |
 | ε(q) = Σ_k p_k (F̂_k − F*_k) + κ Γ̂ d_TV(α, p)², Γ̂ = max_k (F̂_k − F*_k) | :func:`prune`; κ = ``bias`` |
@@ -38,7 +38,6 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE, rounded
-from sortition.selectors._parts import availability_chain
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
 
@@ -88,9 +87,9 @@ class CAFed(Selector[Memory]):
         known = round.population.known
         self._learn(state, (yield Measure(LOSS, round.available)))
         passed = round.index - state.last if state.last >= 0 else 0
-        availability_chain.count(state.moves, state.before, round.available, passed)
+        count_moves(state.moves, state.before, round.available, passed)
         state.last = round.index
-        pi, correlation = availability_chain.estimates(state.moves[known])
+        pi, correlation = estimates(state.moves[known])
         alpha = self._target(round, known)
         sticky, rare = np.argsort(-rounded(np.abs(correlation)), kind="stable"), np.argsort(rounded(pi), kind="stable")
         order = np.concatenate([sticky, rare])
@@ -151,3 +150,31 @@ def _numbers(order: Ids, *columns: Floats) -> Iterator[tuple[Any, ...]]:
     """Along ``order``, each client and its entries as Python's own numbers: a loop over numpy's is far slower."""
     parts = (order[start : start + CHUNK] for start in range(0, order.size, CHUNK))
     return chain.from_iterable(zip(at.tolist(), *(some[at].tolist() for some in columns), strict=True) for at in parts)
+
+
+def count_moves(moves: Array, before: Array, available: Ids, rounds: int) -> None:
+    """Add the moves since the round before to (N, 4) counts of 0→0, 0→1, 1→0, 1→1, and remember who is available now.
+
+    ``rounds`` have passed; in those between nobody was available. 0 means that this is the first round.
+    """
+    now = np.zeros(before.size, bool)
+    now[available] = True
+    was = before.copy()
+    before[:] = now
+    if rounds == 0:
+        return
+    if rounds > 1:
+        moves[was, 2] += 1
+        moves[~was, 0] += 1
+        moves[:, 0] += rounds - 2
+        was[:] = False
+    for column, moved in enumerate((~was & ~now, ~was & now, was & ~now, was & now)):
+        moves[moved, column] += 1
+
+
+def estimates(moves: Array) -> tuple[Floats, Floats]:
+    """π̂ and λ̂ of each client (n,), from its counts of moves (n, 4)."""
+    counts = np.asarray(moves, np.float64) + 1.0
+    away, there = counts[:, 0] + counts[:, 1], counts[:, 2] + counts[:, 3]
+    arrived = counts[:, 1] + counts[:, 3]
+    return arrived / (away + there), counts[:, 3] / there + counts[:, 0] / away - 1.0

@@ -7,7 +7,7 @@
 | Ē(S) = Σ_i min_{j∈S} d_ij, eq. 3 | the coverage that ``_parts.facility.greedy`` minimises |
 | a_j = abs(C_j), eq. 1 | ``weights="count"``: abs(C_j)/N; ``"data"``: the share of all data that C_j holds |
 | (ε, δ) individual fairness, eq. 7 | ``epsilon``, ``delta`` |
-| k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``_parts.fairness_queues``; k_i is fixed at the start of a round and used for both |
+| k_i^t, eq. 19; Z_i, Q_i, eq. 13 | ``reference_clients`` at the start of a round, for both queues; ``advance`` |
 | λ, eq. 23 | ``trade_off``, times the drift |
 | t = 1: all clients | ``first="everyone"``; or ``"ask"``: updates are asked for, and K are chosen at once |
 
@@ -53,11 +53,11 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
+from sortition.core.ties import TOLERANCE
 from sortition.selectors._parts import picture_notes
 from sortition.selectors._parts.distances import between, grown, pairwise
 from sortition.selectors._parts.facility import greedy_cover, nearest_of, represented_mass
 from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
-from sortition.selectors._parts.fairness_queues import advance, pulls, reference_clients
 
 BRIDGE, SHORT = 256, 64  # numbers kept of a client's last update: up to exact_up_to clients, and beyond
 MEMBERS = 10  # clients drawn for each place of a cohort, at least
@@ -269,3 +269,25 @@ class LongFed(Selector[Memory]):
             {"gradient": "unit", "units": "absolute", "epsilon": 1.0, "trade_off": 2.0, "delta": 0.1, "sketch": 8},
             {"exact_up_to": 0, "sample": 12},
         ]
+
+
+def reference_clients(distance: Floats, chosen: Floats, epsilon: float) -> Ids:
+    """k_i = argmax_{j: d_ij ≤ ε} |p_i − p_j| (eq. 19), positions; ties go to the lowest, so i may be its own.
+
+    ``chosen`` counts rounds: p is that over t, which changes no argmax but would let rounding break ties.
+    """
+    gap = np.abs(chosen[:, None] - chosen)
+    gap[distance > epsilon * (1 + TOLERANCE)] = -1.0  # ε is often one of the distances
+    return np.asarray(np.argmax(gap, axis=1), np.int64)
+
+
+def pulls(z: Floats, q: Floats, reference: Ids) -> Floats:
+    """What choosing c adds to Σ_i (Z_i y_i + Q_i z_i) of eq. 23: (Z − Q)_c less that of all whose reference is c."""
+    push = z - q
+    return np.asarray(push - np.bincount(reference, weights=push, minlength=push.size))
+
+
+def advance(z: Floats, q: Floats, chosen: Array, reference: Ids, delta: float) -> tuple[Floats, Floats]:
+    """Eq. 13: Z grows where i was chosen and its reference was not, Q the other way round; both shrink by δ."""
+    ahead = chosen.astype(np.float64) - chosen[reference]
+    return np.maximum(z + ahead - delta, 0.0), np.maximum(q - ahead - delta, 0.0)

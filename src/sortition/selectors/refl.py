@@ -15,7 +15,7 @@ This is the selection of the paper (IPS). Its second part, the aggregation of la
 
 Deviations: in the paper each client forecasts its own availability from its own history and answers with one
 probability; here the server forecasts it from the rounds in which it saw the client
-(``_parts.availability_forecast``), so nothing is asked. ``period`` gives the forecast phases, such as hours of a day.
+(``chance``), so nothing is asked. ``period`` gives the forecast phases, such as hours of a day.
 The adaptive target N_t, which counts stragglers, is off, as in the released configuration. While fewer than the budget
 are eligible, places stay empty; the cohort's notes say how many clients rest.
 """
@@ -29,9 +29,8 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import top
-from sortition.selectors._parts.availability_forecast import chance, count, grown
 
 NEVER = -(2**40)
 
@@ -105,3 +104,19 @@ class REFL(Selector[Memory]):
     def examples(cls) -> list[dict[str, Any]]:
         """The default, and a period in phases."""
         return [{}, {"cooldown": 2, "period": 4, "phases": 2}]
+
+
+def grown(table: Array, clients: int, phases: int) -> Array:
+    """The counts (N, phases), made when they are first needed."""
+    return table if table.shape[1] else np.zeros((clients, phases), np.int64)
+
+
+def count(stayed: Array, seen: Array, before: Array, now: Array, phase: int) -> None:
+    """Add one observed step: who was available ``before`` (N,), and which of them stayed."""
+    seen[before, phase] += 1
+    stayed[before & now, phase] += 1
+
+
+def chance(stayed: Array, seen: Array, ids: Ids, phase: int) -> Floats:
+    """P(available in the next round | available in this one), the mean of the posterior."""
+    return np.asarray((stayed[ids, phase] + 1.0) / (seen[ids, phase] + 2.0))

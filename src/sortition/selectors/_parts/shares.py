@@ -5,14 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.rounds import Population
 
 
-def shares(values: Floats) -> Floats:
+def shares(values: Array) -> Floats:
     """Divide values ≥ 0 by their sum; where all are 0, the shares are equal."""
     total = values.sum()
     if total > 0:
         return np.asarray(values / total)
     return np.full(values.size, 1.0 / max(values.size, 1))
+
+
+def data_shares(population: Population) -> Floats:
+    """Return p_k = n_k / n of all clients (N,): 0 of unknown ones, and equal where nobody has data."""
+    p = np.zeros(population.n_clients)
+    p[population.known] = shares(np.asarray(population.sizes[population.known], np.float64))
+    return p
 
 
 def label_shares(counts: Array) -> Floats:

@@ -52,12 +52,12 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, settings):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (ca_fed, "prune", "(out + share) ** 2", "(out + share)"),
-        (ca_fed, "prune", "inside - harm) / left", "inside - harm)"),
+        (ca_fed, "prune", "(removed_share + share) ** 2", "(removed_share + share)"),
+        (ca_fed, "prune", "kept_loss - share_loss) / remaining", "kept_loss - share_loss)"),
         (ca_fed.CAFed, "_learn", "(1 - self.smoothing) * losses.values", "losses.values"),
         (ca_fed.CAFed, "select", "-rounded(np.abs(correlation))", "rounded(np.abs(correlation))"),
         (ca_fed, "count_moves", "moves[:, 0] += rounds - 2", "pass"),
-        (ca_fed, "estimates", "counts[:, 0] / away", "counts[:, 0] / there"),
+        (ca_fed, "estimates", "counts[:, 0] / from_away", "counts[:, 0] / from_available"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):

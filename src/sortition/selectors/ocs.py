@@ -99,7 +99,6 @@ class OCS(Selector[State]):
         return by_sums(lengths, m, self.iterations)
 
     def _weights(self, round: Round, pool: Ids) -> Floats:
-
         """Return w_i, shares among the clients that trained."""
         if self.weigh == "size":
             return shares(np.asarray(round.population.sizes[pool], float))

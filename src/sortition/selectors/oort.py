@@ -232,7 +232,7 @@ class Oort(Selector[Memory]):
 
 
 def exploit(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Generator) -> tuple[Ids, int]:
-    """Draw k of ``ids`` by score from those that reach the share ``cutoff`` of the k-th score; say how many reach it."""
+    """Draw k of ``ids`` by score from those that reach the share ``cutoff`` of the k-th score; count these, too."""
     if k == 0:
         return ids[:0], 0
     rank = scores.size - k

@@ -111,7 +111,7 @@ class TiFL(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Read the sizes; ask how long each client takes to train and, where chances adapt, how accurate the model is."""
+        """Read the sizes; ask how long clients take to train and, where chances adapt, how accurate the model is."""
         if self.policy == "adaptive":
             return Needs(reads=("sizes",), asks=(DURATION, ACCURACY))
         return Needs(reads=("sizes",), asks=(DURATION,))

@@ -188,7 +188,7 @@ def test_thirty_per_cent_available_and_no_set_repeats():
     for t in range(25):
         available = np.sort(np.random.default_rng(t).choice(30, 9, replace=False))
         sets.add(tuple(available))
-        before = registrar.state.met.copy()
+        before = registrar.state.has_update.copy()
         turn = play_turn(registrar, world, available, 4)
         asked += [question.asked for question in turn.asked]
         if t:
@@ -196,7 +196,7 @@ def test_thirty_per_cent_available_and_no_set_repeats():
             assert sum(question.asked for question in turn.asked) == (~before[available]).sum()
             assert turn.cohort.weights.sum() == pytest.approx(1.0)
     assert len(sets) == 25
-    assert sum(asked) + 9 == registrar.state.met.sum() == 30  # each newcomer is asked once
+    assert sum(asked) + 9 == registrar.state.has_update.sum() == 30  # each newcomer is asked once
 
 
 def test_who_joins_later_is_asked_and_compared_with_those_there():
@@ -315,7 +315,7 @@ def test_growing_past_the_limit_keeps_what_is_known():
     registrar.join(Population(np.ones(40)))
     turn = play_turn(registrar, world, np.arange(40), 4)
     assert registrar.state.distance is None
-    assert turn.state.met[:30].all()
+    assert turn.state.has_update[:30].all()
     assert sorted(world.kinds[turn.cohort.ids]) == [0, 1, 2, 3]
 
 

@@ -9,7 +9,7 @@
 | M: earlier samples that a fit uses too (eq. 17) | ``history_warmup``, ``history`` |
 | γ = θ^Δt, discount of eq. 17 | ``theta`` per round of age |
 | α_k = aβ^{τ_k}, τ_k = times chosen since the refit (eq. 9) | ``beta``, ``state.chosen``; a changes nothing (Lemma 2) |
-| p_k = n_k / n | ``population.sizes`` |
+| p_k = n_k / n | ``data_shares`` |
 | Algorithm 1, eq. 10, 11 | ``posterior.greedy_picks`` |
 
 Deviations: XXᵀ alone is singular (d < N), so the likelihood has σ² on the diagonal, as the released code has; ``noise``
@@ -47,13 +47,14 @@ from sortition.core import (
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
+from sortition.selectors._parts.shares import data_shares
 from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend, doubt, fold_in
 from sortition.selectors.fedcor.posterior import Noise, greedy_picks
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 NO_QUESTION = -2  # no round's losses wait for those of the next
-_SHOWN = 100  # embeddings in the notes
+MOST_SHOWN = 100  # embeddings in the notes
 
 
 @dataclass
@@ -61,31 +62,35 @@ class Memory(State):
     """Embeddings, the losses of the last question, and the loss changes that a fit still uses."""
 
     X: Array = per_client(0.0, dtype=np.float32, width=0)
-    seen: Ids = per_client(0, dtype=np.int64)  # samples that a client was in; before the first it has no embedding
+    samples: Ids = per_client(0, dtype=np.int64)  # that a client was in; before the first it has no embedding
     anchor: Array = per_client(False, dtype=bool)  # was in a fit; others follow
-    chosen: Ids = per_client(0, dtype=np.int64)
+    chosen: Ids = per_client(0, dtype=np.int64)  # τ_k
     loss: Floats = per_client(np.nan)
     asked_at: int = shared(NO_QUESTION)  # the round whose training turns ``loss`` into a change
-    fitted_at: int = shared(-1)
-    history: Any = shared()  # (E, 4): number of the sample, its round, client, Δl
+    fitted_at: int = shared(-1)  # the round of the last fit
+    history: Array = shared()  # (E, 4): number of the sample, its round, client, Δl
 
-    def add(self, t: int, before: Reading, after: Reading) -> None:
-        """One more sample, of those who answered both questions."""
-        ids, i, j = np.intersect1d(before.ids, after.ids, assume_unique=True, return_indices=True)
-        number = np.full(ids.size, self.history[-1, 0] + 1 if len(self.history) else 0)
-        change = after.values[j] - before.values[i]
-        self.history = np.vstack([self.history, np.stack([number, np.full(ids.size, t), ids, change], axis=1)])
-        self.seen[ids] += 1
+    def add(self, t: int, losses: Reading, later_losses: Reading) -> None:
+        """Add one sample, of the clients that answered both questions."""
+        ids, rows, later_rows = np.intersect1d(losses.ids, later_losses.ids, assume_unique=True, return_indices=True)
+        number = self.history[-1, 0] + 1 if len(self.history) else 0
+        change = later_losses.values[later_rows] - losses.values[rows]
+        sample = np.stack([np.full(ids.size, number), np.full(ids.size, t), ids, change], axis=1)
+        self.history = np.vstack([self.history, sample])
+        self.samples[ids] += 1
 
     def table(self, moments: int) -> tuple[Ids, Floats, Floats]:
-        """(n,) ids, (H, n) changes (NaN: not observed), (H,) rounds; older than the last moments is forgotten."""
+        """Forget what is older than the last ``moments`` rounds with samples, and return the rest as a table.
+
+        Returns (n,) ids, (H, n) changes (NaN: not observed) and (H,) rounds.
+        """
         rounds = np.unique(self.history[:, 1])[-moments:]
         self.history = self.history[self.history[:, 1] >= rounds[0]]
         ids, column = np.unique(self.history[:, 2].astype(np.int64), return_inverse=True)
-        _, first, row = np.unique(self.history[:, 0], return_index=True, return_inverse=True)
-        changes = np.full((first.size, ids.size), np.nan)
+        _, first_entry, row = np.unique(self.history[:, 0], return_index=True, return_inverse=True)
+        changes = np.full((first_entry.size, ids.size), np.nan)
         changes[row, column] = self.history[:, 3]
-        return ids, changes, self.history[first, 1]
+        return ids, changes, self.history[first_entry, 1]
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,8 @@ class FedCor(Selector[Memory]):
         refit: "rehearsal" (a uniform cohort is trained and thrown away) or "round" (the real, chosen cohort: cheaper,
             but not the uniform sample that the model is of).
         mean: "zero", or "history": the discounted mean change of each client is taken off before the fit.
-        ask_at_most: clients asked per question: of more, up to half anchors of the fit, then those begun, then new.
+        ask_at_most: clients asked per question; of more, half are anchors of the fit, then come those with few samples,
+            then newcomers.
         fit_at_most: clients whose embeddings are fitted together.
     """
 
@@ -152,47 +158,51 @@ class FedCor(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; everybody's loss in warm-up and around refits."""
+        """Read the sizes; ask for everybody's loss in warm-up and around refits."""
         return Needs(reads=("sizes",), asks=(LOSS,))
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """No embedding yet: a client's is drawn when it is first observed."""
+        """Start without embeddings: a client's is drawn when it is first observed."""
         return Memory(n_clients, X=np.zeros((n_clients, self.dimension), np.float32), history=np.empty((0, 4)))
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Algorithm 2, lines 3 to 12."""
+        """Follow Algorithm 2, lines 3 to 12."""
         warm = round.index < self.warmup
         fitted = yield from self._learn(state, round, warm)
         notes: dict[str, Any] = {"phase": "warm-up" if warm else "selection", "fitted": fitted}
         if fitted:
-            shown = np.flatnonzero(state.seen)[:: -(-np.count_nonzero(state.seen) // _SHOWN)]
-            notes["embedding"] = {"ids": shown.tolist(), "x": np.round(state.X[shown].astype(np.float64), 3).tolist()}
+            notes["embedding"] = _embedding_note(state)
         if warm:
             return Cohort.uniform(uniformly(round.available, round.places, round.rng), notes=notes)
-        small = round.available.size <= self.ask_at_most  # then double precision costs nothing
-        X = state.X.astype(np.float64) if small else state.X
-        alpha = self.beta**state.chosen
-        own = doubt(state.X, state.seen, state.anchor)
+        is_small = round.available.size <= self.ask_at_most  # then double precision costs nothing
         ids, scores = greedy_picks(
-            X, data_shares(round), alpha, round.available, round.places, self.sigma, self.noise, own
+            X=state.X.astype(np.float64) if is_small else state.X,
+            p=data_shares(round.population),
+            alpha=self.beta**state.chosen,
+            candidates=round.available,
+            k=round.places,
+            sigma=self.sigma,
+            noise=self.noise,
+            doubt=doubt(state.X, state.samples, state.anchor),
         )
-        return Cohort.uniform(ids, notes={**notes, "scores": scores.tolist()})
+        notes["scores"] = scores.tolist()
+        return Cohort.uniform(ids, notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Line 14: α_k ← βα_k of the chosen; a round without any training gives no loss change."""
+        """Set α_k ← βα_k of the chosen (line 14); a round without any training gives no loss change."""
         if feedback.round.index >= self.warmup:
             state.chosen[feedback.cohort.ids] += 1
         if feedback.ids.size == 0:
             state.asked_at = NO_QUESTION
 
     def _learn(self, state: Memory, round: Round, warm: bool) -> Generator[Measure, Reading, bool]:
-        """Collect loss changes and refit on them, where it is time to; whether X is new."""
-        held = len(state.history)
+        """Collect loss changes and refit on them, where it is time to; return whether X is new."""
+        n_fitted = len(state.history) if state.fitted_at >= 0 else 0
         task = self._task(state, round, warm)
         if task.closes or task.opens or task.rehearses:
             yield from self._collect(state, round, task)
-        unused = len(state.history) > (0 if state.fitted_at < 0 else held)
-        if not unused or (warm and self.warmup_fit == "end"):
+        has_new_changes = len(state.history) > n_fitted
+        if not has_new_changes or (warm and self.warmup_fit == "end"):
             return False
         self._fit(state, round)
         state.chosen[:] = 0  # line 9
@@ -200,7 +210,7 @@ class FedCor(Selector[Memory]):
         return True
 
     def _task(self, state: Memory, round: Round, warm: bool) -> Task:
-        """What losses are needed for: in warm-up the change of every round, afterwards only a refit that is due."""
+        """Return what losses are needed for: in warm-up the change of every round, afterwards a refit that is due."""
         closes = state.asked_at == round.index - 1
         if warm:
             return Task(closes, opens=True)
@@ -211,10 +221,10 @@ class FedCor(Selector[Memory]):
         return Task(closes, opens=not closes)
 
     def _refit_due(self, state: Memory, round: Round) -> bool:
-        """Line 3: Δt rounds have passed; or fewer available clients than places have been in a sample."""
-        last = max(state.fitted_at, self.warmup - 1)
-        few = np.count_nonzero(state.seen[round.available]) < round.places
-        return bool(few or round.index // self.interval > last // self.interval)
+        """Say whether Δt rounds have passed (line 3), or fewer available clients than places have been in a sample."""
+        last_fit = max(state.fitted_at, self.warmup - 1)
+        too_few = np.count_nonzero(state.samples[round.available]) < round.places
+        return bool(too_few or round.index // self.interval > last_fit // self.interval)
 
     def _collect(self, state: Memory, round: Round, task: Task) -> Generator[Measure, Reading, None]:
         """Ask for losses, and add the samples that they complete."""
@@ -223,59 +233,85 @@ class FedCor(Selector[Memory]):
         if task.closes:
             waiting = np.flatnonzero(~np.isnan(state.loss))
             state.add(t, Reading(waiting, state.loss[waiting]), losses)
-        state.loss[:], state.asked_at = np.nan, NO_QUESTION
+        state.loss[:] = np.nan
+        state.asked_at = NO_QUESTION
         if task.opens:
             losses.scatter(state.loss)
             state.asked_at = t
-        for _ in range(self.samples if task.rehearses and len(losses) else 0):
+        if not (task.rehearses and len(losses)):
+            return
+        for _ in range(self.samples):
             trial = Cohort.uniform(uniformly(round.available, round.places, round.rng))  # lines 4 to 7
-            state.add(t, losses, (yield Measure(LOSS, losses.ids, after=trial)))
+            later_losses = yield Measure(LOSS, losses.ids, after=trial)
+            state.add(t, losses, later_losses)
 
     def _panel(self, state: Memory, round: Round) -> Ids:
-        """Whom to ask: all available or, of more, anchors (half), then those begun, new ones, and well known ones."""
-        ids, cap = round.available, self.ask_at_most
-        if ids.size <= cap:
+        """Return whom to ask: all available clients or, where they are too many, the most useful ones.
+
+        Half are anchors of the fit; then come clients with few samples, newcomers, and clients with many samples.
+        """
+        ids = round.available
+        if ids.size <= self.ask_at_most:
             return ids
-        seen, anchor = state.seen[ids], state.anchor[ids]
-        begun = ((seen > 0) & (seen < 2 * self.dimension)) | ~np.isnan(state.loss[ids])
-        rank = np.where(anchor, 0, np.where(begun, 2, np.where(seen == 0, 1, 0)))
-        rank[uniformly(np.flatnonzero(anchor), cap // 2, round.rng)] = 3
-        return np.sort(ids[np.lexsort((round.rng.random(ids.size), -rank))[:cap]])
+        samples = state.samples[ids]
+        is_anchor = state.anchor[ids]
+        has_few = (samples > 0) & (samples < 2 * self.dimension)
+        is_waiting = ~np.isnan(state.loss[ids])
+        rank = np.zeros(ids.size, np.int64)
+        rank[samples == 0] = 1
+        rank[has_few | is_waiting] = 2
+        rank[is_anchor] = 0
+        rank[uniformly(np.flatnonzero(is_anchor), self.ask_at_most // 2, round.rng)] = 3
+        order = np.lexsort((round.rng.random(ids.size), -rank))
+        return np.sort(ids[order[: self.ask_at_most]])
 
     def _fit(self, state: Memory, round: Round) -> None:
-        """Eq. 16 and 17: some steps uphill from the last X, on those who were observed."""
+        """Take some steps uphill from the last X, on the clients that were observed (eq. 16 and 17)."""
         warm = round.index <= self.warmup or state.fitted_at < 0
-        ids, changes, at = state.table(1 + (self.history_warmup if warm else self.history))
-        weights, newest = self.theta ** (at[-1] - at), at > state.fitted_at
-        observed = ~np.isnan(changes)
+        M = self.history_warmup if warm else self.history
+        ids, changes, sample_round = state.table(1 + M)
+        weights = self.theta ** (sample_round[-1] - sample_round)
         if self.mean == "history":
+            observed = ~np.isnan(changes)
             changes = changes - np.nansum(weights[:, None] * changes, axis=0) / (weights @ observed)
-        inside = np.ones(ids.size, bool)
+        in_fit = np.ones(ids.size, bool)
         if ids.size > self.fit_at_most:
-            order = np.lexsort((round.rng.random(ids.size), -state.seen[ids], ~state.anchor[ids]))
-            inside[order[self.fit_at_most :]] = False
-        fresh = ids[inside & (state.X[ids] == 0).all(axis=1)]
-        state.X[fresh] = round.rng.standard_normal((fresh.size, self.dimension)) / np.sqrt(self.dimension)
-        likelihood = Likelihood(changes[:, inside], weights, self.sigma**2)
-        X = state.X[ids[inside]].astype(np.float64)
-        X = ascend(likelihood, X, self.rate, self.warmup_steps if warm else self.steps)
-        state.X[ids[inside]], state.anchor[ids[inside]] = X, True
-        self._follow(state, ids[~inside], changes[:, ~inside], newest, likelihood.latent(X))
+            order = np.lexsort((round.rng.random(ids.size), -state.samples[ids], ~state.anchor[ids]))
+            in_fit[order[self.fit_at_most :]] = False
+        newcomers = ids[in_fit & (state.X[ids] == 0).all(axis=1)]
+        state.X[newcomers] = round.rng.standard_normal((newcomers.size, self.dimension)) / np.sqrt(self.dimension)
+        likelihood = Likelihood(changes[:, in_fit], weights, self.sigma**2)
+        X = ascend(
+            likelihood,
+            state.X[ids[in_fit]].astype(np.float64),
+            rate=self.rate,
+            steps=self.warmup_steps if warm else self.steps,
+        )
+        is_new = sample_round > state.fitted_at
+        state.X[ids[in_fit]] = X
+        state.anchor[ids[in_fit]] = True
+        self._follow(state, ids[~in_fit], changes[:, ~in_fit], is_new, likelihood.latent(X))
 
-    def _follow(self, state: Memory, ids: Ids, changes: Floats, newest: Array, latent: Floats) -> None:
-        """Clients outside the fit, by the latent causes that it found.
+    def _follow(self, state: Memory, ids: Ids, changes: Floats, is_new: Array, latent: Floats) -> None:
+        """Place clients outside the fit by the latent causes that it found.
 
-        Who was in more than d samples is placed by all of them; else what its row holds is corrected by the newest.
+        A client that was in more than d samples is placed by all of them; of others the row is corrected by the newest.
         """
-        known = np.count_nonzero(~np.isnan(changes), axis=0) <= self.dimension
-        known &= (state.X[ids] != 0).any(axis=1)
-        changes = np.where(newest[:, None] | ~known, changes, np.nan)
-        spread = np.full(ids.size, np.mean(state.X[state.anchor].astype(np.float64) ** 2))
-        state.X[ids] = fold_in(np.where(known[:, None], state.X[ids], 0), changes, latent, self.sigma**2, spread)
+        n_samples = np.count_nonzero(~np.isnan(changes), axis=0)
+        is_corrected = (n_samples <= self.dimension) & (state.X[ids] != 0).any(axis=1)
+        changes = np.where(is_new[:, None] | ~is_corrected, changes, np.nan)
+        spread = np.mean(state.X[state.anchor].astype(np.float64) ** 2)
+        state.X[ids] = fold_in(
+            X=np.where(is_corrected[:, None], state.X[ids], 0),
+            changes=changes,
+            latent=latent,
+            noise=self.sigma**2,
+            variance=np.full(ids.size, spread),
+        )
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Small ones that reach every variant within a few rounds."""
+        """Cover every variant within a few rounds."""
         small = {"warmup": 3, "interval": 2, "dimension": 4, "steps": 5, "warmup_steps": 10}
         return [
             small,
@@ -285,8 +321,9 @@ class FedCor(Selector[Memory]):
         ]
 
 
-def data_shares(round: Round) -> Floats:
-    """(N,) p_k of all whose sizes are known."""
-    p, known = np.zeros(round.n_clients), round.population.known
-    p[known] = round.population.sizes[known]
-    return np.asarray(p / max(p.sum(), 1))
+def _embedding_note(state: Memory) -> dict[str, list[Any]]:
+    """Return some of the embeddings, evenly spread over the clients that have one."""
+    embedded = np.flatnonzero(state.samples)
+    step = -(-embedded.size // MOST_SHOWN)
+    ids = embedded[::step]
+    return {"ids": ids.tolist(), "x": np.round(state.X[ids].astype(np.float64), 3).tolist()}

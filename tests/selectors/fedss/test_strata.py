@@ -5,8 +5,9 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, pairwise_distances
 from tests.reference import fedss_literal as literal
 
+from sortition.selectors._parts.centres import nearest_centre
 from sortition.selectors._parts.shares import label_shares
-from sortition.selectors.fedss.strata import given, nearest, silhouette, stratify
+from sortition.selectors.fedss.strata import silhouette, strata_of_groups, stratify
 
 
 def test_shares_of_labels_and_of_who_has_none():
@@ -33,7 +34,7 @@ def test_finds_separate_clouds_and_their_number():
     assert len(made.means) == 5
     assert adjusted_rand_score(truth, made.labels) == 1
     assert made.score > 0.8
-    assert nearest(vectors, made.means).tolist() == made.labels.tolist()
+    assert nearest_centre(vectors, made.means).tolist() == made.labels.tolist()
 
 
 def test_singular_data_is_no_problem():
@@ -55,8 +56,8 @@ def test_a_sample_finds_the_strata_of_all():
 
 
 def test_given_groups_keep_their_numbers():
-    first = given(np.array([40, 7, 40]), None)
+    first = strata_of_groups(np.array([40, 7, 40]), None)
     assert first.labels.tolist() == [1, 0, 1]
-    later = given(np.array([3, 40, 50]), first.means)
+    later = strata_of_groups(np.array([3, 40, 50]), first.means)
     assert later.means[:, 0].tolist() == [7, 40, 3, 50]
     assert later.labels.tolist() == [2, 1, 3]

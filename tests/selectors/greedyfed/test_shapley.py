@@ -40,10 +40,10 @@ def test_gtg_is_its_pseudo_code(n, tolerance):
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("marginals", "abs(whole - before) < within", "abs(whole) < within"),
-        ("marginals", "after - before, after", "after - before, before"),
-        ("gtg", "[first, *rest.tolist()]", "[*rest.tolist(), first]"),
-        ("settled", "max(LEAST, n)", "1"),
+        ("marginals", "abs(value_of_all - value_so_far) < within", "abs(value_of_all) < within"),
+        ("marginals", "value_so_far = value_with", "pass"),
+        ("gtg", "[leader, *followers.tolist()]", "[*followers.tolist(), leader]"),
+        ("settled", "max(FEWEST, n)", "1"),
         ("settled", "/ (np.abs(newest) + 1e-12)", "* 1e-12"),
     ],
 )

@@ -52,28 +52,57 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.rounds import Population
 from sortition.core.sampling import uniformly
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.centres import nearest_centre
+from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
 from sortition.selectors._parts.shares import label_shares
 from sortition.selectors.fedss.allocation import apportion, inclusion, systematic
-from sortition.selectors.fedss.strata import given, nearest, stratify
+from sortition.selectors.fedss.strata import Strata, strata_of_groups, stratify
 
 FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
 
 
 @dataclass
 class Memory(State):
-    """Who belongs where (−1: not yet known), and the strata's means, silhouette and measured spread."""
+    """Who belongs where, and the strata's means, silhouette and measured spread."""
 
-    stratum: Ids = per_client(-1, dtype=int)
+    stratum: Ids = per_client(-1, dtype=int)  # −1: not yet known
     means: Array | None = shared()  # (K, d); of given groups, their values (K, 1)
-    score: float = shared(0.0)
+    score: float = shared(0.0)  # silhouette
     squares: Floats | None = shared()  # (K,) sums of squared deviations, over the rounds
     freedom: Floats | None = shared()  # (K,) their degrees of freedom
 
 
+@dataclass(frozen=True)
+class Stratification:
+    """The strata in one round, each array (K,).
+
+    Attributes:
+        members: N_k, known clients.
+        reachable: A_t^k, available clients.
+        mass: n_(k)/n over the strata of which somebody is reachable; by heads where nobody has data.
+    """
+
+    members: Array
+    reachable: Array
+    mass: Floats
+
+    @classmethod
+    def of(cls, state: Memory, round: Round, n_strata: int) -> Stratification:
+        """Count the members of each stratum."""
+        assigned = state.stratum >= 0
+        sizes = np.asarray(round.population.sizes, np.float64)[assigned]
+        members: Array = np.bincount(state.stratum[assigned], minlength=n_strata)
+        reachable: Array = np.bincount(state.stratum[round.available], minlength=n_strata)
+        n_examples: Array = np.bincount(state.stratum[assigned], weights=sizes, minlength=n_strata)
+        mass = np.where(reachable > 0, n_examples, 0.0)
+        if mass.sum() <= 0:
+            mass = np.where(reachable > 0, members, 0).astype(np.float64)
+        return cls(members, reachable, np.asarray(mass / mass.sum()))
+
+
 @method
 class FedSS(Selector[Memory]):
-    """Every stratum is sampled in every round and weighs its share of the population.
+    """Samples every stratum in every round; each weighs its share of the population.
 
     Attributes:
         by: what makes strata: "labels" (label distributions), "features" (given vectors) or "groups" (given groups).
@@ -109,93 +138,151 @@ class FedSS(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes and what makes the strata, once; with Neyman's allocation also a report of the cohort's spread."""
-        reports = (self._spread(),) if self.allocation == "neyman" else ()
-        return Needs(reads=("sizes", FACT[self.by]), reports=reports)
+        """Read sizes and what makes the strata; with Neyman's allocation, take the cohort's spread."""
+        reads = ("sizes", FACT[self.by])
+        if self.allocation == "neyman":
+            return Needs(reads=reads, reports=(self._spread_signal,))
+        return Needs(reads=reads)
 
-    def _spread(self) -> Signal:
-        return STEP_GRADIENT.sketch(self.sketch) if self.spread == "sketch" else DISPERSION
+    @property
+    def _spread_signal(self) -> Signal:
+        if self.spread == "sketch":
+            return STEP_GRADIENT.sketch(self.sketch)
+        return DISPERSION
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Allocate, draw inside the strata, weigh by eq. 9."""
-        self._enrol(state, round)
-        sizes = np.asarray(round.population.sizes, np.float64)
-        known = state.stratum >= 0
-        strata = 0 if state.means is None else len(state.means)
-        members: Array = np.bincount(state.stratum[known], minlength=strata)  # N_k
-        mass: Array = np.bincount(state.stratum[known], weights=sizes[known], minlength=strata)  # n_(k)
-        reachable = np.bincount(state.stratum[round.available], minlength=strata)  # A_t^k
-        seats, share = self._seats(state, round, members, _relative(mass, members, reachable > 0), reachable)
-        ids, part = _inside(round, state.stratum, reachable, seats, sizes, self.draw == "size")
+        """Allocate places, draw inside the strata, and weigh by eq. 9."""
+        n_strata = len(self._enrol(state, round))
+        strata = Stratification.of(state, round, n_strata)
+        seats, stratum_weight = self._seats(state, round, strata)
+        ids, part = self._members(state, round, strata.reachable, seats)
         groups = state.stratum[ids]
-        notes: dict[str, Any] = {"strata": strata, "silhouette": float(np.round(state.score, 4))}
-        notes |= picture_notes.grouping_note(round, np.flatnonzero(known), state.stratum[known])
-        if not reachable.all():
-            notes["empty_strata"] = np.flatnonzero(reachable == 0).tolist()
-        if (reachable > 0).sum() > round.places:
-            notes["strata_left_out"] = int(((reachable > 0) & (seats == 0)).sum())
-        if self.epsilon is not None and self.by == "labels":
-            notes |= {"epsilon": self.epsilon, "noise": self.noise}
-            notes |= {"delta": self.delta} if self.noise == "gaussian" else {}
-        return Cohort(ids, share[groups] * part, groups=groups, notes=notes)
+        return Cohort(
+            ids,
+            stratum_weight[groups] * part,
+            groups=groups,
+            notes=self._notes(state, round, strata, seats),
+        )
 
-    def _seats(self, state: Memory, round: Round, members: Array, mass: Floats, reachable: Array) -> tuple[Ids, Floats]:
-        """S^k of this round and what each drawn stratum weighs, both (K,)."""
-        seats, there = np.zeros(len(members), np.int64), np.flatnonzero(reachable)
-        if there.size > round.places:
-            chance = inclusion(mass[there], round.places)
-            drawn = systematic(chance, round.places, round.rng)
-            seats[there[drawn]] = 1
-            share = np.zeros(len(members))
-            share[there[drawn]] = mass[there[drawn]] / chance[drawn]
-            return seats, share
-        wanted = members * self._spreads(state) if self.allocation == "neyman" else members  # eq. 19
-        seats[there] = apportion(wanted[there], round.places, reachable[there])
-        return seats, mass
+    def _notes(self, state: Memory, round: Round, strata: Stratification, seats: Ids) -> picture_notes.Note:
+        """Say how many strata there are, which are empty or left out, and how label counts were noised."""
+        assigned = np.flatnonzero(state.stratum >= 0)
+        is_reachable = strata.reachable > 0
+        notes: picture_notes.Note = {
+            "strata": len(strata.members),
+            "silhouette": float(np.round(state.score, 4)),
+        }
+        notes |= picture_notes.grouping_note(round, assigned, state.stratum[assigned])
+        if not is_reachable.all():
+            notes["empty_strata"] = np.flatnonzero(~is_reachable).tolist()
+        if is_reachable.sum() > round.places:
+            notes["strata_left_out"] = int((is_reachable & (seats == 0)).sum())
+        if self.by == "labels":
+            notes |= privacy_note(self.epsilon, self.noise, self.delta)
+        return notes
 
-    def _spreads(self, state: Memory) -> Floats:
-        """H_k (K,), ones before anything is measured."""
+    def _seats(self, state: Memory, round: Round, strata: Stratification) -> tuple[Ids, Floats]:
+        """Return S^k of this round and what each drawn stratum weighs, both (K,)."""
+        n_strata = len(strata.members)
+        seats = np.zeros(n_strata, np.int64)
+        reachable = np.flatnonzero(strata.reachable)
+        if reachable.size > round.places:
+            chance = inclusion(strata.mass[reachable], round.places)
+            positions = systematic(chance, round.places, round.rng)
+            chosen = reachable[positions]
+            seats[chosen] = 1
+            weight = np.zeros(n_strata)
+            weight[chosen] = strata.mass[chosen] / chance[positions]
+            return seats, weight
+        wanted = strata.members
+        if self.allocation == "neyman":
+            wanted = strata.members * self._spreads(state, n_strata)  # eq. 19
+        seats[reachable] = apportion(wanted[reachable], round.places, strata.reachable[reachable])
+        return seats, strata.mass
+
+    def _spreads(self, state: Memory, n_strata: int) -> Floats:
+        """Return H_k (K,); ones before anything is measured."""
         if state.squares is None or state.freedom is None:
-            return np.ones(0 if state.means is None else len(state.means))
-        seen = state.freedom > 0
+            return np.ones(n_strata)
+        measured = state.freedom > 0
+        if not measured.any():
+            return np.ones(n_strata)
         spread = np.sqrt(state.squares / np.maximum(state.freedom, 1.0))
-        return np.where(seen, spread, spread[seen].mean() if seen.any() else 1.0)
+        return np.where(measured, spread, spread[measured].mean())
+
+    def _members(self, state: Memory, round: Round, reachable: Array, seats: Ids) -> tuple[Ids, Floats]:
+        """Draw S^k of each stratum's available clients; return them, and what part of its stratum each is.
+
+        The parts are eq. 9's inner fraction.
+        """
+        stratum = state.stratum[round.available]
+        if len(seats) < 2**15:
+            stratum = stratum.astype(np.int16)  # a stable sort of small numbers is one pass
+        order = np.argsort(stratum, kind="stable")
+        ends = np.cumsum(reachable)
+        ids = []
+        parts = []
+        for k in np.flatnonzero(seats):
+            pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
+            members, worth = self._draw_members(pool, int(seats[k]), round)
+            ids.append(members)
+            parts.append(worth / worth.sum())
+        return np.concatenate(ids), np.concatenate(parts)
+
+    def _draw_members(self, pool: Ids, seats: int, round: Round) -> tuple[Ids, Floats]:
+        """Draw clients of one stratum; return them, and what each counts inside it up to a factor."""
+        sizes = np.asarray(round.population.sizes[pool], np.float64)
+        if self.draw == "size" and seats < pool.size and sizes.any():
+            chance = inclusion(sizes, seats)
+            positions = systematic(chance, seats, round.rng)
+            return pool[positions], sizes[positions] / chance[positions]
+        members = uniformly(pool, seats, round.rng)
+        worth = np.asarray(round.population.sizes[members], np.float64)
+        if not worth.any():
+            worth = np.ones(members.size)
+        return members, worth
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Add this round's squared deviations of each stratum to those of the earlier rounds."""
-        report = feedback.report(self._spread()) if self.allocation == "neyman" else None
-        if report is None or not len(report) or state.squares is None or state.freedom is None:
+        if self.allocation != "neyman" or state.squares is None or state.freedom is None:
             return
+        report = feedback.report(self._spread_signal)
         stratum = state.stratum[report.ids]
         for k in np.unique(stratum):
             rows = report.values[stratum == k]
-            # a dispersion is itself a standard deviation around the client's own mean; vectors need two to differ
-            apart = rows - rows.mean(axis=0) if rows.ndim > 1 else rows
-            state.squares[k] += np.sum(apart**2)
-            state.freedom[k] += len(rows) - (rows.ndim > 1)
+            if rows.ndim > 1:
+                deviations = rows - rows.mean(axis=0)
+                state.freedom[k] += len(rows) - 1
+            else:  # a dispersion is itself a standard deviation around the client's own mean
+                deviations = rows
+                state.freedom[k] += len(rows)
+            state.squares[k] += np.sum(deviations**2)
 
-    def _enrol(self, state: Memory, round: Round) -> None:
-        """Make the strata when first called, and find the stratum of clients that joined later."""
+    def _enrol(self, state: Memory, round: Round) -> Array:
+        """Make the strata when first called, find those of clients that joined later, and return the means."""
         known = round.population.known
-        unmet = known[state.stratum[known] < 0]
-        if not unmet.size:
-            return
+        newcomers = known[state.stratum[known] < 0]
+        if not newcomers.size and state.means is not None:
+            return state.means
+        strata = self._strata_of(newcomers, state, round)
+        state.stratum[newcomers] = strata.labels
+        state.means = strata.means
+        state.score = strata.score
+        state.squares = _padded(state.squares, len(strata.means))
+        state.freedom = _padded(state.freedom, len(strata.means))
+        return strata.means
+
+    def _strata_of(self, newcomers: Ids, state: Memory, round: Round) -> Strata:
+        """Return the strata of clients that have none: new strata, or those that there are."""
         if self.by == "groups":
-            made = given(round.population.groups[unmet], state.means)
-            state.stratum[unmet], state.means = made.labels, made.means
-        else:
-            vectors = self._vectors(round.population, unmet, round.rng)
-            if state.means is None:
-                made = stratify(vectors, min(round.budget, self.most), round.rng, sample=self.sample)
-                state.stratum[unmet], state.means, state.score = made.labels, made.means, made.score
-            else:
-                state.stratum[unmet] = nearest(vectors, state.means)
-        room = len(state.means) - (0 if state.squares is None else len(state.squares))
-        state.squares = np.pad(np.zeros(0) if state.squares is None else state.squares, (0, room))
-        state.freedom = np.pad(np.zeros(0) if state.freedom is None else state.freedom, (0, room))
+            return strata_of_groups(round.population.groups[newcomers], state.means)
+        vectors = self._vectors(round.population, newcomers, round.rng)
+        if state.means is None:
+            return stratify(vectors, min(round.budget, self.most), round.rng, sample=self.sample)
+        return Strata(nearest_centre(vectors, state.means), state.means, state.score)
 
     def _vectors(self, population: Population, ids: Ids, rng: np.random.Generator) -> Floats:
-        """p_n or the given vectors, one row a client."""
+        """Return p_n or the given vectors, one row a client."""
         if self.by == "features":
             return np.asarray(population.features[ids], np.float64)
         counts = population.label_counts[ids]
@@ -205,7 +292,7 @@ class FedSS(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both allocations, all sources of strata, and noise."""
+        """Cover both allocations, all sources of strata, and noise."""
         return [
             {"sample": 200},
             {"allocation": "neyman", "by": "groups", "sketch": 8},
@@ -215,31 +302,9 @@ class FedSS(Selector[Memory]):
         ]
 
 
-def _relative(mass: Array, members: Array, there: Array) -> Floats:
-    """n_(k)/n over the strata that are there; by heads where nobody has data."""
-    own = np.where(there, mass, 0.0)
-    own = own if own.sum() > 0 else np.where(there, members, 0).astype(np.float64)
-    return np.asarray(own / own.sum())
-
-
-def _inside(
-    round: Round, stratum: Ids, reachable: Array, seats: Ids, sizes: Floats, by_size: bool
-) -> tuple[Ids, Floats]:
-    """S^k clients of each stratum's available ones, and what part of its stratum each is (eq. 9's inner fraction)."""
-    here = stratum[round.available]
-    # strata are few: a stable sort of small numbers is one pass
-    order = np.argsort(here.astype(np.int16) if len(seats) < 2**15 else here, kind="stable")
-    ends = np.cumsum(reachable)
-    chosen, parts = [], []
-    for k in np.flatnonzero(seats):
-        pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
-        if by_size and seats[k] < pool.size and sizes[pool].any():
-            chance = inclusion(sizes[pool], int(seats[k]))
-            drawn = systematic(chance, int(seats[k]), round.rng)
-            own, worth = pool[drawn], sizes[pool[drawn]] / chance[drawn]
-        else:
-            own = uniformly(pool, int(seats[k]), round.rng)
-            worth = sizes[own] if sizes[own].any() else np.ones(own.size)
-        chosen.append(own)
-        parts.append(worth / worth.sum())
-    return np.concatenate(chosen), np.concatenate(parts)
+def _padded(values: Floats | None, n_strata: int) -> Floats:
+    """Return one number a stratum, 0 for strata that are new."""
+    padded = np.zeros(n_strata)
+    if values is not None:
+        padded[: len(values)] = values
+    return padded

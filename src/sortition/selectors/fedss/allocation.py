@@ -11,64 +11,76 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
-_SLACK = 1e-9  # what rounding errors may add to or take from a whole number
+SLACK = 1e-9  # what rounding errors may add to or take from a whole number
 
 
 def bounded(shares: Array, places: int, caps: Array) -> Floats:
-    """min Σ shares_k² / s_k subject to Σ s_k = places and 1 ≤ s_k ≤ caps_k, for whole Σ between K and Σ caps.
+    """Minimise Σ shares_k² / s_k subject to Σ s_k = places and 1 ≤ s_k ≤ caps_k, for places between K and Σ caps.
 
     With shares H_k N_k this is eq. 20 under the bounds that it leaves out. Its KKT conditions give
     s_k = clip(λ·shares_k, 1, caps_k), and the sum is piecewise linear in λ: find the piece, then interpolate.
     """
     ceiling = np.asarray(caps, np.float64)
     share = np.asarray(shares, np.float64)
+    if share.max() <= 0:
+        share = np.ones_like(share)
     # a stratum of share 0 keeps its one place, and takes more only when all others are full
-    share = np.maximum(share, share.max() * 1e-9) if share.max() > 0 else np.ones_like(share)
+    share = np.maximum(share, share.max() * 1e-9)
 
-    def total(scale: float) -> float:
-        return float(np.clip(scale * share, 1.0, ceiling).sum())
+    def allocated(multiplier: float) -> Floats:
+        return np.asarray(np.clip(multiplier * share, 1.0, ceiling))
+
+    def total(multiplier: float) -> float:
+        return float(allocated(multiplier).sum())
 
     bends = np.unique(np.concatenate([1.0 / share, ceiling / share]))
-    right = min(bisect_left(bends, places - _SLACK, key=total), bends.size - 1)
+    right = min(bisect_left(bends, places - SLACK, key=total), bends.size - 1)
     left = max(right - 1, 0)
-    low, high = total(bends[left]), total(bends[right])
-    part = (places - low) / (high - low) if high > low else 1.0
-    return np.asarray(np.clip((bends[left] + part * (bends[right] - bends[left])) * share, 1.0, ceiling))
+    total_left = total(bends[left])
+    total_right = total(bends[right])
+    part = 1.0
+    if total_right > total_left:
+        part = (places - total_left) / (total_right - total_left)
+    return allocated(bends[left] + part * (bends[right] - bends[left]))
 
 
 def apportion(shares: Array, places: int, caps: Array) -> Ids:
-    """Whole places per stratum in proportion to ``shares``: at least one each, at most ``caps``, ``places`` in all.
+    """Return whole places per stratum in proportion to ``shares``: at least one each, at most ``caps``.
 
-    Largest remainder (Hamilton): floors first, then one more for the largest fractions; ties to the lower stratum.
+    They add up to ``places``, or to all caps. Largest remainder (Hamilton): floors first, then one more for the largest
+    fractions; ties go to the lower stratum.
     """
     places = min(places, int(np.sum(caps)))
     target = bounded(shares, places, caps)
-    seats = np.floor(target + _SLACK).astype(np.int64)
+    seats = np.floor(target + SLACK).astype(np.int64)
     order = np.argsort(-np.round(target - seats, 9), kind="stable")
     seats[order[: places - int(seats.sum())]] += 1
     return seats
 
 
 def inclusion(mass: Array, places: int) -> Floats:
-    """π_k ∝ mass_k, at most 1, Σ π_k = places: the chance that a stratum is drawn where there are too few places."""
-    chance = np.zeros(len(mass))
+    """Return the chance that each stratum is drawn where there are too few places: π_k ∝ mass_k ≤ 1, Σ π_k = places.
+
+    A stratum heavier than one place is certain, and leaves the other places to the others.
+    """
     certain = np.zeros(len(mass), bool)
-    while True:  # a stratum heavier than one place is certain, and leaves the rest to the others
-        rest = np.where(certain, 0.0, mass)
-        chance = np.where(certain, 1.0, (places - certain.sum()) * rest / max(rest.sum(), np.finfo(float).tiny))
-        over = chance > 1.0 + _SLACK
-        if not over.any():
+    while True:
+        uncertain_mass = np.where(certain, 0.0, mass)
+        total = max(uncertain_mass.sum(), np.finfo(float).tiny)
+        chance = np.where(certain, 1.0, (places - certain.sum()) * uncertain_mass / total)
+        too_heavy = chance > 1.0 + SLACK
+        if not too_heavy.any():
             return np.minimum(chance, 1.0)
-        certain |= over
+        certain |= too_heavy
 
 
 def systematic(chance: Array, places: int, rng: np.random.Generator) -> Ids:
-    """``places`` distinct strata, k with probability chance_k: one random start, then steps of one (Madow 1949).
+    """Draw ``places`` distinct strata, k with probability chance_k: one random start, then steps of one (Madow 1949).
 
     Strata are shuffled first, so that any two of them may meet.
     """
     order = rng.permutation(len(chance))
     ends = np.cumsum(chance[order])
     marks = (np.arange(places) + rng.random()) * (ends[-1] / places)
-    hit = np.minimum(np.searchsorted(ends, marks, side="right"), len(chance) - 1)
-    return np.sort(order[np.unique(hit)])
+    positions = np.minimum(np.searchsorted(ends, marks, side="right"), len(chance) - 1)
+    return np.sort(order[np.unique(positions)])

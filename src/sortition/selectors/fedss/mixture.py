@@ -13,9 +13,12 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import first_largest, first_smallest, rounded
+from sortition.selectors._parts.centres import nearest_centre
 
-STEPS, GAIN = 200, 1e-3  # of expectation–maximisation: at most so many, until the mean log-likelihood gains less
-MOVES, SHIFT = 300, 1e-4  # of k-means: at most so many, until centres move less (squared, of the mean variance)
+EM_STEPS = 200  # at most
+EM_GAIN = 1e-3  # expectation–maximisation ends where the mean log-likelihood gains less
+KMEANS_STEPS = 300  # at most
+KMEANS_SHIFT = 1e-4  # k-means ends where centres move less (squared, of the mean variance)
 CHUNK = 2**14  # rows whose likelihoods stay in the cache
 
 
@@ -28,114 +31,118 @@ class Mixture:
     variances: Floats
 
     @classmethod
-    def estimated(cls, rows: Floats, resp: Floats, floor: float) -> Mixture:
-        """The most likely one, given how much each row (n, d) belongs to each component (n, K)."""
-        count = resp.sum(axis=0) + 10 * np.finfo(np.float64).eps
-        means = (resp.T @ rows) / count[:, None]
-        square = (resp.T @ _squares(rows)) / count
-        variances = (square - _squares(means)) / rows.shape[1] + floor
+    def estimated(cls, rows: Floats, responsibilities: Floats, floor: float) -> Mixture:
+        """Return the most likely one, given how much each row (n, d) belongs to each component (n, K)."""
+        count = responsibilities.sum(axis=0) + 10 * np.finfo(np.float64).eps
+        means = (responsibilities.T @ rows) / count[:, None]
+        mean_square = (responsibilities.T @ _squares(rows)) / count
+        variances = (mean_square - _squares(means)) / rows.shape[1] + floor
         return cls(count / count.sum(), means, variances)
 
     def log_densities(self, rows: Floats) -> Floats:
-        """(n, K): log of weight times density."""
-        width = rows.shape[1]
-        squares = rows @ (-2.0 * self.means.T)
-        squares += _squares(rows)[:, None] + _squares(self.means)
-        squares *= -0.5 / self.variances
-        squares += np.log(self.weights) - 0.5 * width * np.log(2 * np.pi * self.variances)
-        return squares
+        """Return the log of weight times density of each row, (n, K)."""
+        d = rows.shape[1]
+        log = rows @ (-2.0 * self.means.T)
+        log += _squares(rows)[:, None] + _squares(self.means)
+        log *= -0.5 / self.variances
+        log += np.log(self.weights) - 0.5 * d * np.log(2 * np.pi * self.variances)
+        return log
 
     def labels(self, rows: Array) -> Ids:
-        """(n,) the likeliest component of each row."""
-        found = np.empty(len(rows), np.int64)
+        """Return the likeliest component of each row (n,)."""
+        labels = np.empty(len(rows), np.int64)
         for start in range(0, len(rows), CHUNK):
             log = self.log_densities(np.asarray(rows[start : start + CHUNK], np.float64))
-            found[start : start + CHUNK] = rounded(log, float(np.abs(log).max())).argmax(axis=1)
-        return found
+            labels[start : start + CHUNK] = rounded(log, float(np.abs(log).max())).argmax(axis=1)
+        return labels
 
 
 def fitted(rows: Floats, components: int, restarts: int, floor: float, seed: int) -> Mixture:
-    """The likeliest of some mixtures, each from a start of its own; variances have a ``floor``."""
+    """Return the likeliest of some mixtures, each from a start of its own; variances have a ``floor``."""
     rng = np.random.RandomState(seed)
-    climbs = [_climb(rows, np.eye(components)[k_means(rows, components, rng)], floor) for _ in range(restarts)]
-    return climbs[first_largest(np.array([reached for _, reached in climbs]))][0]
+    mixtures = []
+    likelihoods = []
+    for _ in range(restarts):
+        responsibilities = np.eye(components)[k_means(rows, components, rng)]
+        mixture, likelihood = _climb(rows, responsibilities, floor)
+        mixtures.append(mixture)
+        likelihoods.append(likelihood)
+    return mixtures[first_largest(np.array(likelihoods))]
 
 
-def _climb(rows: Floats, resp: Floats, floor: float) -> tuple[Mixture, float]:
-    """Expectation–maximisation from these memberships, and the mean log-likelihood that was reached."""
-    mixture, before, mean = Mixture.estimated(rows, resp, floor), -np.inf, -np.inf
-    for _ in range(STEPS):
+def _climb(rows: Floats, responsibilities: Floats, floor: float) -> tuple[Mixture, float]:
+    """Run expectation–maximisation from these memberships; return the mixture and its mean log-likelihood."""
+    mixture = Mixture.estimated(rows, responsibilities, floor)
+    likelihood = -np.inf
+    for _ in range(EM_STEPS):
         log = mixture.log_densities(rows)
-        top = log.max(axis=1, keepdims=True)
-        resp = np.exp(log - top)
-        total = resp.sum(axis=1, keepdims=True)
-        mean = float((top + np.log(total)).mean())
-        mixture = Mixture.estimated(rows, resp / total, floor)
-        if abs(mean - before) < GAIN:
+        largest = log.max(axis=1, keepdims=True)
+        density = np.exp(log - largest)
+        total = density.sum(axis=1, keepdims=True)
+        previous = likelihood
+        likelihood = float((largest + np.log(total)).mean())
+        mixture = Mixture.estimated(rows, density / total, floor)
+        if abs(likelihood - previous) < EM_GAIN:
             break
-        before = mean
-    return mixture, mean
+    return mixture, likelihood
 
 
 def k_means(rows: Floats, k: int, rng: np.random.RandomState) -> Ids:
-    """(n,) clusters by Lloyd's algorithm, from greedy k-means++ centres (Arthur and Vassilvitskii 2007)."""
+    """Return clusters (n,) by Lloyd's algorithm, from greedy k-means++ centres (Arthur and Vassilvitskii 2007)."""
     centred = rows - rows.mean(axis=0)
-    squares = _squares(centred)
-    centres = centred[_spread_starts(centred, squares, k, rng)]
-    labels, enough = np.full(len(rows), -1), SHIFT * float(rows.var(axis=0).mean())
-    for _ in range(MOVES):
-        before, labels = labels, _closest(centred, centres)
-        if np.array_equal(labels, before):
+    centres = centred[_spread_starts(centred, _squares(centred), k, rng)]
+    smallest_shift = KMEANS_SHIFT * float(rows.var(axis=0).mean())
+    labels = np.full(len(rows), -1)
+    for _ in range(KMEANS_STEPS):
+        previous_labels = labels
+        labels = nearest_centre(centred, centres)
+        if np.array_equal(labels, previous_labels):
             return labels
-        moved = _centres(centred, labels, centres)
-        shift = float(((moved - centres) ** 2).sum())
-        centres = moved
-        if shift <= enough:
+        previous_centres = centres
+        centres = _centres(centred, labels, previous_centres)
+        if float(((centres - previous_centres) ** 2).sum()) <= smallest_shift:
             break
-    return _closest(centred, centres)
+    return nearest_centre(centred, centres)
 
 
 def _spread_starts(rows: Floats, squares: Floats, k: int, rng: np.random.RandomState) -> list[int]:
-    """k rows, each the best of some drawn with chances ∝ the squared distance to those before it."""
-    tries = 2 + int(np.log(k))
+    """Return k rows, each the best of some drawn with chances ∝ the squared distance to those before it."""
+    n_tries = 2 + int(np.log(k))
     starts = [int(rng.choice(len(rows), p=np.full(len(rows), 1 / len(rows))))]
-    apart = _squared_distances(rows[starts], rows, squares)[0]
+    nearest = _squared_distances(rows[starts], rows, squares)[0]  # squared, of each row to the nearest start
     while len(starts) < k:
-        drawn = np.searchsorted(np.cumsum(apart), rng.uniform(size=tries) * apart.sum())
-        drawn = np.minimum(drawn, len(rows) - 1)
-        nearer = np.minimum(apart, _squared_distances(rows[drawn], rows, squares))
-        best = first_smallest(nearer.sum(axis=1))
-        starts.append(int(drawn[best]))
-        apart = nearer[best]
+        candidates = np.searchsorted(np.cumsum(nearest), rng.uniform(size=n_tries) * nearest.sum())
+        candidates = np.minimum(candidates, len(rows) - 1)
+        nearest_with = np.minimum(nearest, _squared_distances(rows[candidates], rows, squares))
+        best = first_smallest(nearest_with.sum(axis=1))
+        starts.append(int(candidates[best]))
+        nearest = nearest_with[best]
     return starts
 
 
-def _centres(rows: Floats, labels: Ids, before: Floats) -> Floats:
-    """Means of the clusters (k, d); an empty one takes the row that was farthest from its centre."""
-    k = len(before)
-    member = np.eye(k)[labels]
-    sums, counts = member.T @ rows, member.sum(axis=0)
+def _centres(rows: Floats, labels: Ids, previous: Floats) -> Floats:
+    """Return the means of the clusters (k, d); an empty one takes the row that was farthest from its centre."""
+    member = np.eye(len(previous))[labels]
+    sums = member.T @ rows
+    counts = member.sum(axis=0)
     empty = np.flatnonzero(counts == 0)
     if empty.size:
-        far = np.argsort(-((rows - before[labels]) ** 2).sum(axis=1), kind="stable")[: empty.size]
-        for cluster, row in zip(empty, far, strict=True):
+        distance = ((rows - previous[labels]) ** 2).sum(axis=1)
+        farthest = np.argsort(-distance, kind="stable")[: empty.size]
+        for cluster, row in zip(empty, farthest, strict=True):
             sums[labels[row]] -= rows[row]
             counts[labels[row]] -= 1
-            sums[cluster], counts[cluster] = rows[row], 1
-    return np.asarray(np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], before))
+            sums[cluster] = rows[row]
+            counts[cluster] = 1
+    means = sums / np.maximum(counts, 1)[:, None]
+    return np.asarray(np.where(counts[:, None] > 0, means, previous))
 
 
-def _closest(rows: Floats, centres: Floats) -> Ids:
-    """(n,) the centre nearest to each row."""
-    apart = _squares(centres) - 2.0 * (rows @ centres.T)
-    return np.asarray(rounded(apart, float(np.abs(apart).max())).argmin(axis=1))
-
-
-def _squared_distances(some: Floats, rows: Floats, squares: Floats) -> Floats:
-    """(m, n) of some rows to all."""
-    return np.asarray(np.maximum(_squares(some)[:, None] - 2.0 * (some @ rows.T) + squares, 0.0))
+def _squared_distances(starts: Floats, rows: Floats, squares: Floats) -> Floats:
+    """Return squared distances (m, n) of some rows to all; ``squares`` are the squared lengths of all."""
+    return np.asarray(np.maximum(_squares(starts)[:, None] - 2.0 * (starts @ rows.T) + squares, 0.0))
 
 
 def _squares(rows: Floats) -> Floats:
-    """(n,) squared lengths."""
+    """Return squared lengths (n,)."""
     return np.asarray(np.einsum("ij,ij->i", rows, rows))

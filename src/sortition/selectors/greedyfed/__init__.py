@@ -39,12 +39,12 @@ from sortition.core.signals import Payload
 from sortition.core.ties import rounded
 from sortition.selectors.greedyfed import shapley
 
-WORST = 1e6  # a loss that is not finite, or larger, counts as this
+LARGEST_LOSS = 1e6  # a loss that is not finite, or larger, counts as this
 
 
 @dataclass
 class Memory(State):
-    """The value of each client, from how many rounds, and whether it was ever chosen."""
+    """The value of each client, from how many rounds it is, and whether the client was ever chosen."""
 
     value: Floats = per_client(0.0)  # SV_k
     rounds: Ids = per_client(0, dtype=int)  # c_k
@@ -53,7 +53,7 @@ class Memory(State):
 
 @method
 class GreedyFed(Selector[Memory]):
-    """The clients whose updates have lowered the loss on the server's validation set most.
+    """Chooses the clients whose updates have lowered the loss on the server's validation set most.
 
     Attributes:
         memory_of: whether values are the "mean" over a client's rounds, or weigh "recent" ones more.
@@ -78,46 +78,52 @@ class GreedyFed(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; of the server itself the values of single updates."""
+        """Read the sizes; take the values of single updates from the server itself."""
         return Needs(reads=("sizes",), reports=(self.signal,))
 
     @property
     def signal(self) -> Signal:
         """Shapley values of a cohort, which the server computes from the updates and its own data."""
-        compute = partial(values, exact=self.exact, tolerance=self.tolerance, turns=self.turns)
+        compute = partial(shapley_values, exact=self.exact, tolerance=self.tolerance, turns=self.turns)
         return Signal("shapley", "server", compute, exact=True, summary="value of each update on the server's own data")
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Who was never chosen, then the largest values."""
-        ids, tried = round.available, state.chosen[round.available]
-        new = ids[~tried][: round.budget]
+        """Take clients that were never chosen, then those of the largest values."""
+        untried = round.available[~state.chosen[round.available]][: round.budget]
+        tried = round.available[state.chosen[round.available]]
         values = rounded(state.value, float(np.abs(state.value).max(initial=0.0)))  # differences of losses
-        best = top(ids[tried], values[ids[tried]], round.places - new.size, round.rng)
-        return Cohort.by_size(np.concatenate([new, best]), round.population.sizes, notes={"new": int(new.size)})
+        best = top(tried, values[tried], round.places - untried.size, round.rng)
+        ids = np.concatenate([untried, best])
+        return Cohort.by_size(ids, round.population.sizes, notes={"new": int(untried.size)})
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Add the values of this round."""
         state.chosen[feedback.cohort.ids] = True
-        found = feedback.report(self.signal)
-        if not len(found):
-            return
-        state.rounds[found.ids] += 1
-        keep = self.alpha if self.memory_of == "recent" else 1.0 - 1.0 / state.rounds[found.ids]
-        state.value[found.ids] = keep * state.value[found.ids] + (1.0 - keep) * found.values
+        report = feedback.report(self.signal)
+        ids = report.ids
+        state.rounds[ids] += 1
+        if self.memory_of == "recent":
+            old_weight: Floats | float = self.alpha
+        else:
+            old_weight = 1.0 - 1.0 / state.rounds[ids]  # (c_k − 1) / c_k
+        state.value[ids] = old_weight * state.value[ids] + (1.0 - old_weight) * report.values
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Means of exact values, and recent values of permutations."""
+        """Cover means of exact values, and recent values of permutations."""
         return [{}, {"memory_of": "recent", "alpha": 0.9, "exact": 0, "tolerance": 0.001, "turns": 8}]
 
 
-def values(cohort: CohortModels, _: Payload, *, exact: int, tolerance: float, turns: int) -> Floats:
-    """SV^t_k of the clients whose updates arrived."""
-    ids, n = cohort.ids.tolist(), int(cohort.ids.size)
+def shapley_values(cohort: CohortModels, _: Payload, *, exact: int, tolerance: float, turns: int) -> Floats:
+    """Return SV^t_k of the clients whose updates arrived."""
+    ids = cohort.ids.tolist()
+    n = len(ids)
 
     def value(players: frozenset[int]) -> float:
         loss = cohort.loss([ids[player] for player in sorted(players)])
-        return -min(loss, WORST) if math.isfinite(loss) else -WORST
+        if not math.isfinite(loss):
+            return -LARGEST_LOSS
+        return -min(loss, LARGEST_LOSS)
 
     if n <= exact:
         return shapley.exact(value, n)

@@ -11,73 +11,85 @@ import numpy as np
 from sortition.core.arrays import Floats
 
 Value = Callable[[frozenset[int]], float]  # of a set of players 0 … n − 1
-LEAST, RECENT, CLOSE = 30, 10, 0.05  # permutations at least; running means that are compared; how near they must be
+FEWEST = 30  # permutations, at least
+RECENT = 10  # running means that are compared
+CLOSE = 0.05  # how near to the newest the recent means must be, relative to it
 
 
 def cached(value: Value) -> Value:
-    """The same function, computed once a set."""
-    known: dict[frozenset[int], float] = {}
+    """Return the same function, which is computed once a set."""
+    value_of: dict[frozenset[int], float] = {}
 
     def look_up(players: frozenset[int]) -> float:
-        if players not in known:
-            known[players] = value(players)
-        return known[players]
+        if players not in value_of:
+            value_of[players] = value(players)
+        return value_of[players]
 
     return look_up
 
 
 def exact(value: Value, n: int) -> Floats:
-    """φ_k = Σ_{S ∌ k} abs(S)! (n − abs(S) − 1)! / n! · (v(S ∪ k) − v(S)): 2ⁿ values."""
-    value, found = cached(value), np.zeros(n)
+    """Return φ_k = Σ_{S ∌ k} abs(S)! (n − abs(S) − 1)! / n! · (v(S ∪ k) − v(S)), from 2ⁿ values."""
+    value = cached(value)
+    phi = np.zeros(n)
     for k in range(n):
-        others = [i for i in range(n) if i != k]
+        others = [player for player in range(n) if player != k]
         for size in range(n):
             share = math.factorial(size) * math.factorial(n - size - 1) / math.factorial(n)
-            for chosen in combinations(others, size):
-                found[k] += share * (value(frozenset((*chosen, k))) - value(frozenset(chosen)))
-    return found
+            for S in combinations(others, size):
+                phi[k] += share * (value(frozenset((*S, k))) - value(frozenset(S)))
+    return phi
 
 
 def gtg(value: Value, n: int, rng: np.random.Generator, *, between: float, within: float, most: int) -> Floats:
-    """GTG-Shapley (Liu et al. 2022): permutations that each player leads in turn, until their mean stays.
+    """Average marginals over permutations that each player leads in turn, until the mean settles.
+
+    This is GTG-Shapley (Liu et al. 2022).
 
     Args:
         value: of a set of players.
-        n: players.
+        n: number of players.
         rng: draws the permutations.
-        between: if all players together change the value by no more than this, everybody's is 0.
-        within: a permutation ends where what is left to gain is less than this.
+        between: ε_b; if all players together change the value by no more than this, everybody's is 0.
+        within: ε_i; a permutation ends where less than this remains to be gained.
         most: permutations at most, in whole turns of n.
     """
-    value, everybody = cached(value), frozenset(range(n))
+    value = cached(value)
+    everybody = frozenset(range(n))
     if abs(value(everybody) - value(frozenset())) <= between:
         return np.zeros(n)
-    total, recent, count = np.zeros(n), list[Floats](), 0
-    while count == 0 or (count + n <= most and not settled(recent, count, n)):
-        for first in range(n):
-            rest = rng.permutation(np.delete(np.arange(n), first))
-            total += marginals(value, [first, *rest.tolist()], within)
+    total = np.zeros(n)
+    recent_means: list[Floats] = []
+    count = 0
+    while count == 0 or (count + n <= most and not settled(recent_means, count, n)):
+        for leader in range(n):
+            followers = rng.permutation(np.delete(np.arange(n), leader))
+            total += marginals(value, [leader, *followers.tolist()], within)
             count += 1
-            recent = [*recent[1 - RECENT :], total / count]
+            recent_means = [*recent_means[1 - RECENT :], total / count]
     return total / count
 
 
 def marginals(value: Value, order: list[int], within: float) -> Floats:
-    """What each player adds in this order; nothing, where the rest could add less than ``within``."""
-    found, whole, joined = np.zeros(len(order)), value(frozenset(order)), frozenset[int]()
-    before = value(joined)
+    """Return what each player adds in this order; nothing, once the others could add less than ``within``."""
+    marginal = np.zeros(len(order))
+    joined: frozenset[int] = frozenset()
+    value_of_all = value(frozenset(order))
+    value_so_far = value(joined)
     for player in order:
-        if abs(whole - before) < within:
+        if abs(value_of_all - value_so_far) < within:
             break
         joined |= {player}
-        after = value(joined)
-        found[player], before = after - before, after
-    return found
+        value_with = value(joined)
+        marginal[player] = value_with - value_so_far
+        value_so_far = value_with
+    return marginal
 
 
-def settled(recent: list[Floats], count: int, n: int) -> bool:
-    """Whether the last running means are near to the newest, player by player."""
-    if count < max(LEAST, n) or len(recent) < RECENT:
+def settled(recent_means: list[Floats], count: int, n: int) -> bool:
+    """Say whether the last running means are near to the newest, player by player."""
+    if count < max(FEWEST, n) or len(recent_means) < RECENT:
         return False
-    newest = recent[-1]
-    return max(float(np.mean(np.abs(newest - one) / (np.abs(newest) + 1e-12))) for one in recent) <= CLOSE
+    newest = recent_means[-1]
+    changes = [float(np.mean(np.abs(newest - mean) / (np.abs(newest) + 1e-12))) for mean in recent_means]
+    return max(changes) <= CLOSE

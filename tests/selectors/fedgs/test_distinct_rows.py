@@ -14,16 +14,15 @@ from sortition.selectors.fedgs.distinct_rows import row_kinds
 @given(arrays(float, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.integers(-2, 2)))
 @settings(max_examples=80, deadline=None)
 def test_distinct_is_numpys_unique(rows):
-    for few in (0, 1000):  # by hashing, and by sorting
-        with mock.patch.object(distinct_rows, "FEW", few):
-            first, of = distinct_rows.distinct_rows(rows)
-        assert len(first) == len(np.unique(rows, axis=0))
-        assert np.array_equal(rows[first][of], rows)
+    for sorted_up_to in (0, 1000):  # by hashing, and by sorting
+        with mock.patch.object(distinct_rows, "SORTED_UP_TO", sorted_up_to):
+            kinds = row_kinds(rows)
+        assert len(kinds.first_row) == len(np.unique(rows, axis=0))
+        assert np.array_equal(rows[kinds.first_row][kinds.of_row], rows)
 
 
-def test_equal_rows_are_one_kind_and_too_many_are_none():
-    rows = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]])
-    of, first = row_kinds(rows, 2)
-    assert of[0] == of[2] != of[1]
-    assert sorted(first) == [0, 1]
-    assert row_kinds(rows, 1) is None
+def test_equal_rows_are_one_kind():
+    kinds = row_kinds(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, -0.0]]))
+    assert kinds.of_row[0] == kinds.of_row[2] != kinds.of_row[1]
+    assert sorted(kinds.first_row) == [0, 1]
+    assert sorted(kinds.members) == [1, 2]

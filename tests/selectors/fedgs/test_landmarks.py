@@ -28,7 +28,7 @@ def test_few_nodes_that_are_all_landmarks_have_the_true_distances():
     # 100 nodes, all of them landmarks: relaxing over landmarks three times finds paths of up to eight edges
     rows = places(100)
     table, largest = lm.survey(rows, length, np.random.default_rng(0))
-    found = lm.apart(rows, table, lambda s: length(s) / largest)
+    found = lm.path_lengths(rows, table, lambda s: length(s) / largest)
     assert found * largest == pytest.approx(shortest(rows), rel=1e-3)
     assert found.max() == pytest.approx(1, abs=1e-6)
 
@@ -40,7 +40,7 @@ def test_distances_are_symmetric_upper_bounds(seed):
     nodes = rows[np.sort(rng.choice(300, 100, replace=False))]
     table, largest = lm.survey(nodes, length, rng)
     ways = lm.reach(rows, nodes, table, lambda s: length(s) / largest)
-    found = lm.apart(rows, ways, lambda s: length(s) / largest)
+    found = lm.path_lengths(rows, ways, lambda s: length(s) / largest)
     assert (found == found.T).all()
     assert (np.diag(found) == 0).all()
     assert (found * largest >= shortest(rows) * (1 - 1e-3)).all()

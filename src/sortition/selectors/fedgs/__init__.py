@@ -4,7 +4,7 @@
 |---|---|
 | u_k, features of a client (eq. 10) | ``graph``: label counts, given features, updates, responses to noise, products |
 | f_sim, V, R, ε, σ² | ``similarity``, ``edges``, ``epsilon``, ``sigma2``: ``graph.Edges`` |
-| H, shortest paths (Floyd–Warshall) | ``distances``; ``state.distance`` between the kinds ``state.kind`` of clients |
+| H, shortest paths (Floyd–Warshall) | ``path_distances``; ``state.distance`` between the kinds ``state.kind`` of clients |
 | v, sampling counts; z_k = 2(v_k − v̄ − M/N) + 1 | ``state.counts``; :func:`costs` |
 | α s'Hs/(N(N−1)) − z's/(N−1) (eq. 14, 16) | ``alpha``, ``normalisation="population"``; ``disperse`` |
 | τ_max, the solver's time | ``time_limit`` |
@@ -14,7 +14,7 @@ Deviations:
 - The weight of distances is α·2/(M'(M'−1)), the mean over the selected pairs, as released and as Table 2's α needs; the
   paper's 2α/(N(N−1)) is ``normalisation="population"``. Edges are the released ones; the paper's are ``edges="paper"``.
 - H is scaled to [0, 1], 1 between clients that no path joins (released). Ties are drawn at random, as eq. 19 assumes.
-- The paper assumes that all clients are available at the start. Here a client that is met later is asked then; one that
+- The paper assumes that all clients are available at the start. Here a client that comes later is asked then; one that
   never answered is at distance 1 from everybody.
 - Beyond ``exact_up_to`` different feature rows paths lead through ``nodes`` sampled clients (``sampled_graph``),
   and the solver chooses among a shortlist: the most remote and least often chosen of all clients, and of every region.
@@ -45,7 +45,7 @@ from sortition.core import (
     probe,
     shared,
 )
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
@@ -64,20 +64,20 @@ Number = Annotated[float, Field(ge=0)]
 
 @dataclass
 class Memory(State):
-    """Sampling counts, each client's kind (−1: not met), what it sent, and H of kinds.
+    """Sampling counts, the kinds of clients, what they sent, and H of kinds.
 
-    Beyond ``exact_up_to`` a kind is a region around a landmark, and there are: how remote each client is, and the map's
-    nodes, table and frame (``sampled_graph``).
+    Beyond ``exact_up_to`` a kind is a region around a landmark, and nodes, table and frame are those of a
+    ``SampledGraph``.
     """
 
-    counts: Ids = per_client(0, dtype=np.int64)
-    kind: Ids = per_client(-1, dtype=np.int64)
-    remote: Floats = per_client(1.0, dtype=np.float32)
-    features: Floats = per_client(np.nan, dtype=np.float32, width=0)
-    distance: Floats | None = shared()
-    nodes: Any = shared()
-    table: Any = shared()
-    frame: Any = shared()
+    counts: Ids = per_client(0, dtype=np.int64)  # v
+    kind: Ids = per_client(-1, dtype=np.int64)  # −1: not yet in the graph
+    remote: Floats = per_client(1.0, dtype=np.float32)  # mean distance to the landmarks
+    features: Floats = per_client(np.nan, dtype=np.float32, width=0)  # (N, d) what clients sent
+    distance: Floats | None = shared()  # (C + 1, C + 1) H of kinds; the last row is of clients outside the graph
+    nodes: Array | None = shared()
+    table: Array | None = shared()
+    frame: Array | None = shared()
 
 
 @dataclass
@@ -87,13 +87,30 @@ class PairMemory(Memory):
     products: Floats = per_pair(np.nan)
 
 
+@dataclass(frozen=True)
+class Candidates:
+    """Among whom the solver chooses.
+
+    Attributes:
+        ids: (n,) the clients.
+        gain: (n,) −z_k/(N − 1).
+        row: (n,) each one's row of ``distance``.
+        distance: (C, C) H.
+    """
+
+    ids: Ids
+    gain: Floats
+    row: Ids
+    distance: Floats
+
+
 @method
 class FedGS(Selector[Memory]):
-    """Clients far apart in their data, each equally often: distances on a graph of clients against sampling counts.
+    """Chooses clients whose data are far apart, each equally often: distances on a graph against sampling counts.
 
     Attributes:
         alpha: weight of distance against balanced counts; 0 takes the least often chosen.
-        graph: what clients are compared by: "labels" or "features" of the population, their "updates", their trained
+        graph: by what clients are compared: "labels" or "features" of the population, their "updates", their trained
             models' response to noise ("probe"), or "secure" products of label counts (no security control).
         similarity: "cosine" (released) or "dot" (paper).
         edges: how similarities become edges, "released" or "paper".
@@ -136,26 +153,34 @@ class FedGS(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and what the graph is made of."""
+        """Read the sizes, and read or ask for what the graph is made of."""
         if self.graph in FACTS:
             return Needs(reads=("sizes", FACTS[self.graph]))
         return Needs(reads=("sizes",), asks=(self.signal,))
 
     @property
     def signal(self) -> Signal:
-        """What clients that were not met before are asked for."""
+        """What clients that are not yet in the graph are asked for."""
         if self.graph == "secure":
             return PRODUCTS
-        if self.graph == "updates":
-            return UPDATE if self.sketch is None else UPDATE.sketch(self.sketch)
-        moments = {"noise_mean": np.array(self.noise_mean), "noise_scale": np.array(self.noise_scale)}
-        for name, moment in moments.items():
-            if moment.size not in (1, self.noise_size):
-                raise bad(f"FedGS.{name}", f"one number or noise_size = {self.noise_size}", f"{moment.size} numbers")
-        return probe(*(np.full(self.noise_size, moment) for moment in moments.values()))  # type: ignore[arg-type]
+        if self.graph == "updates" and self.sketch is None:
+            return UPDATE
+        if self.graph == "updates" and self.sketch is not None:
+            return UPDATE.sketch(self.sketch)
+        return probe(
+            self._moment("noise_mean", self.noise_mean),  # type: ignore[arg-type]
+            self._moment("noise_scale", self.noise_scale),  # type: ignore[arg-type]
+        )
+
+    def _moment(self, name: str, value: float | tuple[float, ...]) -> Floats:
+        """Return a moment of the probe's noise, one for each of an input's numbers."""
+        moment = np.array(value)
+        if moment.size not in (1, self.noise_size):
+            raise bad(f"FedGS.{name}", f"one number or noise_size = {self.noise_size}", f"{moment.size} numbers")
+        return np.full(self.noise_size, moment)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """Nobody was chosen, nobody was met."""
+        """Start with no counts and no graph."""
         if self.graph != "secure":
             return Memory(n_clients)
         if n_clients > self.exact_up_to:
@@ -163,93 +188,144 @@ class FedGS(Selector[Memory]):
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is met."""
-        unmet = round.available[state.kind[round.available] < 0]
+        """Follow lines 5 and 6 of Algorithm 1; lines 2 and 3 whenever somebody new is available."""
+        newcomers = round.available[state.kind[round.available] < 0]
         if isinstance(state, PairMemory):
-            unmet = without_products(state.products, round.available)
-            if unmet.size:
-                self.draw_pairs(state, store_products(state.products, unmet, (yield Measure(self.signal, unmet))))
-        elif unmet.size and self.graph in FACTS:
+            strangers = without_products(state.products, round.available)
+            if strangers.size:
+                answer = yield Measure(self.signal, strangers)
+                self.draw_pairs(state, store_products(state.products, strangers, answer))
+        elif newcomers.size and self.graph in FACTS:
             self.draw(state, round, round.population.known)
-        elif unmet.size and len(reading := (yield Measure(self.signal, unmet))):
-            state.features = reading.scatter(state.features)
-            self.draw(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
+        elif newcomers.size:
+            reading = yield Measure(self.signal, newcomers)
+            if len(reading):
+                state.features = reading.scatter(state.features)
+                self.draw(state, round, np.union1d(np.flatnonzero(state.kind >= 0), reading.ids))
         return self.choose(state, round)
 
     @property
     def rule(self) -> Edges:
         """From feature rows to distances (eq. 10 to 12)."""
-        return Edges(self.similarity == "cosine", self.edges, self.epsilon, self.sigma2)
+        return Edges(
+            cosine=self.similarity == "cosine",
+            kind=self.edges,
+            epsilon=self.epsilon,
+            sigma2=self.sigma2,
+        )
 
     def rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
-        """What these clients are compared by (n, d): their inner products are the similarities."""
-        facts = getattr(round.population, FACTS[self.graph]) if self.graph in FACTS else state.features
-        return self.rule.placed(facts[ids])
+        """Return rows by which these clients are compared (n, d): their inner products are the similarities."""
+        if self.graph in FACTS:
+            return self.rule.placed(getattr(round.population, FACTS[self.graph])[ids])
+        return self.rule.placed(state.features[ids])
 
     def draw(self, state: Memory, round: Round, ids: Ids) -> None:
-        """Lines 2 and 3: the graph of these clients; on a map, which holds for a while, where there are too many."""
-        found = row_kinds(rows := self.rows(state, round, ids[:CHUNK]), self.exact_up_to)
-        if found is not None and ids.size > CHUNK:  # the first are of few kinds: all may be
-            found = row_kinds(rows := self.rows(state, round, ids), self.exact_up_to)
-        if found is not None:
-            state.table, (state.kind[ids], first) = None, found
-            state.distance = padded(self.rule.distances(rows[first] @ rows[first].T, np.bincount(found[0])))
+        """Draw the graph of these clients (lines 2 and 3).
+
+        Where they are of too many kinds, they are placed on a sampled graph, which holds for a while.
+        """
+        rows = self.rows(state, round, ids[:CHUNK])
+        kinds = row_kinds(rows)
+        if kinds.first_row.size <= self.exact_up_to and ids.size > CHUNK:  # the first are of few kinds: all may be
+            rows = self.rows(state, round, ids)
+            kinds = row_kinds(rows)
+        if kinds.first_row.size <= self.exact_up_to:
+            nodes = rows[kinds.first_row]
+            state.kind[ids] = kinds.of_row
+            state.distance = padded(self.rule.distances(nodes @ nodes.T, kinds.members))
+            state.table = None
             return
-        unplaced, sampled = ids[state.kind[ids] < 0], self.sampled(state)
-        if sampled is None or not sampled.holds(ids.size):
-            nodes = self.rows(state, round, uniformly(ids, self.nodes, round.rng))
-            sampled, unplaced = SampledGraph.drawn(self.rule, nodes, ids.size, round.rng), ids
-            state.nodes, state.table, state.frame, state.distance = sampled.nodes, sampled.table, sampled.frame, None
-        for start in range(0, unplaced.size, CHUNK):
-            part = unplaced[start : start + CHUNK]
+        sampled = self.sampled(state)
+        if sampled is not None and sampled.holds(ids.size):
+            self._place(state, round, sampled, ids[state.kind[ids] < 0])
+            return
+        nodes = self.rows(state, round, uniformly(ids, self.nodes, round.rng))
+        sampled = SampledGraph.drawn(self.rule, nodes, ids.size, round.rng)
+        state.nodes = sampled.nodes
+        state.table = sampled.table
+        state.frame = sampled.frame
+        state.distance = None
+        self._place(state, round, sampled, ids)
+
+    def _place(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> None:
+        """Find the places of these clients on the sampled graph."""
+        for start in range(0, ids.size, CHUNK):
+            part = ids[start : start + CHUNK]
             state.remote[part], state.kind[part] = sampled.places(self.rows(state, round, part))
 
     def sampled(self, state: Memory) -> SampledGraph | None:
-        """The map in use beyond ``exact_up_to``."""
-        return None if state.table is None else SampledGraph(self.rule, state.nodes, state.table, state.frame)
+        """Return the sampled graph, which is in use beyond ``exact_up_to``."""
+        if state.nodes is None or state.table is None or state.frame is None:
+            return None
+        return SampledGraph(edges=self.rule, nodes=state.nodes, table=state.table, frame=state.frame)
 
-    def draw_pairs(self, state: PairMemory, met: Ids) -> None:
-        """The same by products of pairs."""
-        table = state.products[np.ix_(met, met)]
-        table = cosines(table) if self.similarity == "cosine" else table
-        state.kind[met] = np.arange(met.size)
-        state.distance = padded(self.rule.distances(table, np.ones(met.size, np.int64)))
+    def draw_pairs(self, state: PairMemory, ids: Ids) -> None:
+        """Draw the graph of these clients by products of pairs."""
+        similarity = state.products[np.ix_(ids, ids)]
+        if self.similarity == "cosine":
+            similarity = cosines(similarity)
+        state.kind[ids] = np.arange(ids.size)
+        state.distance = padded(self.rule.distances(similarity, np.ones(ids.size, np.int64)))
 
     def choose(self, state: Memory, round: Round) -> Cohort:
-        """Eq. 16: the best min(M, |A_t|) of the available by distance and counts."""
-        N, M = round.n_clients, round.places
-        pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
-        weight = 2 * self.alpha / max(pairs, 1)
+        """Choose the best min(M, |A_t|) of the available by distance and counts (eq. 16)."""
+        N = round.n_clients
+        M = round.places
+        n_pairs = M * (M - 1) if self.normalisation == "selected" else N * (N - 1)
+        weight = 2 * self.alpha / max(n_pairs, 1)
+        candidates = self._candidates(state, round, weight)
+        ids = candidates.ids
+        row = candidates.row
+        solution = disperse(
+            kind=row,
+            gain=candidates.gain,
+            distance=candidates.distance,
+            weight=weight,
+            places=M,
+            rng=round.rng,
+            time_limit=self.time_limit,
+        )
+        chosen = row[solution.members]
+        block = candidates.distance[np.ix_(chosen, chosen)]
+        mean_distance = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
+        notes: picture_notes.Note = {"distance": float(np.round(mean_distance, 6)), "solver": solution.how}
+        shown = picture_notes.spread_positions(ids.size)
+        notes |= picture_notes.graph_note(round, ids[shown], candidates.distance[np.ix_(row[shown], row[shown])])
+        return Cohort.by_size(ids[solution.members], round.population.sizes, notes=notes)
+
+    def _candidates(self, state: Memory, round: Round, weight: float) -> Candidates:
+        """Return all available clients or, on a sampled graph, a shortlist of them."""
         ids = round.available
-        gain = -costs(state.counts, ids, M) / max(N - 1, 1)
-        if (sampled := self.sampled(state)) is not None:
-            score = gain + weight * (M - 1) * state.remote[ids]  # what each would bring to an average cohort
-            at = shortlist(score, state.kind[ids], max(self.shortlist, 6 * M), round.rng)
-            ids, gain = ids[at], gain[at]
-            row, distance = np.arange(ids.size), self.between(state, round, sampled, ids)
-        else:
-            row, distance = state.kind[ids], np.ones((1, 1)) if state.distance is None else state.distance
-        found = disperse(row, gain, distance, weight, M, round.rng, time_limit=self.time_limit)
-        block = distance[np.ix_(row[found.members], row[found.members])]
-        mean = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
-        notes: dict[str, Any] = {"distance": float(np.round(mean, 6)), "solver": found.how}
-        at = picture_notes.spread_positions(ids.size)
-        notes |= picture_notes.graph_note(round, ids[at], distance[np.ix_(row[at], row[at])])
-        return Cohort.by_size(ids[found.members], round.population.sizes, notes=notes)
+        M = round.places
+        gain = -costs(state.counts, ids, M) / max(round.n_clients - 1, 1)
+        sampled = self.sampled(state)
+        if sampled is None:
+            distance = np.ones((1, 1)) if state.distance is None else state.distance
+            return Candidates(ids=ids, gain=gain, row=state.kind[ids], distance=distance)
+        score = gain + weight * (M - 1) * state.remote[ids]  # what each would bring to an average cohort
+        best = shortlist(score, state.kind[ids], max(self.shortlist, 6 * M), round.rng)
+        return Candidates(
+            ids=ids[best],
+            gain=gain[best],
+            row=np.arange(best.size),
+            distance=self.between(state, round, sampled, ids[best]),
+        )
 
     def between(self, state: Memory, round: Round, sampled: SampledGraph, ids: Ids) -> Floats:
-        """H of these clients (n, n) on the sampled graph; 1 from clients that never answered."""
-        distance, met = np.ones((ids.size, ids.size)), np.flatnonzero(state.kind[ids] >= 0)
-        distance[np.ix_(met, met)] = sampled.distances(self.rows(state, round, ids[met]))
+        """Return H of these clients (n, n) on the sampled graph; 1 from clients that never answered."""
+        distance = np.ones((ids.size, ids.size))
+        placed = np.flatnonzero(state.kind[ids] >= 0)
+        distance[np.ix_(placed, placed)] = sampled.distances(self.rows(state, round, ids[placed]))
         return distance
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Line 15: whoever was sampled counts, whether the update arrived or not."""
+        """Count all who were sampled, whether their update arrived or not (line 15)."""
         state.counts[feedback.cohort.ids] += 1
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """All graphs, both edges and both normalisations."""
+        """Cover all graphs, both edges and both normalisations."""
         return [
             {},
             {"graph": "features", "similarity": "dot", "edges": "paper", "normalisation": "population"},
@@ -260,10 +336,10 @@ class FedGS(Selector[Memory]):
 
 
 def padded(H: Floats) -> Floats:
-    """H with a last row for those who never answered."""
+    """Return H with a last row for clients that never answered."""
     return np.pad(H, (0, 1), constant_values=1.0)
 
 
 def costs(counts: Ids, ids: Ids, places: int) -> Floats:
-    """z_k = 2(v_k − v̄ − M/N) + 1 of these clients; v̄ is over all N (eq. 7, 14)."""
+    """Return z_k = 2(v_k − v̄ − M/N) + 1 of these clients; v̄ is over all N (eq. 7, 14)."""
     return np.asarray(2 * (counts[ids] - counts.mean() - places / counts.size) + 1)

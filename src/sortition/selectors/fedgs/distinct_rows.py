@@ -2,35 +2,53 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.streams import stream
 
-FEW = 2_000  # rows that are sorted rather than hashed
+SORTED_UP_TO = 2_000  # rows; more are hashed, since sorting is slow
 DECIMALS = 9  # rows that agree to so many decimals are equal
 
 
-def row_kinds(rows: Floats, most: int) -> tuple[Ids, Ids] | None:
-    """Which kind each row is of (n,), and the first row (C,) of each kind; None if there are more than ``most``."""
-    first, of = distinct_rows(rows)
-    return (of, first) if first.size <= most else None
+@dataclass(frozen=True)
+class Kinds:
+    """The kind of each row (n,), and the first row of each kind (C,)."""
+
+    of_row: Ids
+    first_row: Ids
+
+    @property
+    def members(self) -> Ids:
+        """How many rows are of each kind (C,)."""
+        return np.bincount(self.of_row)
 
 
-def distinct_rows(rows: Floats) -> tuple[Ids, Ids]:
-    """The first of each group of equal rows, and each row's group; of many rows by hashing, since sorting is slow."""
+def row_kinds(rows: Floats) -> Kinds:
+    """Group equal rows into kinds."""
+    decimals = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0
+    if len(rows) <= SORTED_UP_TO:
+        return _by_sorting(decimals)
+    _, first_row, of_row = np.unique(_hashes(decimals), return_index=True, return_inverse=True)
+    if not np.array_equal(decimals[first_row][of_row], decimals):  # two different rows share a hash
+        return _by_sorting(decimals)
+    return Kinds(of_row.reshape(-1), first_row)
+
+
+def _by_sorting(rows: Floats) -> Kinds:
+    _, first_row, of_row = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return Kinds(of_row.reshape(-1), first_row)
+
+
+def _hashes(rows: Floats) -> Array:
+    """Return one number a row, which is the same for equal rows."""
     n, width = rows.shape
-    whole = np.round(rows, DECIMALS) + 0.0  # −0 becomes 0
-    if n <= FEW:
-        _, first, of = np.unique(whole, axis=0, return_index=True, return_inverse=True)
-        return first, of.reshape(-1)
-    words: Array = np.ascontiguousarray(whole).view(np.uint64)
+    words: Array = np.ascontiguousarray(rows).view(np.uint64)
     odd: Array = np.asarray(2 * stream(0, "row hash", width).integers(2**62, size=width) + 1, np.uint64)
-    key: Array = np.zeros(n, np.uint64)
+    hashes: Array = np.zeros(n, np.uint64)
     for column in range(width):
         mixed = words[:, column] * odd[column]
-        key += mixed ^ (mixed >> np.uint64(29))
-    _, first, of = np.unique(key, return_index=True, return_inverse=True)
-    if not np.array_equal(whole[first][of], whole):  # two different rows share a key
-        _, first, of = np.unique(whole, axis=0, return_index=True, return_inverse=True)
-    return first, of.reshape(-1)
+        hashes += mixed ^ (mixed >> np.uint64(29))
+    return hashes

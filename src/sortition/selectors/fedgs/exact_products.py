@@ -15,13 +15,14 @@ BITS = 24
 
 
 def gridded(rows: Array) -> Array:
-    """Rows in single precision, each rounded to multiples of about 2⁻²⁴ of its length."""
+    """Return rows in single precision, each rounded to multiples of about 2⁻²⁴ of its length."""
     wide = np.asarray(rows, np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", wide, wide))
-    step = np.ldexp(1.0, np.frexp(length * (1 + 2.0**-20))[1] - BITS)[:, None]  # lengths of 1 are not near the edge
+    _, exponent = np.frexp(length * (1 + 2.0**-20))  # so that lengths of 1 are not near the edge
+    step = np.ldexp(1.0, exponent - BITS)[:, None]
     return np.asarray(np.rint(wide / step) * step, np.float32)
 
 
 def products(left: Array, right: Array) -> Floats:
-    """(n, m) inner products of gridded rows, exact."""
+    """Return the inner products (n, m) of gridded rows, exactly."""
     return np.asarray(left.astype(np.float64) @ right.astype(np.float64).T)

@@ -8,6 +8,7 @@ kind of its own the tables are the paper's.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.sparse.csgraph import floyd_warshall
@@ -15,59 +16,66 @@ from scipy.sparse.csgraph import floyd_warshall
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.ties import rounded
 
-SMALLEST = 1e-300  # an edge of length zero would be no edge to scipy
-RELEASED, PAPER = "released", "paper"
-EPSILON = {RELEASED: 0.01, PAPER: 0.1}
-SIGMA2 = {RELEASED: 0.1, PAPER: 0.01}
+EdgeRule = Literal["released", "paper"]
+SHORTEST_EDGE = 1e-300  # an edge of length zero would be no edge to scipy
+EPSILON = {"released": 0.01, "paper": 0.1}
+SIGMA2 = {"released": 0.1, "paper": 0.01}
 
 
 def unit(rows: Array) -> Floats:
-    """Rows scaled to length 1; a row of zeros, which is like nobody, stays."""
+    """Return rows scaled to length 1; a row of zeros, which is like nobody, stays."""
     rows = np.asarray(rows, np.float64)
     length = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     return np.asarray(rows / np.where(length > 0, length, 1.0)[:, None])
 
 
 def cosines(products: Floats) -> Floats:
-    """Cosines from a table of inner products (n, n), NaN where one is unknown."""
+    """Return cosines from a table of inner products (n, n), NaN where one is unknown."""
     length = np.sqrt(np.maximum(np.diag(products), 0.0))
     scale = np.outer(length, length)
-    return np.asarray(np.where(scale > 0, products / np.where(scale > 0, scale, 1.0), 0.0 * products))
+    cosine = products / np.where(scale > 0, scale, 1.0)
+    return np.asarray(np.where(scale > 0, cosine, 0.0 * products))
 
 
-def extremes(similarity: Floats, members: Ids, edges: str, *, clip: bool) -> tuple[float, float]:
-    """What similarity becomes V = 0 and what V = 1, of kinds (C, C) with ``members`` (C,) clients each.
+def extremes(similarity: Floats, members: Ids, edges: EdgeRule, *, clip: bool) -> tuple[float, float]:
+    """Return what similarity becomes V = 0 and what V = 1, of kinds (C, C) with ``members`` (C,) clients each.
 
     The paper clips cosines at 0 (eq. 11, 12: ``clip``) and scales inner products by their extremes over all pairs. The
     released code scales both, over a table whose diagonal is 0.
     """
-    if edges == PAPER and clip:
+    if edges == "paper" and clip:
         return 0.0, 1.0
-    counts = ~np.eye(len(similarity), dtype=bool)
-    counts |= np.diag(members > 1) if edges == RELEASED else True
-    held = similarity[counts & np.isfinite(similarity)]
-    zero = np.zeros(1 if edges == RELEASED else 0)
-    held = np.concatenate([held, zero])
-    return float(held.min(initial=np.inf)), float(held.max(initial=-np.inf))
+    if edges == "paper":
+        values = similarity[np.isfinite(similarity)]
+        return float(values.min(initial=np.inf)), float(values.max(initial=-np.inf))
+    is_pair = ~np.eye(len(similarity), dtype=bool) | np.diag(members > 1)
+    values = np.append(similarity[is_pair & np.isfinite(similarity)], 0.0)
+    return float(values.min()), float(values.max())
 
 
 def normalised(similarity: Floats, low: float, high: float) -> Floats:
-    """V in [0, 1]; 1 where all similarities are equal, NaN where one is unknown."""
+    """Return V in [0, 1]; 1 where all similarities are equal, NaN where one is unknown."""
     if not high > low:
         return np.where(np.isfinite(similarity), 1.0, np.nan)
-    return rounded(np.clip((similarity - low) / (high - low), 0.0, 1.0), 1.0)  # so that V = ε is an edge or is none
+    V = np.clip((similarity - low) / (high - low), 0.0, 1.0)
+    return rounded(V, 1.0)  # so that V = ε is an edge on every machine, or on none
 
 
-def lengths(V: Floats, edges: str, epsilon: float, sigma2: float) -> Floats:
-    """R of the paper, +∞ where there is no edge: exp(−V/σ²) if V ≥ ε, or as released exp(−V²/σ²) if V > ε."""
+def lengths(V: Floats, edges: EdgeRule, epsilon: float, sigma2: float) -> Floats:
+    """Return R, +∞ where there is no edge: exp(−V/σ²) if V ≥ ε, or as released exp(−V²/σ²) if V > ε."""
     with np.errstate(invalid="ignore"):  # an unknown similarity is no edge
-        joined = np.greater_equal(V, epsilon) if edges == PAPER else np.greater(V, epsilon)
-    power = np.where(joined, V if edges == PAPER else V * V, 0.0)
-    return np.where(joined, np.maximum(np.exp(-power / sigma2), SMALLEST), np.inf)
+        if edges == "paper":
+            joined = np.greater_equal(V, epsilon)
+            exponent = V
+        else:
+            joined = np.greater(V, epsilon)
+            exponent = V * V
+    R = np.exp(-np.where(joined, exponent, 0.0) / sigma2)
+    return np.where(joined, np.maximum(R, SHORTEST_EDGE), np.inf)
 
 
 def path_distances(R: Floats, members: Ids) -> Floats:
-    """H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
+    """Return H: all shortest paths, scaled to [0, 1], 1 between clients that no path joins (after the released code).
 
     Two clients of one kind are joined by their own edge or through their nearest neighbour.
     """
@@ -84,27 +92,37 @@ def path_distances(R: Floats, members: Ids) -> Floats:
 
 @dataclass(frozen=True)
 class Edges:
-    """One way from feature rows to distances; ``epsilon`` and ``sigma2`` None for the values of ``kind``."""
+    """One way from feature rows to distances.
+
+    Attributes:
+        cosine: whether similarities are cosines; else they are inner products.
+        kind: "released" or "paper".
+        epsilon: ε; None for the value of ``kind``.
+        sigma2: σ²; None for the value of ``kind``.
+    """
 
     cosine: bool
-    kind: str
+    kind: EdgeRule
     epsilon: float | None = None
     sigma2: float | None = None
 
     def placed(self, rows: Array) -> Floats:
-        """Rows whose inner products are the similarities."""
-        return unit(rows) if self.cosine else np.asarray(rows, np.float64)
+        """Return rows whose inner products are the similarities."""
+        if self.cosine:
+            return unit(rows)
+        return np.asarray(rows, np.float64)
 
     def extremes(self, similarity: Floats, members: Ids) -> tuple[float, float]:
-        """The similarities of V = 0 and V = 1."""
+        """Return the similarities of V = 0 and V = 1."""
         return extremes(similarity, members, self.kind, clip=self.cosine)
 
     def lengths(self, similarity: Array, low: float, high: float) -> Array:
-        """R, with these similarities as V = 0 and V = 1."""
+        """Return R, with these similarities as V = 0 and V = 1."""
         epsilon = EPSILON[self.kind] if self.epsilon is None else self.epsilon
         sigma2 = SIGMA2[self.kind] if self.sigma2 is None else self.sigma2
         return lengths(normalised(similarity, low, high), self.kind, epsilon, sigma2)
 
     def distances(self, similarity: Floats, members: Ids) -> Floats:
-        """H of kinds (C, C)."""
-        return path_distances(self.lengths(similarity, *self.extremes(similarity, members)), members)
+        """Return H of kinds (C, C)."""
+        low, high = self.extremes(similarity, members)
+        return path_distances(self.lengths(similarity, low, high), members)

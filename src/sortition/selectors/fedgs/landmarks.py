@@ -20,85 +20,97 @@ from sortition.selectors.fedgs.exact_products import products
 from sortition.selectors.fedgs.similar_rows import most_similar, nearest
 
 Length = Callable[[Array], Array]
-LANDMARKS, NEAR, DRAWN, SWEEPS = 256, 16, 16, 3
+LANDMARKS = 256
+NEIGHBOURS = 16  # most similar nodes over which a node's ways are relaxed
+BRIDGES = 16  # random nodes over which they are relaxed in each sweep
+SWEEPS = 3
 HANDLES = 8  # nodes through which a client that is none is reached
 REMOTEST = 200  # nodes among which the largest distance is sought
-OTHERS = 128  # of those compared, the nearest ones through whom a way may lead
+DETOURS = 128  # of the clients compared, the nearest ones through whom a way may lead
 BLOCK = 32  # rows whose ways to the rows before them are known
 EQUAL = 1e-6  # of their squared lengths: rows nearer than this are one place
 
 
 def survey(nodes: Array, length: Length, rng: np.random.Generator) -> tuple[Array, float]:
-    """(G, L) ways from the nodes (G, d) to landmarks drawn among them, ∞ where none, over the largest distance found.
+    """Return the ways (G, L) from nodes (G, d) to landmarks drawn among them, and the largest distance that was found.
 
-    The largest (also given) is sought among the most remote nodes; it is what H is scaled with.
+    The ways are divided by the largest distance, with which H is scaled, and ∞ where there is none. The largest is
+    sought among the most remote nodes.
     """
-    at, wide = np.sort(rng.permutation(len(nodes))[:LANDMARKS]), nodes.astype(np.float64)
-    direct = edges(nodes, nodes[at], length)
-    direct[at, np.arange(at.size)] = 0
-    near, similar = most_similar(nodes, nodes, min(NEAR + 1, len(nodes)))  # + 1: oneself
-    beside, table = np.asarray(length(similar), np.float32), direct.copy()
+    G = len(nodes)
+    wide = nodes.astype(np.float64)
+    landmarks = np.sort(rng.permutation(G)[:LANDMARKS])
+    direct = edges(nodes, nodes[landmarks], length)
+    direct[landmarks, np.arange(landmarks.size)] = 0
+    neighbours, similarity = most_similar(nodes, nodes, min(NEIGHBOURS + 1, G))  # + 1: oneself
+    neighbour_edges = np.asarray(length(similarity), np.float32)
+    table = direct.copy()
     for _ in range(SWEEPS):
-        drawn = rng.integers(len(nodes), size=(len(nodes), DRAWN))
-        bridges = np.asarray(length(np.einsum("id,ijd->ij", wide, wide[drawn])), np.float32)
-        for ways, cost in ((near, beside), (drawn, bridges)):
-            for step in range(ways.shape[1]):
-                np.minimum(table, cost[:, step, None] + table[ways[:, step]], out=table)
-        shorten(table, direct, table[at])
+        bridges = rng.integers(G, size=(G, BRIDGES))
+        bridge_edges = np.asarray(length(np.einsum("id,ijd->ij", wide, wide[bridges])), np.float32)
+        _relax(table, neighbours, neighbour_edges, table)
+        _relax(table, bridges, bridge_edges, table)
+        shorten(table, direct, table[landmarks])
     mean = np.where(np.isfinite(table), table, 0).mean(axis=1, dtype=np.float64)
-    far = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
-    found = apart(nodes[far], table[far], length)
-    largest = float(found[np.isfinite(found)].max(initial=0.0)) or 1.0
+    remotest = np.argsort(-rounded(mean), kind="stable")[:REMOTEST]
+    distances = path_lengths(nodes[remotest], table[remotest], length)
+    largest = float(distances[np.isfinite(distances)].max(initial=0.0)) or 1.0
     return table / np.float32(largest), largest
 
 
+def _relax(ways: Array, through: Ids, edge: Array, onward: Array) -> None:
+    """Replace ways (n, L) by those through other nodes (n, k) where they are shorter: edge (n, k), then onward."""
+    for step in range(through.shape[1]):
+        np.minimum(ways, edge[:, step, None] + onward[through[:, step]], out=ways)
+
+
 def reach(rows: Array, nodes: Array, table: Array, length: Length, k: int = HANDLES) -> Array:
-    """(n, L): how far clients with these rows (n, d) are from the landmarks, each through its nearest nodes."""
-    near, similar = most_similar(rows, nodes, min(k, len(nodes)))
-    cost, out = (
-        _edge_lengths(rows, nodes, near, similar, length),
-        np.full((len(rows), table.shape[1]), np.inf, np.float32),
-    )
-    for step in range(near.shape[1]):
-        np.minimum(out, cost[:, step, None] + table[near[:, step]], out=out)
-    return out
+    """Return how far clients with these rows (n, d) are from the landmarks (n, L), each through its k nearest nodes."""
+    handles, similarity = most_similar(rows, nodes, min(k, len(nodes)))
+    ways = np.full((len(rows), table.shape[1]), np.inf, np.float32)
+    _relax(ways, handles, _edge_lengths(rows, nodes, handles, similarity, length), table)
+    return ways
 
 
-def apart(rows: Array, ways: Array, length: Length) -> Array:
-    """(n, n) distances of clients by their own edges and over landmarks; ``ways`` (n, L) as :func:`reach` gives.
+def path_lengths(rows: Array, ways: Array, length: Length) -> Array:
+    """Return distances (n, n) of clients by their own edges and over landmarks; ``ways`` (n, L) as of :func:`reach`.
 
-    A way may lead through one of the nearest others first: who looks remote only because no node is near is found out.
+    A way may lead through one of the nearest others first, so that a client is not remote only because no node is near.
     """
-    out, ways = edges(rows, rows, length), reach(rows, rows, ways, length, OTHERS)
+    distances = edges(rows, rows, length)
+    ways = reach(rows, rows, ways, length, DETOURS)
     back = np.ascontiguousarray(ways.T)
     for start in range(0, len(ways), BLOCK):  # there as far as back: half of the pairs
-        block = out[start : start + BLOCK, start:]
+        block = distances[start : start + BLOCK, start:]
         shorten(block, ways[start : start + BLOCK], back[:, start:])
-        out[start:, start : start + BLOCK] = block.T
-    np.fill_diagonal(out, 0)
-    return out
+        distances[start:, start : start + BLOCK] = block.T
+    np.fill_diagonal(distances, 0)
+    return distances
 
 
 def remoteness(rows: Array, nodes: Array, table: Array, length: Length) -> tuple[Array, Ids]:
-    """Of each row the mean distance to the landmarks, at most 1, and its nearest one; both through its nearest node."""
-    mean, home = np.minimum(table, 1).mean(axis=1, dtype=np.float64), table.argmin(axis=1)
-    near, similar = nearest(rows, nodes)
-    edge = _edge_lengths(rows, nodes, near[:, None], similar[:, None], length)[:, 0]
-    return np.minimum(edge + mean[near], 1), home[near]
+    """Return each row's mean distance to the landmarks, at most 1, and its nearest one; through its nearest node."""
+    mean = np.minimum(table, 1).mean(axis=1, dtype=np.float64)
+    home = table.argmin(axis=1)
+    node, similarity = nearest(rows, nodes)
+    edge = _edge_lengths(rows, nodes, node[:, None], similarity[:, None], length)[:, 0]
+    return np.minimum(edge + mean[node], 1), home[node]
 
 
-def shortlist(score: Array, home: Ids, at_most: int, rng: np.random.Generator) -> Ids:
-    """Positions of the best by score: half of them of all, half spread evenly over homes; ties are drawn at random."""
-    if score.size <= at_most:
+def shortlist(score: Array, home: Ids, size: int, rng: np.random.Generator) -> Ids:
+    """Return positions of the best by score: half of them of all, half spread evenly over homes; ties at random."""
+    if score.size <= size:
         return np.arange(score.size)
     shuffled = rng.permutation(score.size)
     ranked = shuffled[np.argsort(-rounded(score, float(np.abs(score).max()))[shuffled], kind="stable")]
-    rest = ranked[at_most // 2 :]
-    order = np.argsort(home[rest].astype(np.int16), kind="stable")  # few homes: one pass
-    own = home[rest][order]
-    turn = np.arange(own.size) - np.searchsorted(own, own)  # the how-manieth of its home
-    spread = rest[order[np.argsort(turn, kind="stable")[: at_most - at_most // 2]]]
-    return np.sort(np.concatenate([ranked[: at_most // 2], spread]))
+    best = ranked[: size // 2]
+    remaining = ranked[size // 2 :]
+    by_home = np.argsort(home[remaining].astype(np.int16), kind="stable")  # few homes: one pass
+    homes = home[remaining][by_home]
+    rank_in_home = np.arange(homes.size) - np.searchsorted(homes, homes)
+    in_turns = np.argsort(rank_in_home, kind="stable")[: size - size // 2]
+    spread = remaining[by_home[in_turns]]
+    return np.sort(np.concatenate([best, spread]))
 
 
 def shorten(ways: Array, left: Array, right: Array) -> None:
@@ -107,18 +119,21 @@ def shorten(ways: Array, left: Array, right: Array) -> None:
     A k whose shortest sum is no shorter than the longest way of a row changes nothing there, and most are such.
     """
     useful = left + right.min(axis=1) < ways.max(axis=1, keepdims=True)
-    for way, mine, some in zip(ways, left, useful, strict=True):
-        if (at := some.nonzero()[0]).size:
-            np.minimum(way, (mine[at, None] + right[at]).min(axis=0), out=way)
+    for way, left_row, useful_row in zip(ways, left, useful, strict=True):
+        ks = useful_row.nonzero()[0]
+        if ks.size:
+            np.minimum(way, (left_row[ks, None] + right[ks]).min(axis=0), out=way)
 
 
 def edges(left: Array, right: Array, length: Length) -> Array:
-    """(n, m) lengths of the edges between rows."""
+    """Return the lengths (n, m) of the edges between rows."""
     return np.asarray(length(products(left, right)), np.float32)
 
 
-def _edge_lengths(rows: Array, nodes: Array, near: Ids, similar: Array, length: Length) -> Array:
-    """(n, k) lengths of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
-    own, theirs = (np.einsum("ij,ij->i", table, table, dtype=np.float64) for table in (rows, nodes))
-    total = own[:, None] + theirs[near]
-    return np.asarray(np.where(total - 2 * similar <= EQUAL * total, 0, length(similar)), np.float32)
+def _edge_lengths(rows: Array, nodes: Array, positions: Ids, similarity: Array, length: Length) -> Array:
+    """Return lengths (n, k) of the edges to these nodes, 0 to a node with the same row: it is at the same place."""
+    row_squares = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    node_squares = np.einsum("ij,ij->i", nodes, nodes, dtype=np.float64)
+    total = row_squares[:, None] + node_squares[positions]
+    is_same = total - 2 * similarity <= EQUAL * total
+    return np.asarray(np.where(is_same, 0, length(similarity)), np.float32)

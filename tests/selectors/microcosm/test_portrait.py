@@ -3,12 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.selectors.microcosm.portrait import Portrait, provisional, shares_of, spread_of, unexplained
-
-
-def test_shares_leave_unknown_clients_out_and_are_equal_where_nobody_has_data():
-    assert shares_of(np.array([1, 3, 99]), np.array([0, 1])).tolist() == [0.25, 0.75, 0.0]
-    assert shares_of(np.zeros(4), np.array([1, 3])).tolist() == [0.0, 0.5, 0.0, 0.5]
+from sortition.selectors.microcosm.portrait import Portrait, provisional, spread_of, unexplained
 
 
 def test_mean_and_spread():

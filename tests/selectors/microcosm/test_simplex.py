@@ -85,8 +85,8 @@ def test_many_members_and_one():
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("_on_plane", "1.0 - solved", "0.9 - solved"),  # weights sum to less than 1
-        ("simplex_fit", "free[wrong.argmin()] = True", "break"),  # who reached 0 never comes back
+        ("_on_plane", "1.0 - unconstrained", "0.9 - unconstrained"),  # weights sum to less than 1
+        ("simplex_fit", "free[multiplier.argmin()] = True", "break"),  # who reached 0 never comes back
         ("_solve", "rows.T @ rows + weight", "rows.T @ rows + 2 * weight"),  # Woodbury with another λ
     ],
 )

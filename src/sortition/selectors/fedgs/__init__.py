@@ -4,7 +4,7 @@
 |---|---|
 | u_k, features of a client (eq. 10) | ``graph``: label counts, given features, updates, responses to noise, products |
 | f_sim, V, R, ε, σ² | ``similarity``, ``edges``, ``epsilon``, ``sigma2``: ``graph.Edges`` |
-| H, shortest paths (Floyd–Warshall) | ``path_distances``; ``state.distance`` between the kinds ``state.kind`` of clients |
+| H, shortest paths (Floyd–Warshall) | ``path_distances``; ``state.distance`` of the kinds ``state.kind`` of clients |
 | v, sampling counts; z_k = 2(v_k − v̄ − M/N) + 1 | ``state.counts``; :func:`costs` |
 | α s'Hs/(N(N−1)) − z's/(N−1) (eq. 14, 16) | ``alpha``, ``normalisation="population"``; ``disperse`` |
 | τ_max, the solver's time | ``time_limit`` |

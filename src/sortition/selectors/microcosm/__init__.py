@@ -6,7 +6,7 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 
 | docs/methods/microcosm.md | here |
 |---|---|
-| p_k = n_k / n | ``shares_of(population.sizes)`` |
+| p_k = n_k / n | ``data_shares`` |
 | φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
 | λ, unexplained over explained variance | :meth:`Microcosm.weight`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
@@ -23,7 +23,7 @@ Deviations: there is no paper; docs/methods/microcosm.md derives the objective a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -51,32 +51,29 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
-from sortition.selectors._parts.pair_products import store_products, without_products
-from sortition.selectors._parts.shares import label_shares
+from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
+from sortition.selectors._parts.shares import data_shares, label_shares, shares
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
-from sortition.selectors.microcosm.portrait import FLAT, Portrait, provisional, shares_of, spread_of, unexplained
+from sortition.selectors.microcosm.portrait import FLAT, Portrait, provisional, spread_of, unexplained
 from sortition.selectors.microcosm.simplex import simplex_fit
 
 FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
-ONE_LABEL, OTHERWISE, LARGEST = 1.5, 3.0, 1e6  # λ₁ with labels, with anything else; λ at most
-LIMITS = (1.0, 30.0)  # of an estimated λ: below, giants are exchanged for unlike clients; above, features do not count
-PAIRS = 2000  # clients up to which products of all pairs are kept
+LABELS_TRADE_OFF = 1.5  # λ₁ with labels
+OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
+LARGEST_TRADE_OFF = 1e6  # λ at most
+LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
+LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
 
 @dataclass
 class Memory(State):
-    """The ledger, who was silent when last chosen, features learnt or noised (NaN: not yet), last sketches."""
+    """The ledger, who was silent when last chosen, features, and last sketches of updates."""
 
-    owed: Floats = per_client(0.0)
+    owed: Floats = per_client(0.0)  # d
     silent: Array = per_client(0, dtype=bool)
-    rows: Floats = per_client(np.nan, width=0)
+    rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
-
-    @classmethod
-    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """Before silence was remembered, nobody counted as silent."""
-        return {"silent": np.zeros(np.shape(arrays["owed"]), bool), **arrays} if "owed" in arrays else arrays
 
 
 @dataclass
@@ -86,9 +83,24 @@ class PairMemory(Memory):
     products: Floats = per_pair(np.nan)
 
 
+@dataclass(frozen=True)
+class Features:
+    """What portrays the available clients in one round.
+
+    Attributes:
+        phi: (n, d) Φ, centred and scaled; 0 of a client whose features are not known.
+        target: (d,) T.
+        kappa: κ.
+    """
+
+    phi: Floats
+    target: Floats
+    kappa: float
+
+
 @method
 class Microcosm(Selector[Memory]):
-    """Every cohort is a weighted portrait of all data; what a client does not get now is owed to it and paid later.
+    """Makes every cohort a weighted portrait of all data; what a client does not get now is owed to it and paid later.
 
     Attributes:
         by: what portrays clients: "labels" (shares of label counts), given "features", sketches of their "updates", the
@@ -124,19 +136,22 @@ class Microcosm(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and what portrays clients; with ``estimate`` sketched updates as well."""
+        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
         if self.by == "auto":
             return Needs(reads=("sizes",), optional=("label_counts",))
-        reads = ("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",)
-        learnt = {"updates": UPDATE.sketch(self.sketch), "bias": BIAS_UPDATE}
-        reports = {learnt[self.by]} if self.by in learnt else set[Signal]()
-        if self.estimate:
-            reports.add(learnt["updates"])
-        asks = (PRODUCTS,) if self.by == "secure" else ()
-        return Needs(reads=reads, asks=asks, reports=tuple(sorted(reports, key=lambda signal: signal.name)))
+        reports: set[Signal] = set()
+        if self.by == "bias":
+            reports.add(BIAS_UPDATE)
+        if self.by == "updates" or self.estimate:
+            reports.add(UPDATE.sketch(self.sketch))
+        return Needs(
+            reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
+            asks=(PRODUCTS,) if self.by == "secure" else (),
+            reports=tuple(sorted(reports, key=lambda signal: signal.name)),
+        )
 
     def resolved(self, facts: Collection[str]) -> Microcosm:
-        """``by = "auto"`` with these facts at hand."""
+        """Settle ``by = "auto"`` with these facts at hand."""
         if self.by != "auto":
             return self
         if "label_counts" in facts:
@@ -144,7 +159,7 @@ class Microcosm(Selector[Memory]):
         return replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """Nobody is owed anything, nobody was met."""
+        """Start with an empty ledger and without features."""
         if self.secure_aggregation and self.resolved(()).needs.individual:
             raise bad("Microcosm.secure_aggregation", "false where single updates are seen", True, "Try by = 'auto'.")
         if self.estimate and self.by in ("updates", "bias", "sizes"):
@@ -152,66 +167,85 @@ class Microcosm(Selector[Memory]):
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
         if self.by != "secure":
             return Memory(n_clients)
-        if n_clients > PAIRS:
-            raise bad("Microcosm.by", f"other than 'secure' beyond {PAIRS} clients", f"{n_clients} clients")
+        if n_clients > MOST_CLIENTS:
+            raise bad("Microcosm.by", f"other than 'secure' beyond {MOST_CLIENTS} clients", f"{n_clients} clients")
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask new pairs where products are wanted; then choose and weigh."""
+        """Ask new pairs for their products, where they are wanted; then choose and weigh."""
         if isinstance(state, PairMemory):
-            strange = without_products(state.products, round.available)
-            if strange.size:
-                met = store_products(state.products, strange, (yield Measure(PRODUCTS, strange)))
-                state.rows = embedded(state.products, met, round.population.sizes)
+            strangers = without_products(state.products, round.available)
+            if strangers.size:
+                answer = yield Measure(PRODUCTS, strangers)
+                with_products = store_products(state.products, strangers, answer)
+                state.rows = embedded(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
-            self._enrol(state, round)
+            self._enrol(state, round, self.epsilon)
         return self.choose(state, round)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
-        """S by the portrait, a by the quadratic programme; who would weigh nothing gives its place to another."""
-        p = shares_of(round.population.sizes, round.population.known)
-        phi, target, between = self.features(state, round, p)
-        trade_off, ids = self.weight(state, round, p, between), round.available
+        """Choose S by the portrait and weigh it by the quadratic programme.
+
+        A member that would weigh nothing gives its place to another.
+        """
+        ids = round.available
+        p = data_shares(round.population)
+        features = self.features(state, round, p)
+        trade_off = self.weight(state, round, p, features.kappa)
+        phi = features.phi
         owed = (p + state.owed)[ids]
         pool = np.argsort(round.rng.permutation(ids.size))  # in the order of a lot, which decides where scores tie
         while True:
             places = min(round.places, pool.size)
-            due = provisional(owed[pool], places)
-            portrait = Portrait(phi[pool], owed[pool], due, trade_off, target)
+            portrait = Portrait(
+                phi=phi[pool],
+                owed=owed[pool],
+                provisional=provisional(owed[pool], places),
+                trade_off=trade_off,
+                target=features.target,
+            )
             members = pool[portrait.chosen(places)]
-            weights = simplex_fit(phi[members], target, np.maximum(owed[members], 0.0), trade_off)
+            weights = simplex_fit(phi[members], features.target, np.maximum(owed[members], 0.0), trade_off)
             idle = members[weights <= 0]
             if not idle.size or pool.size - idle.size < round.places:
                 break
             pool = pool[~np.isin(pool, idle)]
-        members, weights = members[weights > 0], weights[weights > 0]
-        notes = {
+        has_weight = weights > 0
+        members = members[has_weight]
+        weights = weights[has_weight]
+        notes: dict[str, str | int | float] = {
             "by": self.by,
             "trade_off": float(np.round(trade_off, 6)),
             "mixture": float(np.round(np.linalg.norm(phi[members].T @ weights), 6)),
             "effective": float(np.round(1 / (weights**2).sum(), 3)),
         }
-        notes |= {"left_empty": round.places - members.size} if members.size < round.places else {}
+        if members.size < round.places:
+            notes["left_empty"] = round.places - members.size
         return Cohort(ids[members], weights / weights.sum(), notes=notes)
 
-    def features(self, state: Memory, round: Round, p: Floats) -> tuple[Floats, Floats, float]:
-        """Φ of the available clients (n, d), T (d,), and κ."""
+    def features(self, state: Memory, round: Round, p: Floats) -> Features:
+        """Return Φ of the available clients, T, and κ."""
+        available = round.available
         ids = self._portrayed(state, round)
         if not ids.size:
-            return np.zeros((round.available.size, 0)), np.zeros(0), 1.0
-        rows, part = self._rows(state, round, ids), p[ids]
-        mean, spread = spread_of(rows, part / part.sum() if part.sum() > 0 else np.full(ids.size, 1 / ids.size))
+            return Features(phi=np.zeros((available.size, 0)), target=np.zeros(0), kappa=1.0)
+        rows = self._rows(state, round, ids)
+        mean, spread = spread_of(rows, shares(p[ids]))
         scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
-        phi = np.zeros((round.available.size, rows.shape[1]))
-        at = np.searchsorted(ids, round.available).clip(max=ids.size - 1)
-        met = ids[at] == round.available
-        phi[met] = (rows[at[met]] - mean) * scale
-        paid = state.owed[ids] if self.repay_mixture else np.zeros(ids.size)
-        between = spread / max(1.0 - float(mean @ mean), FLAT) if self.by in LABELS else 1.0
-        return phi, scale * ((rows - mean).T @ paid), between
+        position = np.searchsorted(ids, available).clip(max=ids.size - 1)
+        is_portrayed = ids[position] == available
+        phi = np.zeros((available.size, rows.shape[1]))
+        phi[is_portrayed] = (rows[position[is_portrayed]] - mean) * scale
+        target = np.zeros(rows.shape[1])
+        if self.repay_mixture:
+            target = scale * ((rows - mean).T @ state.owed[ids])
+        kappa = 1.0
+        if self.by in LABELS:
+            kappa = spread / max(1.0 - float(mean @ mean), FLAT)
+        return Features(phi=phi, target=target, kappa=kappa)
 
     def _portrayed(self, state: Memory, round: Round) -> Ids:
-        """Sorted ids of the clients whose features are known."""
+        """Return sorted ids of the clients whose features are known."""
         if self.by == "sizes":
             return round.available[:0]
         if self.by in FACTS and self.epsilon is None:
@@ -219,47 +253,56 @@ class Microcosm(Selector[Memory]):
         return np.flatnonzero(row_known(state.rows))
 
     def _rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
-        """Their features (n, d), neither centred nor scaled."""
-        if self.by not in FACTS or (self.by == "labels" and self.epsilon is not None):
-            return state.rows[ids]
-        if self.by == "labels":
+        """Return features of these clients (n, d), neither centred nor scaled."""
+        if self.by == "features":
+            return np.asarray(round.population.features[ids], np.float64)
+        if self.by == "labels" and self.epsilon is None:
             return label_shares(round.population.label_counts[ids])
-        return np.asarray(round.population.features[ids], np.float64)
+        return state.rows[ids]
 
-    def _enrol(self, state: Memory, round: Round) -> None:
-        """Clients that are new to the server send label counts with noise, once."""
+    def _enrol(self, state: Memory, round: Round, epsilon: float) -> None:
+        """Let clients that are new to the server send label counts with noise, once."""
         known = round.population.known
-        new = known[~row_known(state.rows)[known]]
-        if new.size and self.epsilon is not None:
-            counts = round.population.label_counts[new]
-            sent = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
-            state.rows = with_rows(state.rows, new, label_shares(sent))
+        newcomers = known[~row_known(state.rows)[known]]
+        if newcomers.size:
+            counts = round.population.label_counts[newcomers]
+            noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
+            state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
-    def weight(self, state: Memory, round: Round, p: Floats, between: float) -> float:
-        """λ: by κ, or estimated once enough clients' updates are known."""
-        one = (ONE_LABEL if self.by in LABELS else OTHERWISE) if self.trade_off is None else self.trade_off
-        given = min(one / max(between, FLAT), LARGEST)
+    def weight(self, state: Memory, round: Round, p: Floats, kappa: float) -> float:
+        """Return λ: by κ, or estimated once enough clients' updates are known."""
+        by_kappa = min(self._one_label_trade_off / max(kappa, FLAT), LARGEST_TRADE_OFF)
         if not self.estimate:
-            return given
-        seen = np.intersect1d(
-            np.flatnonzero(row_known(state.updates)), self._portrayed(state, round), assume_unique=True
-        )
-        found = unexplained(self._rows(state, round, seen), state.updates[seen], p[seen]) if seen.size else None
-        return given if found is None else float(np.clip(found, *LIMITS))
+            return by_kappa
+        updated = np.flatnonzero(row_known(state.updates))
+        ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
+        if not ids.size:
+            return by_kappa
+        estimate = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
+        if estimate is None:
+            return by_kappa
+        return float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE))
+
+    @property
+    def _one_label_trade_off(self) -> float:
+        """λ₁."""
+        if self.trade_off is not None:
+            return self.trade_off
+        return LABELS_TRADE_OFF if self.by in LABELS else OTHER_TRADE_OFF
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """d ← ρ(d + p − a) with the weights of those who completed or fell silent again; only with mass 1."""
-        population, ids = feedback.round.population, self._booked(state, feedback)
+        """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
+        ids = self._booked(state, feedback)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
-            owed = state.owed + shares_of(population.sizes, population.known)
+            owed = state.owed + data_shares(feedback.round.population)
             owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
         for signal in self.needs.reports:
-            self._learn(state, signal, feedback.report(signal))
+            self._learn(state, feedback.report(signal))
 
     def _booked(self, state: Memory, feedback: Feedback) -> Ids:
-        """Who has had its turn: members that completed, and those that fell silent the last two times."""
+        """Return who has had its turn: members that completed, and those that fell silent the last two times."""
         members = feedback.cohort.ids
         silent = ~np.isin(members, feedback.ids)
         booked = members[~silent | state.silent[members]]
@@ -267,23 +310,27 @@ class Microcosm(Selector[Memory]):
         return booked
 
     def _forgotten(self, round: Round) -> float:
-        """1 − ρ."""
-        return min(0.9, round.budget / (2 * round.n_clients)) if self.forgetting is None else self.forgetting
+        """Return 1 − ρ."""
+        if self.forgetting is not None:
+            return self.forgetting
+        return min(0.9, round.budget / (2 * round.n_clients))
 
-    def _learn(self, state: Memory, signal: Signal, reading: Reading) -> None:
-        """Features are the mean of the old and the new; λ looks at the last update alone."""
+    def _learn(self, state: Memory, reading: Reading) -> None:
+        """Make features the mean of the old and the new ones; λ looks at the last update alone."""
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)
         if self.by in FACTS or self.by == "secure":
             state.updates = with_rows(state.updates, reading.ids, values)
             return
-        before = state.rows[reading.ids] if state.rows.shape[1] else np.full_like(values, np.nan)
-        state.rows = with_rows(state.rows, reading.ids, np.where(np.isnan(before), values, (before + values) / 2))
+        if state.rows.shape[1]:
+            previous = state.rows[reading.ids]
+            values = np.where(np.isnan(previous), values, (previous + values) / 2)
+        state.rows = with_rows(state.rows, reading.ids, values)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """All that portrays clients, both targets, λ given and estimated, both noises."""
+        """Cover all that portrays clients, both targets, λ given and estimated, both noises."""
         return [
             {},
             {"by": "labels"},

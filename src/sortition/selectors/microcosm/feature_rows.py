@@ -6,17 +6,19 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 
-LARGEST = 1e6  # of a product of label shares; beyond any true one
-RANK = 1e-9  # eigenvalues below this share of the largest are rounding
+LARGEST_PRODUCT = 1e6  # of label shares; beyond any true one
+SMALLEST_EIGENVALUE = 1e-9  # of the largest: smaller ones are rounding errors
 
 
 def row_known(rows: Floats) -> Array:
-    """(N,) whether a client's row is known."""
-    return ~np.isnan(rows[:, 0]) if rows.shape[1] else np.zeros(len(rows), bool)
+    """Return whether each client's row is known (N,)."""
+    if rows.shape[1] == 0:
+        return np.zeros(len(rows), bool)
+    return ~np.isnan(rows[:, 0])
 
 
 def with_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
-    """The table with these clients' rows; the first rows fix its width."""
+    """Return the table with these clients' rows; the first rows fix its width."""
     if table.shape[1] == 0:
         table = np.full((len(table), rows.shape[1]), np.nan)
     table[ids] = rows
@@ -24,18 +26,22 @@ def with_rows(table: Floats, ids: Ids, rows: Floats) -> Floats:
 
 
 def embedded(products: Floats, ids: Ids, sizes: Array) -> Floats:
-    """Rows (N, d) whose inner products are those of the clients' label shares; NaN of clients without products.
+    """Return rows (N, d) whose inner products are those of the clients' label shares; NaN of clients without products.
 
-    Products of pairs that never met count as the mean of the others. What clients claim is cut at a million:
-    products of shares are at most 1.
+    Products of pairs that never met count as the mean of the others. What clients claim is cut at a million: products
+    of shares are at most 1.
     """
-    held = np.maximum(np.asarray(sizes, np.float64)[ids], 1.0)
-    table = products[np.ix_(ids, ids)] / np.outer(held, held)
+    n_examples = np.maximum(np.asarray(sizes, np.float64)[ids], 1.0)
+    table = products[np.ix_(ids, ids)] / np.outer(n_examples, n_examples)
     unknown = np.isnan(table)
-    table = np.clip(table, -LARGEST, LARGEST)
-    table[unknown] = table[~unknown].mean() if not unknown.all() else 0.0
+    table = np.clip(table, -LARGEST_PRODUCT, LARGEST_PRODUCT)
+    if unknown.all():
+        table[unknown] = 0.0
+    else:
+        table[unknown] = table[~unknown].mean()
     values, vectors = np.linalg.eigh((table + table.T) / 2)
-    large = values > RANK * max(float(values.max(initial=0.0)), RANK)
+    threshold = SMALLEST_EIGENVALUE * max(float(values.max(initial=0.0)), SMALLEST_EIGENVALUE)
+    large = values > threshold
     rows = np.full((len(products), int(large.sum())), np.nan)
     rows[ids] = vectors[:, large] * np.sqrt(values[large])
     return rows

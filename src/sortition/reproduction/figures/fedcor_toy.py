@@ -15,8 +15,8 @@ from sortition.core import stream
 from sortition.core.arrays import Array, Floats
 from sortition.reproduction.context import Context
 from sortition.results.table import Table
-from sortition.selectors._parts.gaussian_process import Likelihood, ascend
-from sortition.selectors._parts.posterior import greedy_picks
+from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend
+from sortition.selectors.fedcor.posterior import greedy_picks
 
 STEPS, RATE = 20, 0.5  # of local training
 SIGMA, DIMENSION = 0.01, 3

@@ -14,7 +14,7 @@ from sortition.core.arrays import Array, Floats
 from sortition.data.describe import describe
 from sortition.reproduction.context import Context
 from sortition.results.table import Table
-from sortition.selectors._parts import graph as g
+from sortition.selectors.fedgs import graph as g
 from sortition.simulation.world import World
 from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import build_federation, split

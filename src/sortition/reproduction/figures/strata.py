@@ -13,9 +13,10 @@ from sortition.reproduction.context import Context
 from sortition.reproduction.theory.stratification import dissimilarity, mse
 from sortition.results import run_folder
 from sortition.results.table import Table
-from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy_counts
-from sortition.selectors._parts.strata import Strata, label_shares, stratify
+from sortition.selectors._parts.shares import label_shares
+from sortition.selectors.fedss.allocation import apportion
+from sortition.selectors.fedss.strata import Strata, stratify
 from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import setup, split
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from sortition.audit import entries as audit
 from sortition.audit.encoding import decode_ids, decode_numbers, json_value
@@ -121,7 +121,7 @@ def against_end(run: run_folder.Run, config: RunConfig) -> list[str]:
     if run.summary.get("rounds") != played:
         found.append(f"The summary has {run.summary.get('rounds')} rounds; rounds.jsonl {played}.")
     target = config.target if config.stop_at_target else None
-    if played < config.rounds and not StopRule(target, run.records).reached:
+    if played < config.rounds and not StopRule(target, cast(list[RoundRecord], run.records)).reached:
         found.append(f"The run ends after {played} of {config.rounds} rounds, and no target was reached by then.")
     try:
         now, stored = metrics.summarise(run), run.summary.get("figures", {})

@@ -200,7 +200,7 @@ def _short_texts(values: list[Any]) -> list[str]:
     names = [_short_text(table.get("name", table)) for table in tables]
     texts = []
     for name, table in zip(names, tables, strict=True):
-        namesakes = [other for other, other_name in zip(tables, names, strict=True) if other_name == name]
+        namesakes = [namesake for namesake, its_name in zip(tables, names, strict=True) if its_name == name]
         options = [f"{key}={_short_text(table[key])}" for key in _differing_keys(namesakes) if key in table]
         texts.append(",".join([name, *options]))
     return texts

@@ -200,7 +200,7 @@ def _swept_values(study_table: TomlTable, settings: list[TomlTable], sets: list[
 def _labels_and_parameters(key: str) -> list[tuple[str, str]]:
     """Return how ``method.label.parameter`` may fall into a label, which may hold dots, and a parameter."""
     parts = key.split(".")[1:]
-    return [(".".join(parts[:cut]), ".".join(parts[cut:])) for cut in range(1, len(parts))]
+    return [(".".join(parts[:length]), ".".join(parts[length:])) for length in range(1, len(parts))]
 
 
 def _with_values(table: TomlTable, values: ReadOnlyTable) -> TomlTable:

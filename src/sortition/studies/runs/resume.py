@@ -62,10 +62,10 @@ def _check_same_code(stored: run_folder.Run, table: ReadOnlyTable) -> None:
 
 def other_code(stored: run_folder.Run, key: str) -> StorageError:
     """Return the error that says that the code behind a key of a stored run has changed since."""
-    whose = f"the runs of {stored.method!r}" if key.startswith("method.") else "its runs"
+    outdated_runs = f"the runs of {stored.method!r}" if key.startswith("method.") else "its runs"
     return StorageError(
         f"{stored.path} was played with other code: what {key} stands for has changed since. "
-        f"{CHOOSE_ANOTHER_FOLDER}, or remove {whose}."
+        f"{CHOOSE_ANOTHER_FOLDER}, or remove {outdated_runs}."
     )
 
 

@@ -211,11 +211,11 @@ def test_a_file_that_is_not_leaf_is_refused(tmp_path):
 
 
 def test_natural_clients_in_a_study(monkeypatch):
-    from sortition.studies import given
+    from sortition.studies import python_objects
 
     made = by_client(X, Y, np.repeat(np.arange(4), [3, 7, 10, 10]), test=0.2)
-    with given.lent():
-        name = given.keep("data", made, made.digest)
+    with python_objects.forgotten_afterwards():
+        name = python_objects.register("data", made, made.digest)
 
         def clients(**options):
             return split(validated(Data, {"name": name, **options}, "data"), 0).train.sizes.tolist()

@@ -16,9 +16,9 @@ from sortition.reproduction.preset import Preset
 from sortition.results import summary
 from sortition.results.run_folder import Run
 from sortition.studies.plan import StudyPlan
+from sortition.studies.run_filter import matching_runs
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
-from sortition.studies.selection import selected
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def reproduce(
 
 def cut(preset: Preset, cuts: Cuts) -> StudyPlan:
     """What is to be run of a preset."""
-    return selected(preset.plan(cuts.sets()), cuts.only, preset.plan())
+    return matching_runs(preset.plan(cuts.sets()), cuts.only, preset.plan())
 
 
 def _finished(plan: StudyPlan, runs: Path) -> list[Run]:

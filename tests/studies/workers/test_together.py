@@ -128,7 +128,7 @@ def test_a_group_is_as_large_as_leaves_no_process_idle(tmp_path):
     tasks = list(tasks_of(made, tmp_path).values())
     sizes = [len(group) for group in lockstep.groups(tasks, 2)]
     assert sorted(sizes) == [1] * 24 + [12, 12]
-    assert max(len(group) for group in lockstep.groups(tasks, 1)) == lockstep.MOST
+    assert max(len(group) for group in lockstep.groups(tasks, 1)) == lockstep.MAX_RUNS
     assert sorted(at for group in lockstep.groups(tasks, 2) for at in group) == list(range(48))
     followed = [OneRun(task.config, task.path, (Callback(),)) for task in tasks]
     assert all(len(group) == 1 for group in lockstep.groups(followed, 2))

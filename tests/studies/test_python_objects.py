@@ -8,7 +8,7 @@ import torch
 
 from sortition.core.errors import InputError
 from sortition.core.import_policy import imported
-from sortition.studies import given
+from sortition.studies import python_objects
 
 TYPED = """
 from sortition.core import Cohort, Selector, State, method
@@ -36,23 +36,23 @@ def shifted(by):
 
 def test_digests_say_what_an_object_is_and_not_where_it_lies():
     array = np.arange(6.0)
-    assert given.fingerprint(array) == given.fingerprint(array.copy())
-    assert given.fingerprint(array) == given.fingerprint(array.astype(">f8"))
-    assert given.fingerprint(array) != given.fingerprint(array.reshape(2, 3))
-    assert given.fingerprint(shifted(1)) == given.fingerprint(shifted(1))
-    assert given.fingerprint(shifted(1)) != given.fingerprint(shifted(2))  # the closure counts
+    assert python_objects.fingerprint(array) == python_objects.fingerprint(array.copy())
+    assert python_objects.fingerprint(array) == python_objects.fingerprint(array.astype(">f8"))
+    assert python_objects.fingerprint(array) != python_objects.fingerprint(array.reshape(2, 3))
+    assert python_objects.fingerprint(shifted(1)) == python_objects.fingerprint(shifted(1))
+    assert python_objects.fingerprint(shifted(1)) != python_objects.fingerprint(shifted(2))  # the closure counts
     linear = torch.nn.Linear(2, 2)
-    before = given.fingerprint(linear)
+    before = python_objects.fingerprint(linear)
     with torch.no_grad():
         linear.bias += 1
-    assert given.fingerprint(linear) != before
+    assert python_objects.fingerprint(linear) != before
 
 
 def written(text, **around):
     """A function of a script with these global names."""
     space = {"__name__": "script", "np": np, **around}
     exec(f"def made(t, n, rng):\n    return {text}\n\n\ndef helper(p):\n    return p * {around.get('times', 1)}", space)  # noqa: S102
-    return given.fingerprint(space["made"])
+    return python_objects.fingerprint(space["made"])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,10 @@ def test_what_a_function_does_is_in_its_digest(text, one, other):
 
 
 def test_the_digest_of_a_function_is_the_same_in_every_process():
-    code = "from sortition.studies import given; print(given.fingerprint(lambda k: k in {'a', 'b', 'c', 'd', 'e'}))"
+    code = (
+        "from sortition.studies.python_objects import fingerprint;"
+        "print(fingerprint(lambda k: k in {'a', 'b', 'c', 'd', 'e'}))"
+    )
     digests = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True
@@ -88,26 +91,27 @@ def test_the_digest_of_a_function_is_the_same_in_every_process():
 
 
 def test_classes_without_a_file_are_told_apart_by_their_code():
-    assert given.fingerprint(typed()) == given.fingerprint(typed())
-    assert given.fingerprint(typed()) != given.fingerprint(typed(count=3))
+    assert python_objects.fingerprint(typed()) == python_objects.fingerprint(typed())
+    assert python_objects.fingerprint(typed()) != python_objects.fingerprint(typed(count=3))
 
 
 def test_objects_are_import_paths_while_they_are_lent():
-    with given.lent():
-        path = given.keep("thing", np.arange(3))
+    with python_objects.forgotten_afterwards():
+        path = python_objects.register("thing", np.arange(3))
         assert (imported(path, "thing") == np.arange(3)).all()
-        sent = given.objects()
+        sent = python_objects.registered()
     with pytest.raises(InputError, match="given from Python, and not to this process"):
         imported(path, "thing")
-    with given.lent():
-        given.hold(sent)
+    with python_objects.forgotten_afterwards():
+        python_objects.receive(sent)
         assert (imported(path, "thing") == np.arange(3)).all()
-        assert given.fingerprints({"a": {"b": path}, "c": 1}) == {"a.b": given.fingerprint(np.arange(3))}
+        digests = python_objects.fingerprints({"a": {"b": path}, "c": 1})
+        assert digests == {"a.b": python_objects.fingerprint(np.arange(3))}
 
 
 def test_what_cannot_be_sent_is_named():
-    with given.lent():
-        given.keep("data", np.arange(3))
-        assert given.cannot_be_sent({}) == ""
-        given.keep("rule", shifted(1))
-        assert given.cannot_be_sent({}).startswith("rule_")
+    with python_objects.forgotten_afterwards():
+        python_objects.register("data", np.arange(3))
+        assert python_objects.first_that_cannot_be_sent({}) == ""
+        python_objects.register("rule", shifted(1))
+        assert python_objects.first_that_cannot_be_sent({}).startswith("rule_")

@@ -45,8 +45,14 @@ def files_of(out):
 @pytest.fixture
 def stacks(monkeypatch):
     """How many clients each stack held."""
-    sizes, train_stack = [], stacked.train_stack
-    monkeypatch.setattr(stacked, "train_stack", lambda *args: sizes.append(len(args[4])) or train_stack(*args))
+    sizes = []
+    train_stack = stacked.train_stack
+
+    def counted(**options):
+        sizes.append(len(options["plans"]))
+        return train_stack(**options)
+
+    monkeypatch.setattr(stacked, "train_stack", counted)
     return sizes
 
 

@@ -20,7 +20,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
     selector = setup.selector
     parts = built.split
     document: TomlTable = {
-        "format": formats.MANIFEST,
+        "format": run_folder.FORMAT,
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",

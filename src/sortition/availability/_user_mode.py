@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -14,34 +13,34 @@ from sortition.core.import_policy import imported
 from sortition.core.streams import stream
 from sortition.core.validation import check_takes
 
-Reachable = Callable[[int, int, np.random.Generator], npt.ArrayLike]
+ReachableFunction = Callable[[int, int, np.random.Generator], npt.ArrayLike]
 
 
-class Function(Mode):
-    """``function(t, clients, rng)`` is the mask (N,) of round t; ``rng`` depends on the seed and the round alone."""
+class UserFunction(Mode):
+    """Asks ``function(t, clients, rng)`` for the mask (N,) of round t; ``rng`` depends on the seed and round alone."""
 
-    function: Any
+    function: ReachableFunction
 
     def masks(self, facts: Facts) -> Masks:
-        """The function, its result checked in every round."""
+        """Call the function and check its result in every round."""
 
-        def at(t: int) -> Mask:
+        def mask_of_round(t: int) -> Mask:
             mask = np.asarray(self.function(t, facts.clients, stream(facts.seed, "availability", t)))
             if mask.shape != (facts.clients,) or mask.dtype.kind not in "bui" or not np.isin(mask, (0, 1)).all():
                 raise bad("availability", f"a mask of {facts.clients} clients", f"{mask.dtype} of shape {mask.shape}")
             return mask.astype(bool)
 
-        return at
+        return mask_of_round
 
 
-def given(path: str, options: dict[str, Any]) -> Mode:
-    """The mode behind an import path."""
-    found = imported(path, "availability.name")
+def user_mode(path: str, options: Mapping[str, object]) -> Mode:
+    """Return the mode behind an import path, which takes no options."""
+    target = imported(path, "availability.name")
     if options:
         raise unknown("key", next(iter(options)), (), f"availability {path}")
-    if isinstance(found, Mode):
-        return found
-    if not callable(found):
-        raise bad("availability.name", "a function (t, clients, rng) → mask", type(found).__name__)
-    check_takes(found, ("t", "clients", "rng"), "availability")
-    return Function(function=found)
+    if isinstance(target, Mode):
+        return target
+    if not callable(target):
+        raise bad("availability.name", "a function (t, clients, rng) → mask", type(target).__name__)
+    check_takes(target, ("t", "clients", "rng"), "availability")
+    return UserFunction(function=target)

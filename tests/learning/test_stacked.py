@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sortition.learning.batch_losses import BatchLosses
+from sortition.learning.stacked import BatchLosses
 
 STEPS, CLIENTS, ROWS, CLASSES = 3, 4, 6, 5
 ACTIVE = (4, 4, 2)  # the last two clients take two steps only
@@ -26,12 +26,12 @@ def taken(losses, logits):
 
 def test_gradients_are_those_of_autograd(drawn):
     logits, labels, weights = drawn
-    found = taken(BatchLosses(labels, weights), logits)
+    gradients = taken(BatchLosses(labels, weights), logits)
     for s, k in enumerate(ACTIVE):
-        own = logits[s, :k].clone().requires_grad_()
-        each = torch.nn.functional.cross_entropy(own, labels[s, :k], reduction="none")
+        active_logits = logits[s, :k].clone().requires_grad_()
+        each = torch.nn.functional.cross_entropy(active_logits, labels[s, :k], reduction="none")
         (each * weights[s, :k]).sum().backward()
-        torch.testing.assert_close(found[s], own.grad, atol=1e-7, rtol=1e-5)
+        torch.testing.assert_close(gradients[s], active_logits.grad, atol=1e-7, rtol=1e-5)
 
 
 def test_sums_and_squares_count_only_the_steps_that_a_client_takes(drawn):

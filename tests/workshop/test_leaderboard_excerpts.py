@@ -3,8 +3,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from tests.leaderboard.rows import table
+from workshop.leaderboard_excerpts import best_methods, method_section
 
-from sortition.leaderboard.excerpts import best_methods, method_section
 from sortition.leaderboard.results import SCHEMA
 from sortition.leaderboard.suite import load_suite
 

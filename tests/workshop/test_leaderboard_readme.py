@@ -3,16 +3,15 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-import polars as pl
 import pytest
 from tests.leaderboard.rows import table
+from workshop.leaderboard_page import page, variants_table
+from workshop.leaderboard_readme import PLACES, top_table, with_top
 
 from sortition.leaderboard.board import Board
 from sortition.leaderboard.entries import default_entries
-from sortition.leaderboard.page import knows, page, variants_table
 from sortition.leaderboard.results import stored
 from sortition.leaderboard.suite import load_suite
-from sortition.leaderboard.top import SHOWN, top_table, with_top
 from sortition.leaderboard.variants import plain_rows
 from sortition.selectors import VARIANTS
 
@@ -27,15 +26,10 @@ def board(rows):
 
 def test_the_best_and_the_baseline_with_their_places():
     rows = top_table(board(table(SUITE, GAINS))).rows
-    assert [row[1] for row in rows] == [*(f"`m{place}`" for place in range(SHOWN)), "`uniform`"]
+    assert [row[1] for row in rows] == [*(f"`m{place}`" for place in range(PLACES)), "`uniform`"]
     assert rows[0][0] == "1"
     assert rows[-1][:1] + rows[-1][3:5] == ["12", "–", "–"]
     assert {row[-1] for row in rows} == {"sizes"}
-
-
-def test_what_a_method_asks_and_what_comes_with_updates_are_told_apart():
-    rows = table(SUITE, GAINS).with_columns(asks=pl.lit("loss"), reports=pl.lit("bias-update"))
-    assert knows(rows, "m1")[0] == "sizes; asks loss; with updates: bias-update"
 
 
 def test_a_study_takes_every_variant_as_the_table_writes_it():

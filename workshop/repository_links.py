@@ -12,25 +12,27 @@ PAGES = {"README.md": "index", "CONTRIBUTING.md": "contributing", "CHANGELOG.md"
 
 
 def plain(page: str, text: str, docs: Path) -> str:
-    """The text of a page, with links to files outside the documentation replaced by their words."""
+    """Return the text of a page, with links to files outside the documentation replaced by their words."""
 
-    def replaced(found: re.Match[str]) -> str:
-        words, target = found.groups()
-        path, _, anchor = target.partition("#")
-        inside = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
-        if inside.startswith("../"):
+    def replaced(link: re.Match[str]) -> str:
+        words, address = link.groups()
+        path, _, anchor = address.partition("#")
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+        if target.startswith("../"):
             name = PAGES.get(posixpath.basename(path))
             return f"[{words}](/{name}.md)" if name else words
-        if (docs / inside).is_dir():
-            index = next((name for name in ("index.md", "README.md") if (docs / inside / name).exists()), None)
-            return f"[{words}](/{inside}/{index})" if index else words
-        return found.group(0) if anchor or (docs / inside).exists() else words
+        if (docs / target).is_dir():
+            index = next((name for name in ("index.md", "README.md") if (docs / target / name).exists()), None)
+            return f"[{words}](/{target}/{index})" if index else words
+        if anchor or (docs / target).exists():
+            return link.group(0)
+        return words
 
     return LINK.sub(replaced, text)
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Called by Sphinx."""
+    """Connect to Sphinx, which calls this function."""
 
     def read(app: Any, page: str, source: list[str]) -> None:
         if app.env.doc2path(page).suffix != ".ipynb":

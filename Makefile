@@ -84,8 +84,9 @@ pages: setup  ## write the generated pages and tables that are kept in docs
 	$(BIN)/python docs/_ext/method_pages.py docs
 	$(BIN)/python docs/_ext/notebook_outputs.py
 
-screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
+screenshots: setup  ## make the pictures of docs/images: methods, partitions, and the demo's report (needs Chromium, and fashion-mnist)
 	$(BIN)/python benchmarks/method_pictures.py
+	$(BIN)/python benchmarks/galleries.py docs/images
 	test -d demo/runs || $(BIN)/sortition demo
 	$(BIN)/python benchmarks/screenshots.py demo/runs
 

@@ -16,9 +16,9 @@ from sortition.reproduction.preset import Preset
 from sortition.results import summary
 from sortition.results.run_folder import Run
 from sortition.studies.plan import StudyPlan
+from sortition.studies.run_filter import matching_runs
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
-from sortition.studies.run_filter import matching_runs
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def _best_gains(gain: Floats, kind: Ids, rank: Ids, n_kinds: int, places: int) -
 class Search:
     """Greedy starts and best-improvement swaps, all R starts side by side, with maintained row sums.
 
-    ``counts`` (R, C) counts the members of each kind, ``reach`` (R, C) is Σ_{l∈S} pair[c, l], ``slots`` (R, M) the kinds
+    ``counts`` (R, C) are the members of each kind, ``reach`` (R, C) is Σ_{l∈S} pair[c, l], ``slots`` (R, M) the kinds
     of the members, and ``best`` (C, K + 1) the gains of each kind's members, best first.
 
     Attributes:

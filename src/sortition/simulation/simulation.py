@@ -348,7 +348,8 @@ class Simulation:
         if signal.of == "training":
             ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))
             return seconds + float(world.costs.seconds(ids, t).max(initial=0.0))
-        ledger.passes["forward"] += int(world.costs.examples_read(signal, ids).sum())
+        purpose = "training" if signal.backward else "forward"  # a gradient costs what a step of training does
+        ledger.passes[purpose] += int(world.costs.examples_read(signal, ids).sum())
         return seconds + float(world.costs.seconds_read(signal, ids, t).max(initial=0.0))
 
     # -- training ------------------------------------------------------------------------------------------------------

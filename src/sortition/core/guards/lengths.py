@@ -3,6 +3,10 @@
 Nobody can fix a length alone. Each client has one vote, the length that it sent last; the length with the most votes
 is in force, ties stay with the one before. So a wrong length that came first is overturned as soon as more clients send
 another one, and nobody gets a strike for a length that most clients send.
+
+Selectors keep one row per client, so the length of one client's vector decides how much memory the server takes for all
+of them. Where the model does not say how long vectors are, a vector is refused of which a table with a row for every
+client would take more than ``TABLE_BYTES``.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from sortition.core.signals import ModelSize, Signal
 
 Votes = Iterable[tuple[str, Ids, int]]  # signal, clients, and the length that they sent
 PREFIX = "lengths."
+TABLE_BYTES = 1 << 30  # of a table of float64 that clients' vectors alone can make a selector allocate
 
 
 class Lengths:
@@ -29,11 +34,18 @@ class Lengths:
         lengths = {signal.name: signal.length(model) for signal in vectors}
         self.known = {name: length for name, length in lengths.items() if length is not None}
         self.votes = {name: np.zeros(n_clients, np.int64) for name in lengths if name not in self.known}
+        self.n_clients = n_clients
+
+    @property
+    def longest(self) -> int:
+        """The largest length of a vector that is believed where the model does not say it."""
+        return TABLE_BYTES // (8 * self.n_clients)
 
     def grown(self, n_clients: int) -> Lengths:
         """The same for more clients."""
         twin = object.__new__(Lengths)
         twin.known = self.known
+        twin.n_clients = n_clients
         twin.votes = {name: np.pad(sent, (0, n_clients - sent.size)) for name, sent in self.votes.items()}
         return twin
 
@@ -71,7 +83,7 @@ class Lengths:
 
     def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Lengths:
         """The same with the votes of a snapshot; before votes were kept, everybody stands for the length in force."""
-        twin = self.grown(next(iter(self.votes.values())).size) if self.votes else self
+        twin = self.grown(self.n_clients)
         for name, sent in twin.votes.items():
             stored, shape = arrays.get(f"{PREFIX}{name}"), shapes.get(name)
             if stored is None:

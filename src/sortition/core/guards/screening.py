@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
 Shape = tuple[int, ...]
+NOT_A_NUMBER = "not a number"
 
 
 class Screened(NamedTuple):
@@ -27,21 +28,28 @@ class Screened(NamedTuple):
     lengths: dict[int, int] = {}
 
 
-def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, guards: Guards | None = None) -> Screened:
+def screen(
+    signal: Signal,
+    answers: Answers,
+    asked: Ids,
+    shape: Shape | None,
+    guards: Guards | None = None,
+    *,
+    longest: int | None = None,
+) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
-    ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts.
-    Ids that were not asked are the caller's mistake and raise.
+    ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
+    that are not longer than ``longest``. Ids that were not asked are the caller's mistake and raise.
     """
     _check_asked(signal, answers, asked)
-    guards, shape = guards or Guards(), _row_shape(signal, asked, shape)
-    if isinstance(answers, Reading):
-        answers = as_float_table(answers)
-    if isinstance(answers, Reading) and _is_table(answers.values, shape):
+    guards = guards or Guards()
+    shape = _row_shape(signal, asked, shape)
+    if isinstance(answers, Reading) and _is_table(answers.values, shape, longest):
         return _screen_table(signal, answers, asked, guards)
-    found = _tabulated(answers, shape)
-    table = _screen_table(signal, found.reading, asked, guards)
-    return Screened(table.reading, found.rejected | table.rejected, found.lengths)
+    tabulated = _tabulated(answers, shape, longest)
+    table = _screen_table(signal, tabulated.reading, asked, guards)
+    return Screened(table.reading, tabulated.rejected | table.rejected, tabulated.lengths)
 
 
 def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
@@ -76,54 +84,71 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
     return (asked.size,) if signal.of == "pairs" else known
 
 
-def _is_table(values: Array, shape: Shape | None) -> bool:
-    """Whether all rows are floats of the shape that is wanted."""
-    return values.dtype.kind == "f" and (values.ndim == 2 if shape is None else values.shape[1:] == shape)
-
-
-def as_float_table(reading: Reading) -> Reading:
-    """The reading with whole numbers and truth values as floats; anything else as it is."""
-    values = reading.values
-    return Reading(reading.ids, values.astype(np.float64)) if values.dtype.kind in "biu" else reading
+def _is_table(values: Array, shape: Shape | None, longest: int | None) -> bool:
+    """Whether all rows have the shape that is wanted, or a length that is believed where none is known."""
+    if shape is not None:
+        return values.shape[1:] == shape
+    return values.ndim == 2 and (longest is None or values.shape[1] <= longest)
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:
-    """Each client's row as floats; None for what is no number."""
+    """Each client's row as the array that was sent, not yet as floats; None for what is no number."""
     if isinstance(answers, Reading):
-        return {client: as_floats(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
-    return {int(client): as_floats(row) for client, row in answers.items()}
+        return dict(zip(answers.ids.tolist(), answers.values, strict=True))
+    return {int(client): _as_array(row) for client, row in answers.items()}
 
 
-def as_floats(row: Any) -> Array | None:
-    """A row as float64; None for what is no number: texts, dates, complex numbers, whole numbers beyond any float."""
+def _as_array(row: npt.ArrayLike) -> Array | None:
+    """A row as it was sent; None for what is no number: texts, dates, complex numbers."""
     try:
-        given = np.asarray(row)
-        return given.astype(np.float64) if given.dtype.kind in "biufO" else None
+        array = np.asarray(row)
     except Exception:  # what a client sends can raise anything
+        return None
+    return array if array.dtype.kind in "biufO" else None
+
+
+def as_floats(row: npt.ArrayLike) -> Array | None:
+    """A row as float64; None for what is no number, also whole numbers beyond any float."""
+    array = _as_array(row)
+    try:
+        return None if array is None else array.astype(np.float64)
+    except Exception:  # an object's own conversion can raise anything
         return None
 
 
-def _usual_shape(rows: Mapping[int, Array | None]) -> Shape:
-    """The shape of most vectors among the rows."""
-    shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
+def _usual_shape(rows: Mapping[int, Array | None], longest: int | None) -> Shape:
+    """The shape of most vectors among the rows, of those that are not too long."""
+    vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
+    shapes = Counter(row.shape for row in vectors if longest is None or row.size <= longest)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulated(answers: Answers, shape: Shape | None) -> Screened:
-    """The rows of one shape, and the reasons against the others; an unknown shape is that of most vectors."""
+def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Screened:
+    """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
+
+    A row is checked as it was sent, and widened to float64 only where its shape is the right one.
+    """
     rows = rows_of(answers)
     if shape is None:
-        shape = _usual_shape(rows)
-    kept, rejected, lengths = dict[int, Array](), dict[int, str](), dict[int, int]()
+        shape = _usual_shape(rows, longest)
+    sound_rows: dict[int, Array] = {}
+    rejected: dict[int, str] = {}
+    lengths: dict[int, int] = {}
     for client, row in rows.items():
-        if row is None or row.shape != shape or not row.size:
-            rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {shape}"
-            if row is not None and row.ndim == 1 and row.size:
+        if row is None:
+            rejected[client] = NOT_A_NUMBER
+        elif row.ndim == 1 and longest is not None and row.size > longest and row.shape != shape:
+            rejected[client] = f"{row.size:,} numbers, more than the {longest:,} that are believed without a ModelSize"
+        elif row.shape != shape or not row.size:
+            rejected[client] = f"shape {row.shape} in place of {shape}"
+            if row.ndim == 1 and row.size:
                 lengths[client] = row.size
+        elif (floats := as_floats(row)) is None:
+            rejected[client] = NOT_A_NUMBER
         else:
-            kept[client] = row
-    table = np.stack(list(kept.values())) if kept else np.empty((0, *shape))
-    return Screened(Reading(np.array(list(kept), np.int64), table), rejected, lengths)
+            sound_rows[client] = floats
+    table = np.stack(list(sound_rows.values())) if sound_rows else np.empty((0, *shape))
+    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, lengths)
 
 
 def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> Screened:

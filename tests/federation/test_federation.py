@@ -375,3 +375,17 @@ def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(method, tmp_
     }
     assert cohorts["killed"] == cohorts["whole"]
     assert len(cohorts["whole"]) == 8
+
+
+def test_numpys_whole_numbers_are_options_too(tmp_path):
+    federation = played(
+        rounds=np.int64(2),
+        cohort=np.int64(3),
+        horizon=np.int32(2),
+        seed=np.int64(7),
+        checkpoint_every=np.int8(1),
+        checkpoint=tmp_path / "state.npz",
+    )
+    options = federation.options
+    assert {type(value) for value in (options.cohort, options.horizon, options.seed, options.checkpoint_every)} == {int}
+    assert [len(record["cohort"]) for record in federation.history] == [3, 3]

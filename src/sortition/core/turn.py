@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, not_among
+from sortition.core.arrays import Array, Ids, as_array, as_ids, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 from sortition.core.guards.exploration import explored
 from sortition.core.guards.screening import Answers, Screened, in_order_asked, screen, winsorised
@@ -50,6 +50,7 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
+        longest: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
@@ -65,6 +66,7 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, tuple[int, ...]]
+    longest: int
     available: Ids
     kept_out: Mapping[str, Ids]
     capped: Array | None
@@ -102,6 +104,7 @@ class Turn:
         self.shapes = dict(context.shapes)
         self.open = True
         self.in_flight = False  # the cohort was dispatched
+        self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
         self._context = context
         self._asking: Asking | None = None
         if round is None:
@@ -193,8 +196,15 @@ class Turn:
         return dict.fromkeys(known, Reading.empty()) | accepted
 
     def blame(self, clients: Mapping[int, str]) -> None:
-        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
-        self.blamed |= clients
+        """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
+        if not isinstance(clients, Mapping):
+            raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
+        ids = as_ids("turn.blame(clients)", list(clients))
+        members = np.empty(0, np.int64) if self.cohort is None else np.sort(self.cohort.ids)
+        outside = not_among(ids, members)
+        if outside.size:
+            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+        self.blamed |= {client: clients[client] for client in ids.tolist()}
 
     def strikes(self, overturned: Mapping[str, int]) -> set[int]:
         """The clients that get a strike; not those whose vectors only have the length that most clients send."""
@@ -202,7 +212,9 @@ class Turn:
         return self._unsound | wrong | self.blamed.keys()
 
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
-        return screen(signal, answers, asked, self.shapes.get(signal.name), self._context.guards)
+        context = self._context
+        shape = self.shapes.get(signal.name)
+        return screen(signal, answers, asked, shape, context.guards, longest=context.longest)
 
     def _accept(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from numbers import Real
 from typing import Any, TypeVar
 
+import numpy as np
 from pydantic import ConfigDict, ValidationError, with_config
 
 from sortition.core.errors import InputError, bad, unknown
@@ -37,8 +38,13 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether it is a whole number from ``least`` on; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Whether it is a whole number from ``least`` on, NumPy's included; true and false are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def as_builtin(value: object) -> object:
+    """NumPy's whole numbers as Python's, which JSON can write; anything else as it is."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def check_takes(function: Callable[..., Any], names: tuple[str, ...], who: str, **options: Any) -> None:

@@ -21,6 +21,7 @@ from sortition.core.arrays import Array, Ids, as_ids, not_among
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.screening import is_compared
 from sortition.core.guards.settings import Guards
 from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
@@ -85,7 +86,7 @@ class Registrar:
         self._open: Turn | None = None
         self._thread = OneThread(WHO)
         self._selection = object()  # by which a turn is recognised as one of this registrar
-        self.eligibility = Eligibility(self.guards, population)
+        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
         self.population, self._view = population, self._disclosed(population, self.eligibility)
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
 
@@ -114,6 +115,11 @@ class Registrar:
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
+
+    def _remembered_signals(self) -> list[str]:
+        """The signals of which the guards may remember how long clients' rows are."""
+        signals = (*self.needs.asks, *self.needs.reports)
+        return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -171,12 +177,19 @@ class Registrar:
             longest=self.lengths.longest,
             available=available,
             kept_out=admitted.kept_out,
+            just_come=admitted.just_come,
+            scale=self._scale,
             capped=self.eligibility.capped,
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
             late=lambda: self.count("late"),
             thread=self._thread,
         )
+
+    def _scale(self, name: str) -> float | None:
+        """How long the rows of a signal usually are, as remembered now."""
+        scales = self.eligibility.scales
+        return None if scales is None else scales.scale(name, self.index)
 
     def dispatch(self, turn: Turn) -> None:
         """Put the cohort in flight: its members are at work, so that no other turn may begin before this one ends."""
@@ -257,6 +270,7 @@ class Registrar:
             self.counters[what] += count
         if turn.cohort is not None:
             self.eligibility.record(turn.available, turn.cohort.ids, used)
+        self.eligibility.remember(turn.sent_norms(), self.index)
         overturned = self.lengths.vote(turn.votes, self.shapes)
         self.eligibility.blame(turn.strikes(overturned), self.index)
         self._forget(overturned)
@@ -329,8 +343,7 @@ class Registrar:
             found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
             self.selector, self._view = twin.selector, twin._view
             self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-            self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-            self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
+            self.eligibility, self.lengths = found.eligibility, found.lengths
             self._abandon()
             self._forget(self.lengths.other_than(self.shapes))
         return self

@@ -109,7 +109,11 @@ class Setup:
         mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(t))
         if mask.dtype != np.bool_ or mask.shape != (n,):
             raise bad("availability.at(t)", f"a mask of {n} clients", f"{mask.dtype} of {mask.shape}")
-        return mask if present is None else mask & present
+        if present is not None:
+            mask = mask & present
+        adversaries = self.world.adversaries
+        away = None if adversaries is None else adversaries.away(t)
+        return mask if away is None else mask & ~away
 
     def known(self, t: int) -> Population:
         """What the server knows in round t: the facts of those who have joined, also of those who took an id over."""

@@ -71,7 +71,7 @@ def test_rows_are_checked_before_they_are_widened():
     """A row of another shape that would take 8 TB as floats costs nothing."""
     endless = np.broadcast_to(np.int8(1), 10**12)
     rows = {0: np.ones(3), 1: endless, 2: np.ones(3, np.int8)}
-    reading, rejected, lengths = screen(UPDATE, rows, np.arange(3), (3,))
+    reading, rejected, lengths, *_ = screen(UPDATE, rows, np.arange(3), (3,))
     assert reading.ids.tolist() == [0, 2]
     assert "in place of (3,)" in rejected[1]
     assert lengths == {1: 10**12}

@@ -21,11 +21,23 @@ NOT_A_NUMBER = "not a number"
 
 
 class Screened(NamedTuple):
-    """The sound rows of an answer; who sent an unsound one, and why; the lengths of vectors of another length."""
+    """An answer, screened.
+
+    Attributes:
+        reading: the sound rows.
+        rejected: who sent an unsound one, and why.
+        lengths: the lengths of vectors of another length, by client.
+        compared: who is refused only because others send less.
+        ids: (m,) clients whose rows have the right shape.
+        norms: (m,) the norms of these rows; NaN where one is no possible value.
+    """
 
     reading: Reading
     rejected: dict[int, str]
     lengths: dict[int, int] = {}
+    compared: frozenset[int] = frozenset()
+    ids: Ids = np.empty(0, np.int64)
+    norms: Floats = np.empty(0)
 
 
 def screen(
@@ -36,20 +48,27 @@ def screen(
     guards: Guards | None = None,
     *,
     longest: int | None = None,
+    scale: float | None = None,
 ) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
     ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
-    that are not longer than ``longest``. Ids that were not asked are the caller's mistake and raise.
+    that are not longer than ``longest``. Norms are held against ``scale``, or against their own median. Ids that were
+    not asked are the caller's mistake and raise.
     """
     _check_asked(signal, answers, asked)
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
     if isinstance(answers, Reading) and _is_table(answers.values, shape, longest):
-        return _screen_table(signal, answers, asked, guards)
+        return _screen_table(signal, answers, asked, guards, scale)
     tabulated = _tabulated(answers, shape, longest)
-    table = _screen_table(signal, tabulated.reading, asked, guards)
-    return Screened(table.reading, tabulated.rejected | table.rejected, tabulated.lengths)
+    table = _screen_table(signal, tabulated.reading, asked, guards, scale)
+    return table._replace(rejected=tabulated.rejected | table.rejected, lengths=tabulated.lengths)
+
+
+def is_compared(signal: Signal) -> bool:
+    """Whether rows of a signal have a scale: the server's may differ by any factor, and of pairs company decides."""
+    return signal.of not in ("server", "pairs")
 
 
 def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
@@ -151,37 +170,49 @@ def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Sc
     return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, lengths)
 
 
-def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> Screened:
+def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards, scale: float | None) -> Screened:
+    """The sound rows of a table whose rows have the right shape."""
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
     if not len(reading):
         return Screened(reading, {})
     flat = values.reshape(len(reading), -1)
-    far = norms(flat)
-    negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(far)) if signal.nonnegative else as_ids("", [])
-    far[negative] = np.nan  # they do not count for the median
-    if signal.of == "server":  # its own numbers may differ by any factor
-        guards = Guards(norm=0)
-    reasons = guards.absurd(far) | dict.fromkeys(negative.tolist(), "negative")
+    lengths = norms(flat)
+    reasons: dict[int, str] = {}
+    if signal.nonnegative:
+        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(lengths))
+        reasons = dict.fromkeys(negative.tolist(), "negative")
+        lengths[negative] = np.nan  # they do not count for the median
+    compared = {} if signal.of == "server" else guards.too_far(lengths, scale)
+    reasons = compared | guards.absurd(lengths) | reasons
     if not reasons:
-        return Screened(reading, {})
+        return Screened(reading, {}, ids=reading.ids, norms=lengths)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
-    named = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
-    return Screened(Reading(reading.ids[sound], reading.values[sound]), named)
+    rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
+    only_compared = frozenset(int(reading.ids[row]) for row, reason in compared.items() if reasons[row] == reason)
+    return Screened(
+        reading=Reading(reading.ids[sound], reading.values[sound]),
+        rejected=rejected,
+        compared=only_compared,
+        ids=reading.ids,
+        norms=lengths,
+    )
 
 
 def norms(rows: Array) -> Floats:
     """The Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.abs(rows[:, 0]) if rows.shape[1] == 1 else np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        odd = np.flatnonzero(~np.isfinite(found))  # a square may overflow where the norm does not
-        if odd.size and rows.shape[1] > 1:
-            found = found.astype(np.float64)
-            scale = np.abs(rows[odd]).max(axis=1).astype(np.float64)
-            found[odd] = scale * np.sqrt(np.sum((rows[odd] / scale[:, None]) ** 2, axis=1))
-    return found
+        if rows.shape[1] == 1:
+            return np.abs(rows[:, 0])
+        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        overflowed = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
+        if overflowed.size:
+            lengths = lengths.astype(np.float64)
+            largest = np.abs(rows[overflowed]).max(axis=1).astype(np.float64)
+            lengths[overflowed] = largest * np.sqrt(np.sum((rows[overflowed] / largest[:, None]) ** 2, axis=1))
+    return lengths
 
 
 def winsorised(reading: Reading, limit: float) -> tuple[Reading, int]:

@@ -32,10 +32,10 @@ TRUSTED = Guards(
     strikes=3,
     quarantine=20,
     winsorise=3.0,
-    size_cap=2.0,
-    ceiling=2.0,
+    size_cap=1.0,
+    ceiling=1.5,
     remember=50,
-    clip=1.5,
+    clip=1.4,
     returning=0.2,
 )
 GUARDS = {"guards": TRUSTED, "none": Guards()}

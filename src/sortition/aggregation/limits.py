@@ -30,4 +30,5 @@ def shortened(update: Rows, longest: float) -> Rows:
     norm = float(np.linalg.norm(update.astype(np.float64)))
     if norm <= longest:
         return update
-    return update * update.dtype.type(longest / norm)
+    shorter: Rows = update * update.dtype.type(longest / norm)
+    return shorter

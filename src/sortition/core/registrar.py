@@ -155,6 +155,7 @@ class Registrar:
         self._abandon()
         context, played = self._context(ids, admitted), round if admitted.ids.size else None
         turn = self._open = Turn(context, self.state.copy(), played, admitted.notes)
+        turn.scales = self.eligibility.remembered_scales(self.index)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn

@@ -115,6 +115,7 @@ class Turn:
         self.votes: list[tuple[str, Ids, int]] = []  # signal, clients, and the length of the vectors that they sent
         self._misshapen: dict[int, dict[str, int]] = {}  # client → signal → a length that was refused
         self._unsound: set[int] = set()  # clients with something that was refused for another reason
+        self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
         self.excused: set[int] = set()  # clients whose refused update is no strike
         self._sent: list[tuple[str, Ids, Floats]] = []  # signal, clients, and the norms of what they sent
         self.guarded = dict(guarded)
@@ -159,7 +160,7 @@ class Turn:
 
     @property
     def kept_out(self) -> Mapping[str, Ids]:
-        """The available clients that the guards kept out: by ``quarantined``, ``ceiling`` and ``quota``."""
+        """The available clients that the guards kept out, by ``quarantined``, ``ceiling``, ``returning``, ``quota``."""
         return self._context.kept_out
 
     @property
@@ -248,6 +249,9 @@ class Turn:
             longest = guards.clip * scale
         elif guards.clip and norms.size > len(refused):  # nothing is known yet: the shortest of the round is safe
             longest = float(np.delete(norms, list(refused)).min())
+        shortened = int((np.delete(norms, list(refused)) > longest).sum())
+        if shortened:
+            self.guarded["shortened"] = shortened
         return UpdateVerdict(refused, longest)
 
     def _excuses(self, ids: Ids, scale: float | None) -> bool:

@@ -132,6 +132,7 @@ class Messenger:
         self._late: set[int] = set()
         self._faults: dict[int, str] = {}
         self._models: dict[int, Model] = {}
+        self._shortened: dict[int, Model] = {}  # the same, none further from the model than the guards allow
         self._heard: set[str] = set()  # signals that somebody answered
         self._profiles: dict[str, Profile] = {}  # answers that are not entered yet
         self._peers: Mapping[str, Peer] = {}
@@ -530,10 +531,11 @@ class Messenger:
         used = self.used(cohort)
         replies = {client: self.training.replies[client] for client in used.tolist()}
         sound = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        models, faults = self.check.judge(sound, self.engine.model)
+        models, faults = self.check.judge(sound, self.engine.model, turn)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         odd = self.engine.objections({client: replies[client] for client in models})
         self._models = {client: model for client, model in models.items() if client not in odd}
+        self._shortened = self.check.shortened(self._models, self.engine.model)
         self._faults = {**faults, **odd}
         self._log_training(cohort)
         return Arrivals(used[[client in self._models for client in used.tolist()]], self._faults)
@@ -562,7 +564,8 @@ class Messenger:
                 cohort=cohort,
                 done=done,
                 weights=weights,
-                models=self._models,
+                models=self._shortened,
+                longest=self.check.longest,
                 replies=self.training.replies,
                 clients=len(self.members),
             )

@@ -124,6 +124,10 @@ class Eligibility:
         if self.intervals is not None:
             self.intervals.record(used)
 
+    def remembered_scales(self, index: int) -> dict[str, float]:
+        """The scales that are known in round ``index``, by signal."""
+        return {} if self.scales is None else self.scales.in_force(index)
+
     def remember(self, sent: Sent, index: int) -> None:
         """Take the norms of what clients sent in round ``index`` into the scales."""
         if self.scales is not None:

@@ -206,7 +206,7 @@ def norms(rows: Array) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         if rows.shape[1] == 1:
             return np.abs(rows[:, 0])
-        lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         overflowed = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
         if overflowed.size:
             lengths = lengths.astype(np.float64)

@@ -22,6 +22,7 @@ LOST = "It did not complete: what it sent was lost or refused."
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
     "ceiling": "that have had their places, the ceiling of their fair share",
+    "returning": "that have just come, more than may be chosen in one round, by a random draw",
     "quota": "over the quota of their owner, by a random draw",
 }
 
@@ -138,6 +139,9 @@ def _kept(log: Log, t: int, who: int, why: str) -> str:
     """What the guards did to a client that was available."""
     if why == "ceiling":
         return "The guards left it out: it has had all the places that the ceiling of its fair share allows."
+    if why == "returning":
+        return (f"The guards left it out by a random draw: it had just come, with more such clients than may be "
+                f"chosen in one round, so {log.method} could not choose it.")  # fmt: skip
     if why == "quota":
         return (f"The guards left it out by a random draw: its owner had more clients there than places, so "
                 f"{log.method} could not choose it.")  # fmt: skip

@@ -28,7 +28,7 @@ class DecodedRound:
     cohort: Ids
     weights: Floats
     done: Ids
-    kept_out: Mapping[str, Ids]  # by the guards: "quarantined", "ceiling", "quota"; logs of format 1 do not say whom
+    kept_out: Mapping[str, Ids]  # by the guard that did it; logs of format 1 do not say whom
 
     @property
     def asked(self) -> list[tuple[str, Ids, AnswersEntry]]:

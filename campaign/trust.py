@@ -6,6 +6,7 @@ and seed without adversaries. The tables stand in docs/faults.md.
 
 from __future__ import annotations
 
+import argparse
 import json
 import time
 from collections.abc import Iterable, Sequence
@@ -100,6 +101,7 @@ def config_of(method: str, attack: str, guards: Guards, seed: int, partition: st
         model={"name": "softmax"},
         local={"steps": 5, "batch": 10, "lr": 0.1},
         devices={"speed": 100.0, "speed_spread": 1.0},
+        evaluate_every=ROUNDS,
         guards=guards,
         attacks=None if chosen is None else Attacks(kind="adaptive", share=0.1, norm=5.0, **chosen),
     )
@@ -124,7 +126,8 @@ def played(method: str, attack: str, guards: str, seed: int, partition: str = "s
         held += theirs
         shares.append(theirs / len(cohort) if cohort else 0.0)
         refused += int(np.isin((record["notes"] or {}).get("unsound_updates", []), false).sum())
-        accuracies.append(100 * record["test"]["accuracy"])
+        if record["round"] >= ROUNDS - LAST:
+            accuracies.append(100 * prepared.world.evaluator.score(simulation.params)["accuracy"])
         quarantined.update(in_quarantine(simulation.registrar).tolist())
 
     run(prepared, on_record=keep)
@@ -133,7 +136,7 @@ def played(method: str, attack: str, guards: str, seed: int, partition: str = "s
         attack=attack,
         guards=guards,
         seed=seed,
-        accuracy=float(np.mean(accuracies[-LAST:])),
+        accuracy=float(np.mean(accuracies)),
         last=accuracies[-1],
         places=100 * held / max(places, 1),
         returned=100 * float(np.mean(after_return(attack, shares))),
@@ -184,3 +187,80 @@ def read(path: Path) -> list[Outcome]:
 
 
 METHODS = list(discover())
+UNGUARDED = ("always", "return", "chance")  # attacks that are played without guards, too
+GOAL = {"loss": 5.0, "places": 20.0, "returned": 40.0, "cost": 0.3}
+
+
+def by_run(outcomes: Iterable[Outcome]) -> dict[tuple[str, str, str], dict[int, Outcome]]:
+    """The outcomes by method, attack and guards, and within that by seed."""
+    runs: dict[tuple[str, str, str], dict[int, Outcome]] = {}
+    for outcome in outcomes:
+        runs.setdefault((outcome.method, outcome.attack, outcome.guards), {})[outcome.seed] = outcome
+    return runs
+
+
+def losses(runs: dict[tuple[str, str, str], dict[int, Outcome]], method: str, attack: str, guards: str) -> list[float]:
+    """What an attack costs each seed, in points of accuracy, against the same run without adversaries."""
+    honest = runs.get((method, "honest", guards), {})
+    attacked = runs.get((method, attack, guards), {})
+    return [honest[seed].accuracy - attacked[seed].accuracy for seed in sorted(honest.keys() & attacked.keys())]
+
+
+def tables(outcomes: Sequence[Outcome]) -> str:
+    """The tables of docs/faults.md, in Markdown."""
+    runs = by_run(outcomes)
+    methods = sorted({one.method for one in outcomes})
+    attacks = [name for name in ATTACKS if name != "honest" and any(one.attack == name for one in outcomes)]
+    lines = ["| method | honest | cost | " + " | ".join(attacks) + " | places | after return | quarantined |"]
+    lines.append("|" + "---|" * (len(attacks) + 6))
+    lines.extend(_row(runs, method, attacks) for method in methods)
+    return "\n".join(lines)
+
+
+def _row(runs: dict[tuple[str, str, str], dict[int, Outcome]], method: str, attacks: Sequence[str]) -> str:
+    """A method's accuracy, what guards cost it, and the largest loss of a seed by attack; what misses a goal is bold."""
+    bare = runs.get((method, "honest", "none"), {})
+    honest = runs.get((method, "honest", "guards"), {})
+    common = sorted(bare.keys() & honest.keys())
+    cost = float(np.mean([bare[seed].accuracy - honest[seed].accuracy for seed in common])) if common else np.nan
+    accuracy = float(np.mean([one.accuracy for one in honest.values()])) if honest else np.nan
+    cells = [method, f"{accuracy:.1f}", _cell(cost, GOAL["cost"])]
+    attacked = [one for attack in attacks for one in runs.get((method, attack, "guards"), {}).values()]
+    for attack in attacks:
+        worst = max(losses(runs, method, attack, "guards"), default=np.nan)
+        cells.append(_cell(worst, GOAL["loss"]))
+    cells.append(_cell(max((one.places for one in attacked), default=np.nan), GOAL["places"], digits=0))
+    cells.append(_cell(max((one.returned for one in attacked), default=np.nan), GOAL["returned"], digits=0))
+    cells.append(str(max((one.honest_quarantined for one in attacked), default=0)))
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cell(value: float, goal: float, digits: int = 1) -> str:
+    text = f"{value:.{digits}f}"
+    return f"**{text}**" if value > goal else text
+
+
+def unguarded(outcomes: Sequence[Outcome]) -> str:
+    """What the same attacks do without guards: the largest loss of a seed, in Markdown."""
+    runs = by_run(outcomes)
+    lines = ["| method | " + " | ".join(UNGUARDED) + " |", "|" + "---|" * (len(UNGUARDED) + 1)]
+    for method in sorted({one.method for one in outcomes}):
+        worst = [max(losses(runs, method, attack, "none"), default=np.nan) for attack in UNGUARDED]
+        lines.append(f"| {method} | " + " | ".join(f"{loss:.0f}" for loss in worst) + " |")
+    return "\n".join(lines)
+
+
+def report(given: argparse.Namespace) -> int:
+    """Play what is missing, and print the tables; 0 where every goal is met."""
+    path = Path(given.out)
+    if not given.show:
+        methods = given.methods or METHODS
+        attacks = given.attacks or list(ATTACKS)
+        for seeds in range(1, given.seeds + 1):  # all methods and attacks under one seed after the other
+            write(path, methods, attacks, ["guards"], seeds, given.partition)
+            write(path, methods, ["honest", *UNGUARDED], ["none"], seeds, given.partition)
+    outcomes = read(path)
+    table = tables(outcomes)
+    print(table)
+    print(unguarded(outcomes))
+    return int("**" in table)

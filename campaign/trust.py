@@ -218,7 +218,7 @@ def tables(outcomes: Sequence[Outcome]) -> str:
 
 
 def _row(runs: dict[tuple[str, str, str], dict[int, Outcome]], method: str, attacks: Sequence[str]) -> str:
-    """A method's accuracy, what guards cost it, and the largest loss of a seed by attack; what misses a goal is bold."""
+    """A method's accuracy, what guards cost it, and the largest loss of a seed by attack; missed goals are bold."""
     bare = runs.get((method, "honest", "none"), {})
     honest = runs.get((method, "honest", "guards"), {})
     common = sorted(bare.keys() & honest.keys())

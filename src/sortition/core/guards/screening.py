@@ -60,9 +60,9 @@ def screen(
     guards = guards or Guards()
     shape = _row_shape(signal, asked, shape)
     if isinstance(answers, Reading) and _is_table(answers.values, shape, longest):
-        return _screen_table(signal, answers, asked, guards, scale)
+        return _screen_table(signal, answers, asked, guards=guards, scale=scale)
     tabulated = _tabulated(answers, shape, longest)
-    table = _screen_table(signal, tabulated.reading, asked, guards, scale)
+    table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
     return table._replace(rejected=tabulated.rejected | table.rejected, lengths=tabulated.lengths)
 
 
@@ -170,7 +170,7 @@ def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Sc
     return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, lengths)
 
 
-def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards, scale: float | None) -> Screened:
+def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
     """The sound rows of a table whose rows have the right shape."""
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN

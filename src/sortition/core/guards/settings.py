@@ -127,9 +127,9 @@ class Guards:
         usual = float(np.median(norms[finite])) if scale is None else scale
         if usual <= 0:
             return {}
-        what = "the median" if scale is None else "what clients usually send"
-        far = np.flatnonzero(finite & (norms > self.norm * usual))
-        return dict.fromkeys(far.tolist(), f"norm above {self.norm:g} times {what}")
+        reference = "the median" if scale is None else "what clients usually send"
+        too_long = np.flatnonzero(finite & (norms > self.norm * usual))
+        return dict.fromkeys(too_long.tolist(), f"norm above {self.norm:g} times {reference}")
 
     def refused(self, norms: Array, scale: float | None = None) -> dict[int, str]:
         """Which norms (n,) are refused, by position, with the reason: absurd ones, and those that are too far off."""

@@ -289,12 +289,7 @@ class Turn:
         if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
             self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
         self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        struck = rejected.keys() - lengths.keys()
-        if is_compared(signal) and self._context.guards.remember:
-            if self._excuses(screened.ids, self._context.scale(signal.name)):
-                struck -= screened.compared
-            self._sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
-        self._unsound |= struck
+        self._unsound |= self._struck(signal, screened)
         for client, length in lengths.items():
             self._misshapen.setdefault(client, {})[signal.name] = length
         limit = self._context.guards.winsorise
@@ -303,6 +298,16 @@ class Turn:
             if clipped:
                 self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
         return reading
+
+    def _struck(self, signal: Signal, screened: Screened) -> set[int]:
+        """Who gets a strike for its row, wrong lengths aside; the norms of all rows are kept as votes."""
+        struck = screened.rejected.keys() - screened.lengths.keys()
+        if not (is_compared(signal) and self._context.guards.remember):
+            return struck
+        self._sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
+        if self._excuses(screened.ids, self._context.scale(signal.name)):
+            return struck - screened.compared
+        return struck
 
     # -- the choice ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,19 +50,38 @@ class Eligibility:
         made.intervals = None if self.intervals is None else self.intervals.grown(population.n_clients)
         return made
 
-    def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
-        """The eligible ones of these clients, and what kept the others out."""
+    @property
+    def counts(self) -> bool:
+        """Whether it remembers who was available, chosen and used."""
+        return self.ceiling is not None or self.intervals is not None
+
+    def copied(self) -> Eligibility:
+        """The same with a memory of its own: what is recorded in the copy leaves this one as it was."""
+        twin = copy.copy(self)
+        twin.strikes = self.strikes.copy()
+        twin.until = self.until.copy()
+        twin.ceiling = copy.deepcopy(self.ceiling)
+        twin.intervals = copy.deepcopy(self.intervals)
+        return twin
+
+    def admit(self, ids: Ids, budget: int, version: int, seed: int, *, draw: int | None = None) -> Admission:
+        """The eligible ones of these clients, and what kept the others out.
+
+        Quarantine counts versions of the model; ``draw`` (by default the version) keys the quota's draw.
+        """
         guards, notes, kept_out = self.guards, dict[str, Any](), dict[str, Ids]()
         if guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", guards.minimum)
-        if guards.quarantine and (out := self.until[ids] > index).any():
+        if guards.quarantine and (out := self.until[ids] > version).any():
             ids, kept_out["quarantined"] = ids[~out], ids[out]
             notes["quarantined"] = int(out.sum())
         if self.ceiling is not None and not (below := self.ceiling.below(ids, budget)).all():
             ids, kept_out["ceiling"] = ids[below], ids[~below]
             notes["at_ceiling"] = int(kept_out["ceiling"].size)
         if self._owner is not None:
-            keep = within_quota(self._owner[ids], guards.places(budget), stream(seed, "quota", index))
+            keep = within_quota(
+                self._owner[ids], guards.places(budget), stream(seed, "quota", version if draw is None else draw)
+            )
             if not keep.all():
                 ids, kept_out["quota"] = ids[keep], ids[~keep]
                 notes["thinned"] = int(kept_out["quota"].size)

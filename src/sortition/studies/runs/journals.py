@@ -21,8 +21,8 @@ class Journals:
         self._open: list[Journal] = []
         self.log: AuditLog | None = None
         try:
-            self.rounds = self._opened(path / run_folder.ROUNDS, registrar.index)
-            self.timings = self._opened(path / run_folder.TIMINGS, registrar.index)
+            self.rounds = self._opened(path / run_folder.ROUNDS, registrar.version)
+            self.timings = self._opened(path / run_folder.TIMINGS, registrar.version)
             if audited:
                 self.log = registrar.observer = self._logged(path / run_folder.AUDIT, registrar)
         except BaseException:
@@ -34,7 +34,7 @@ class Journals:
         return self._open[-1]
 
     def _logged(self, path: Path, registrar: Registrar) -> AuditLog:
-        entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
+        entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
         journal = self._opened(path, entries)
         last = _hash(journal) if entries else ""
         return AuditLog(registrar, salt_of(registrar.seed), journal.write, entries, last)

@@ -127,7 +127,7 @@ def _played(setup: Setup) -> tuple[float, float, float]:
     scores: list[tuple[int, float]] = []
     with in_one_thread():
         simulation = start(setup)
-        while simulation.registrar.index < setup.horizon:
+        while simulation.played < setup.horizon:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import encode_ids, encode_numbers, json_value
 from sortition.audit.entries import encode_answers, encode_cohort, encode_joined, encode_kept_out, encode_notes, header
-from sortition.audit.schema import AnswersEntry, JoinedEntry, QuestionEntry, RoundEntry, compact
+from sortition.audit.schema import AnswersEntry, JoinedEntry, QuestionEntry, compact
 from sortition.core.arrays import Ids
 from sortition.core.flights import Received
 from sortition.core.guards.screening import Answers
@@ -94,7 +94,7 @@ class AuditLog:
         }
         self._asked.append(compact(entry))
 
-    def _selection(self, turn: Turn) -> RoundEntry:
+    def _selection(self, turn: Turn) -> dict[str, Any]:
         """What went into a choice and what came out of it."""
         cohort = turn.cohort or Cohort.uniform([])
         return {

@@ -71,6 +71,12 @@ class Flights:
         self.ids: Ids = frozen(everybody[order])
         self._row: Ids = np.concatenate([np.empty(0, np.int64), *owners])[order]
 
+    @property
+    def ended(self) -> Ids:
+        """Sorted ids of the clients whose work ended since the last step without an update."""
+        parts = [selection.cohort.ids[selection.ended] for selection in self.selections]
+        return np.sort(np.concatenate([np.empty(0, np.int64), *parts]))
+
     def with_selection(self, selection: Dispatched) -> Flights:
         """With one more cohort at work."""
         return Flights([*self.selections, selection])

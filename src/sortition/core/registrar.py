@@ -174,14 +174,16 @@ class Registrar:
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
     def _check_idle(self, ids: Ids, busy: Ids) -> None:
-        for at_work in (busy, self.flights.ids):
-            if not (at_work.size and ids.size):
-                continue
-            place = np.minimum(np.searchsorted(ids, at_work), ids.size - 1)
-            chosen_again = at_work[ids[place] == at_work]
-            if chosen_again.size:
-                hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
-                raise bad("available", "idle clients", f"client {int(chosen_again[0])}, who is in flight", hint)
+        at_work = _common(ids, busy)
+        if not at_work.size:
+            at_work = _common(ids, self.flights.ids)
+        if at_work.size:
+            hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
+            raise bad("available", "idle clients", f"client {int(at_work[0])}, who is in flight", hint)
+        ended = _common(ids, self.flights.ended)
+        if ended.size:
+            got = f"client {int(ended[0])}, whose work ended since the last step"
+            raise bad("available", "clients that can have one place a step", got, "It can be chosen after the step.")
 
     def _context(self, available: Ids, admitted: Admission, busy: Ids, clock: float | None) -> TurnContext:
         return TurnContext(
@@ -619,6 +621,14 @@ class Registrar:
         horizon = saved_horizon if horizon is None else horizon
         guards = saved_guards if guards is None else guards
         return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)
+
+
+def _common(ids: Ids, others: Ids) -> Ids:
+    """Those of the second sorted array that are in the first."""
+    if not (ids.size and others.size):
+        return others[:0]
+    place = np.minimum(np.searchsorted(ids, others), ids.size - 1)
+    return others[ids[place] == others]
 
 
 def _budget_of(turn: Turn) -> int:

@@ -138,6 +138,10 @@ class Messenger:
         self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
         self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
 
+    def elapsed(self) -> float:
+        """Seconds since the start, of before a restart too."""
+        return self.clock() - self._started
+
     def go_on_from(self, seconds: float) -> None:
         """Count the seconds since the start from here: the federation had run for so long before its server stopped."""
         self._started = self.clock() - seconds

@@ -18,7 +18,7 @@ from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
 from sortition.core.validation import is_number, is_whole
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.pace import DEADLINE, Pace
+from sortition.federation.pace import DEADLINE, CohortPace, Pace
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
 
@@ -87,9 +87,10 @@ class Options:
         self._check_needs()
 
     @property
-    def pace(self) -> Pace:
-        """How many are chosen, and when a round is over."""
-        return Pace(self.cohort, self.overselect, self.deadline)
+    def pace(self) -> CohortPace:
+        """How many are chosen, and when a step is made."""
+        deadline = None if self.deadline == math.inf else self.deadline
+        return CohortPace(self.cohort, Pace(overselect=self.overselect, deadline=deadline))
 
     @property
     def watched(self) -> dict[str, Refresh]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from sortition.audit.encoding import json_value
 from sortition.core.arrays import Ids
+from sortition.core.flights import Received
 from sortition.core.record import QuestionRecord, RoundRecord
 from sortition.core.rounds import Cohort
 from sortition.core.turn import Turn
@@ -35,6 +38,50 @@ def round_record(turn: Turn, available: int, answered: Ids, notes: Mapping[str, 
         record["expected_size"] = cohort.expected_size
     if turn.rejected:
         record["rejected"] = {str(client): reason for client, reason in turn.rejected.items()}
+    return record
+
+
+def step_record(
+    *,
+    turns: Sequence[Turn],
+    available: int,
+    step: Received,
+    ended: Mapping[int, tuple[str, str]],
+    in_flight: int,
+    notes: Mapping[str, Any],
+) -> RoundRecord:
+    """What every backend knows of a step where work outlives steps: who was sent, whose update was used, who ended.
+
+    A step of one selection that ends with it reads like a round.
+    """
+    first = turns[0]
+    cohorts = [turn.cohort or Cohort.uniform([]) for turn in turns]
+    record = round_record(first, available, step.ids, notes)
+    record["round"] = step.version
+    record["cohort"] = [client for cohort in cohorts for client in cohort.ids.tolist()]
+    record["weights"] = [weight for cohort in cohorts for weight in cohort.weights.tolist()]
+    record["skipped"] = all(turn.skipped for turn in turns) and not step.arrived.size
+    record["questions"] = [_question(asked) for turn in turns for asked in turn.asked]
+    whole = len(turns) == 1 and step.cohort is first.cohort
+    alike = whole and np.array_equal(step.ids, cohorts[0].ids)
+    record["answered"] = None if alike or (whole and not step.cohort.ids.size) else step.ids.tolist()
+    if not whole and step.ids.size:
+        record["used"] = step.weights.tolist()
+    if step.staleness.any():
+        record["staleness"] = step.staleness.tolist()
+    if first.in_flight.size:
+        record["busy"] = int(first.in_flight.size)
+    if in_flight:
+        record["in_flight"] = in_flight
+    rejected = {str(client): reason for client, reason in step.rejected.items()}
+    if rejected:
+        record["rejected"] = rejected
+    ends: dict[str, dict[str, str]] = {}
+    for client, (fate, reason) in ended.items():
+        ends.setdefault(fate, {})[str(client)] = reason
+    for fate in ("failed", "given_up", "too_stale"):
+        if fate in ends:
+            record[fate] = ends[fate]  # type: ignore[literal-required]
     return record
 
 

@@ -195,8 +195,9 @@ class Learner:
         rms_losses: bool,
         rule: LocalRule,
         states: Vector | None = None,
+        version: int | None = None,
     ) -> DrawnCohort:
-        """What :meth:`train` is about to do, with everything random drawn."""
+        """What :meth:`train` is about to do, with everything random drawn; the learning rate is the version's."""
         work, k = batch_plans(members, ids, rule, seed, t, purpose), len(ids)
         sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
         seeds = [] if self.stacks else [_seed(seed, purpose, t, int(i)) for i in ids]
@@ -209,7 +210,8 @@ class Learner:
             np.empty((k, 3), np.float32) if rms_losses else None,
             self._remembered(rule, k, states),
         )
-        how = How(rule, rule.lr_at(t), sources, seeds, [rule.per_epoch(len(own)) for own in members])
+        rate = rule.lr_at(t if version is None else version)
+        how = How(rule, rate, sources, seeds, [rule.per_epoch(len(own)) for own in members])
         return DrawnCohort(self, torch.tensor(params, device=self.device), work, how, out)
 
     def _remembered(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:

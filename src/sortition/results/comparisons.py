@@ -33,6 +33,7 @@ SHARED = (
     "server",
     "availability",
     "devices",
+    "pace",
     "guards",
     "faults",
     "attacks",

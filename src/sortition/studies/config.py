@@ -14,6 +14,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.load import check as check_options
+from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
@@ -166,7 +167,8 @@ class Federation(StrictTable):
         local: how a client trains.
         server: what the server does with the updates.
         availability: who is reachable when, by name and options.
-        devices: how fast clients compute and send, who drops out, deadlines.
+        devices: how fast clients compute and send, and who drops out.
+        pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
         faults: what goes wrong.
         attacks: adversaries among the clients.
@@ -188,6 +190,7 @@ class Federation(StrictTable):
     server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
+    pace: Pace = Pace()
     guards: Guards = Guards()
     faults: Faults | None = None
     attacks: Attacks | None = None
@@ -199,6 +202,16 @@ class Federation(StrictTable):
     audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _moved(cls, table: Any) -> Any:
+        devices = table.get("devices") if isinstance(table, dict) else None
+        for key in ("deadline", "overselect"):
+            if isinstance(devices, dict) and key in devices:
+                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                raise bad(f"devices.{key}", "left out", devices[key], hint)
+        return table
 
     @model_validator(mode="after")
     def _stopping(self) -> Self:
@@ -232,7 +245,8 @@ class RunConfig(Federation):
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
-        table = {key: value for key, value in table.items() if key != "guards" or value}
+        table["pace"] = self.pace.changed()
+        table = {key: value for key, value in table.items() if key not in ("guards", "pace") or value}
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 

@@ -158,7 +158,7 @@ def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) ->
         config = plan(_table(method, seeds=[seed], **options)).runs[0]
         setup = federation.setup(config)[1]
         simulation = start(setup)
-        while simulation.registrar.index < config.rounds:
+        while simulation.played < config.rounds:
             record = simulation.play_round()
             yield Step(record, simulation.registrar.state, simulation.params, setup)
 

@@ -38,7 +38,7 @@ class Configured:
         people = self.setup.known(t) if grown else None
         expected = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
-            "budget": self.setup.pace.places,
+            "budget": self.setup.cohort_pace.places,
             "joined": None if people is None else encode_joined(people),
         }
         return Evidence(expected=expected)

@@ -48,12 +48,12 @@ def play(
         return _play_reference(config, path, shared, setup, model, callbacks, on_round, stopping)
     simulation = _begin(config, path, shared, setup)
     registrar = simulation.registrar
-    journals = Journals(path, registrar, audited=audited(path, config.audit, registrar.index))
+    journals = Journals(path, registrar, audited=audited(path, config.audit, simulation.played))
     stop = StopRule(config.target if config.stop_at_target else None, run_folder.lines(path / run_folder.ROUNDS))
     saved, summary = time.monotonic(), dict[str, Any]()
-    callbacks.on_start(config, path, registrar.index)
+    callbacks.on_start(config, path, simulation.played)
     try:
-        while registrar.index < config.rounds and not stop.reached:
+        while simulation.played < config.rounds and not stop.reached:
             if stopping():
                 _save(path, simulation, journals)
                 return False
@@ -62,7 +62,7 @@ def play(
             journals.append(record, _timed(simulation.timings))
             value = stop.see(record)
             callbacks.on_round(config, record)
-            on_round(registrar.index, value)
+            on_round(simulation.played, value)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 _save(path, simulation, journals)
                 saved = time.monotonic()
@@ -140,7 +140,7 @@ def _begin(
         simulation = checkpoint.load(path / run_folder.CHECKPOINT, setup)
     else:
         simulation = start(setup)
-    if audit is not False and audited(path, config.audit, simulation.registrar.index):
+    if audit is not False and audited(path, config.audit, simulation.played):
         now["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
@@ -202,7 +202,7 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 def _sum_up(
     path: Path, shared: BuiltFederation, setup: Setup, simulation: Simulation, ending: dict[str, Any]
 ) -> dict[str, Any]:
-    evaluator = setup.at(simulation.registrar.index - 1).world.evaluator
+    evaluator = setup.at(simulation.played - 1).world.evaluator
     accuracy = evaluator.client_accuracies(simulation.params)
     totals = {"totals": simulation.totals, "clock": simulation.clock, **ending}
     return _write_summary(path, shared, setup, accuracy, totals)
@@ -214,8 +214,10 @@ def _write_summary(
     """What the records add up to: clients.npz and summary.json."""
     run, n = run_folder.Run(path), shared.split.clients
     counts = {**attrition.counts_per_client(run.records, n), "available": np.zeros(n, np.int64)}
+    clock = 0.0
     for record in run.records:
-        counts["available"] += setup.reachable(record["round"])
+        counts["available"] += setup.reachable(record["round"], clock)
+        clock = record.get("clock") or 0.0
     write_folder.write_arrays(path / run_folder.CLIENTS, counts | ({} if accuracy is None else {"accuracy": accuracy}))
     summary = {"status": "done", "rounds": len(run.records), "figures": json_value(metrics.summarise(run)), **totals}
     write_folder.write_document(path / run_folder.SUMMARY, summary)

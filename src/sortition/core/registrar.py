@@ -628,7 +628,8 @@ def _common(ids: Ids, others: Ids) -> Ids:
     if not (ids.size and others.size):
         return others[:0]
     place = np.minimum(np.searchsorted(ids, others), ids.size - 1)
-    return others[ids[place] == others]
+    common: Ids = others[ids[place] == others]
+    return common
 
 
 def _budget_of(turn: Turn) -> int:

@@ -208,20 +208,26 @@ class Pace:
     def _check_numbers(self) -> None:
         if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
             raise bad("pace.overselect", "finite and ≥ 1", self.overselect)
-        fixed = self.deadline is not None and not isinstance(self.deadline, Quantile)
-        if fixed and not (is_number(self.deadline) and self.deadline > 0):  # type: ignore[operator]
-            raise bad("pace.deadline", "seconds > 0, or { quantile = 0.8 }", self.deadline)
-        if isinstance(self.quorum, int) and not isinstance(self.quorum, bool):
-            if self.quorum < 1:
-                raise bad("pace.quorum", "a number of answers ≥ 1, or a share in (0, 1]", self.quorum)
-        elif not (is_number(self.quorum) and 0 < self.quorum <= 1):
-            hint = "A share is a number with a point: 0.8; a number of answers is whole: 8."
-            raise bad("pace.quorum", "a share in (0, 1], or a whole number ≥ 1", self.quorum, hint)
         if self.max_staleness is not None and not is_whole(self.max_staleness, 0):
             raise bad("pace.max_staleness", "a whole number ≥ 0", self.max_staleness)
         for name in ("concurrency", "buffer"):
             if getattr(self, name) is not None and not is_whole(getattr(self, name), 1):
                 raise bad(f"pace.{name}", "a whole number ≥ 1", getattr(self, name))
+        self._check_quorum()
+        self._check_seconds()
+
+    def _check_quorum(self) -> None:
+        if is_whole(self.quorum, 1):
+            return
+        share = not isinstance(self.quorum, int) and is_number(self.quorum) and 0 < self.quorum <= 1
+        if not share:
+            hint = "A share is a number with a point: 0.8; a number of answers is whole: 8."
+            raise bad("pace.quorum", "a share in (0, 1], or a whole number ≥ 1", self.quorum, hint)
+
+    def _check_seconds(self) -> None:
+        deadline = self.deadline
+        if not (deadline is None or isinstance(deadline, Quantile) or (is_number(deadline) and deadline > 0)):
+            raise bad("pace.deadline", "seconds > 0, or { quantile = 0.8 }", deadline)
         for name in ("slot", "memory_limit"):
             value = getattr(self, name)
             if value is not None and not (is_number(value) and math.isfinite(value) and value > 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -58,31 +58,39 @@ def step_record(
     cohorts = [turn.cohort or Cohort.uniform([]) for turn in turns]
     record = round_record(first, available, step.ids, notes)
     record["round"] = step.version
-    record["cohort"] = [client for cohort in cohorts for client in cohort.ids.tolist()]
-    record["weights"] = [weight for cohort in cohorts for weight in cohort.weights.tolist()]
+    record["cohort"] = np.concatenate([cohort.ids for cohort in cohorts]).tolist()
+    record["weights"] = np.concatenate([cohort.weights for cohort in cohorts]).tolist()
     record["skipped"] = all(turn.skipped for turn in turns) and not step.arrived.size
     record["questions"] = [_question(asked) for turn in turns for asked in turn.asked]
     whole = len(turns) == 1 and step.cohort is first.cohort
-    alike = whole and np.array_equal(step.ids, cohorts[0].ids)
-    record["answered"] = None if alike or (whole and not step.cohort.ids.size) else step.ids.tolist()
-    if not whole and step.ids.size:
-        record["used"] = step.weights.tolist()
-    if step.staleness.any():
-        record["staleness"] = step.staleness.tolist()
+    everybody = whole and np.array_equal(step.ids, step.cohort.ids)
+    record["answered"] = None if everybody else step.ids.tolist()
+    said = _details(step, whole=whole)
     if first.in_flight.size:
-        record["busy"] = int(first.in_flight.size)
+        said["busy"] = int(first.in_flight.size)
     if in_flight:
-        record["in_flight"] = in_flight
-    rejected = {str(client): reason for client, reason in step.rejected.items()}
-    if rejected:
-        record["rejected"] = rejected
-    ends: dict[str, dict[str, str]] = {}
+        said["in_flight"] = in_flight
+    return cast(RoundRecord, {**record, **said, **_endings(ended)})
+
+
+def _details(step: Received, *, whole: bool) -> dict[str, Any]:
+    """What a step says beyond a round: weights, staleness, and numbers that were withheld."""
+    details: dict[str, Any] = {}
+    if step.ids.size and not whole:
+        details["used"] = step.weights.tolist()
+    if step.staleness.any():
+        details["staleness"] = step.staleness.tolist()
+    if step.rejected:
+        details["rejected"] = {str(client): reason for client, reason in step.rejected.items()}
+    return details
+
+
+def _endings(ended: Mapping[int, tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Clients whose work ended without an update, by fate, with the reason."""
+    fates: dict[str, dict[str, str]] = {}
     for client, (fate, reason) in ended.items():
-        ends.setdefault(fate, {})[str(client)] = reason
-    for fate in ("failed", "given_up", "too_stale"):
-        if fate in ends:
-            record[fate] = ends[fate]  # type: ignore[literal-required]
-    return record
+        fates.setdefault(fate, {})[str(client)] = reason
+    return fates
 
 
 def _question(asked: Any) -> QuestionRecord:

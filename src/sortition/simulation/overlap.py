@@ -249,9 +249,7 @@ class OverlappingSimulation(Simulation):
 
     def _all_trainings(self) -> Trainings:
         """Everything that waits for its training, of any version."""
-        trainings = Trainings([work.training() for work in self._untrained.values()])
-        self._untrained = {}
-        return trainings
+        return Trainings([work.training() for work in self._untrained.values()])
 
     # -- events --------------------------------------------------------------------------------------------------------
 
@@ -350,12 +348,15 @@ class OverlappingSimulation(Simulation):
         return Arrivals(kept, unsound, durations[sound])
 
     def _train_what_is_needed(self, flights: list[Flight]) -> None:
-        """Train everything that waits, if an update is needed that is not there."""
-        missing = [flight for flight in flights if not self._has(flight)]
+        """Train what the step waits for, unless somebody did it beforehand; then whatever else is missing."""
+        awaited = () if self.now.training is None else self.now.training.parts
+        undone = [part for part in awaited if not part.is_done]
+        if undone:
+            train_all([Trainings(undone)])
+        missing = {flight.selection for flight in flights if not self._has(flight)}
         if missing:
-            needed = {flight.selection for flight in missing}
-            again = [self.work[index].training() for index in sorted(needed - self._untrained.keys())]
-            train_all([*again, self._all_trainings()])
+            train_all([Trainings([self.work[index].training() for index in sorted(missing | self._untrained.keys())])])
+        self._untrained = {index: work for index, work in self._untrained.items() if work.training().ids.size}
 
     def _has(self, flight: Flight) -> bool:
         work = self.work[flight.selection]

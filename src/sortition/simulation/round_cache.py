@@ -67,6 +67,11 @@ class Training:
         """What is trained, one selection each."""
         return (self,)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether everybody has trained, by whomever."""
+        return not self.cache.training(self.ids, self.tracked).ids.size
+
     def alone(self) -> None:
         """Train now."""
         if self.ids.size:

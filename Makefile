@@ -81,13 +81,17 @@ dist: setup  ## build sdist and wheel, and run the demo from the wheel in a new 
 	cd build && rm -rf demo && env -u PYTHONPATH wheel/bin/sortition demo --out demo --seeds 2 --rounds 5
 
 pages: setup  ## write the generated pages and tables that are kept in docs
-	$(BIN)/python docs/_ext/method_pages.py docs
-	$(BIN)/python docs/_ext/notebook_outputs.py
+	$(BIN)/python -m workshop pages
+	$(BIN)/python -m workshop notebooks
+	$(BIN)/python -m workshop reproduction
+
+leaderboard: setup  ## write docs/leaderboard.md and the README's table (RUNS=… first takes the runs of that folder)
+	$(BIN)/python -m workshop leaderboard $(if $(RUNS),--runs $(RUNS))
 
 screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
-	$(BIN)/python benchmarks/method_pictures.py
+	$(BIN)/python -m workshop pictures
 	test -d demo/runs || $(BIN)/sortition demo
-	$(BIN)/python benchmarks/screenshots.py demo/runs
+	$(BIN)/python -m workshop screenshots
 
 clean:  ## remove what these targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis dist build demo

@@ -16,16 +16,17 @@ import numpy as np
 
 from sortition.core import Measure, Population, Reading, Registrar, Round, stream
 from sortition.selectors import load
-from sortition.selectors._parts import graph
-from sortition.selectors._parts.allocation import apportion
-from sortition.selectors._parts.dispersion import disperse
 from sortition.selectors._parts.distances import between
 from sortition.selectors._parts.facility import greedy_cover
 from sortition.selectors._parts.facility_sampled import sampled_cover
 from sortition.selectors._parts.linkage import cut_to_count, tree_groups
-from sortition.selectors._parts.strata import label_shares, stratify
+from sortition.selectors._parts.shares import label_shares
 from sortition.selectors.clustered import Clustered
 from sortition.selectors.clustered import Memory as Updates
+from sortition.selectors.fedgs import graph
+from sortition.selectors.fedgs.dispersion import disperse
+from sortition.selectors.fedss.allocation import apportion
+from sortition.selectors.fedss.strata import stratify
 from sortition.selectors.hics import entropy_estimate, odds
 
 Figures = dict[str, float]  # chance, exact, form, subsample

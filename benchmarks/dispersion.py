@@ -18,8 +18,8 @@ from tests.reference.dispersion_optimum import optimum
 
 from sortition.core import Population, Registrar
 from sortition.selectors import load
-from sortition.selectors._parts import graph
-from sortition.selectors._parts.dispersion import disperse
+from sortition.selectors.fedgs import graph
+from sortition.selectors.fedgs.dispersion import disperse
 
 STORED = Path("tests/reference/dispersion_optima.json")
 N, M = 100, 10

@@ -18,12 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-try:
-    from sortition.studies.plan import plan
-    from sortition.studies.runs import runner
-except ImportError:  # an older checkout, from before the modules had their present names
-    from sortition.experiments import runner  # type: ignore[import-not-found, no-redef]
-    from sortition.experiments.plan import plan  # type: ignore[import-not-found, no-redef]
+from sortition.studies.plan import plan
+from sortition.studies.runs import runner
 
 METHODS = ("uniform", "by-size", "power-of-choice", "hics")
 SUITE = (*METHODS, "fedgs", "clustered", "divfl", "active")

@@ -52,7 +52,7 @@ def one_run(home: Path, setting: str, label: str, seed: int, counts, mask, metho
         "reports": {},
         "individual": method % 3 == 2,
     }
-    manifest = {"sortition": "0", "needs": needs, "cite": "@misc{made-up}"}
+    manifest = {"format": 1, "sortition": "0", "needs": needs, "cite": "@misc{made-up}"}
     (home / "manifest.json").write_text(json.dumps(manifest))
     lines = []
     selected = np.zeros(clients, int)

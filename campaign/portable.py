@@ -25,7 +25,7 @@ LOOPBACK = (  # a machine without a network has the loopback all the same: raise
     "os.execv(sys.argv[1], sys.argv[1:])"
 )
 STARTS = "import subprocess, sys, torch; subprocess.run([sys.executable, '-c', 'import torch'], check=True)"
-COPIED = (".ci", ".github", "src", "tests", "campaign", "docs", "examples", "benchmarks")
+COPIED = (".ci", ".github", "src", "tests", "campaign", "workshop", "docs", "examples", "benchmarks")
 
 
 def run(only: list[str], paths: list[str]) -> int:

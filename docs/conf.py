@@ -9,7 +9,7 @@ import numpy.typing
 
 from sortition import __version__
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for the workshop
 numpy.typing.ArrayLike = type("array-like", (), {"__module__": "builtins"})  # its name, not all that it stands for
 
 project = "Sortition"
@@ -23,12 +23,12 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_copybutton",
-    "generated_pages",
-    "method_pages",
-    "repository_links",
+    "workshop.reference_pages",
+    "workshop.method_pages",
+    "workshop.repository_links",
 ]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
-exclude_patterns = ["_build", "_ext"]
+exclude_patterns = ["_build"]
 suppress_warnings = ["misc.highlighting_failure", "myst.header"]  # code with …; levels of generated pages
 nitpicky = False
 

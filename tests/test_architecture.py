@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "sortition"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "sortition"
 SCIENCE = {"numpy", "scipy", "sklearn", "pydantic"}
 BELOW_STUDIES = {
     "core",
@@ -175,6 +177,15 @@ def test_no_module_level_cycle() -> None:
         found = {module for module, inside, _ in imports(path) if not inside}
         graph[name] = {module for module in found & set(modules) if module != name}
     TopologicalSorter(graph).prepare()  # raises CycleError, which names the modules
+
+
+def test_the_package_does_without_the_workshop() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    build = project["tool"]["hatch"]["build"]["targets"]
+    assert build["wheel"]["packages"] == ["src/sortition"]
+    assert "workshop" in build["sdist"]["include"]
+    importers = [path for path in FILES if any(module.partition(".")[0] == "workshop" for module, *_ in imports(path))]
+    assert importers == []
 
 
 def test_no_rooms_without_a_subject() -> None:

@@ -34,10 +34,11 @@ def test_a_loss_of_more_than_a_quarter_fails_and_names_what_lost(check, monkeypa
     assert "stored   4.00×" in capsys.readouterr().out
 
 
-def test_smaller_losses_gains_and_new_ratios_pass(check, monkeypatch):
+def test_smaller_losses_gains_and_new_ratios_pass(check, monkeypatch, capsys):
     played(check, monkeypatch, {"training": 4.0}, "--store")
     played(check, monkeypatch, {"training": 3.1, "new": 0.1})
     played(check, monkeypatch, {"training": 9.0})
+    assert capsys.readouterr().out.count("stored   4.00×") == 2
 
 
 def test_the_stored_ratios_are_those_that_are_measured(check):

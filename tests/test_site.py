@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import importlib
 import re
+import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from workshop.repository_links import plain
 
 from sortition.selectors import discover
 from sortition.studies.study_table import Study
+from workshop import method_pages, reference_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
-
-
-def extension(name: str) -> ModuleType:
-    folder = str(DOCS / "_ext")
-    if folder not in sys.path:
-        sys.path.append(folder)
-    return importlib.import_module(name)
 
 
 @pytest.mark.parametrize("name", discover())
 def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
     page = DOCS / "methods" / f"{name}.md"
     assert page.read_text().startswith("# "), name
-    facts = extension("method_pages").method_facts(name)
+    facts = method_pages.method_facts(name)
     assert "## Citation" in facts
     assert "## Deviations" in facts
     rows = [line for line in facts.splitlines() if line.startswith("| `") and line.count("|") == 4]
@@ -35,23 +29,21 @@ def test_every_method_has_a_page_and_every_parameter_a_meaning(name):
 
 
 def test_every_key_of_a_study_has_a_meaning():
-    pages = extension("generated_pages")
-    for title, cls in pages.tables():
-        silent = [key for key, _, _, words in pages.rows(cls) if not words]
+    for title, cls in reference_pages.tables():
+        silent = [key.name for key in reference_pages.keys(cls) if not key.meaning]
         assert silent == [], f"{title}: say what these mean in the docstring of {cls.__name__}: {silent}"
 
 
 def test_every_key_of_a_run_folder_has_a_type_and_a_meaning():
-    pages = extension("generated_pages")
-    rows = [line for line in pages.record_tables().splitlines() if line.startswith("| `")]
+    rows = [line for line in reference_pages.record_tables().splitlines() if line.startswith("| `")]
     assert [line for line in rows if "|  |" in line] == []
     assert any(row.startswith("| `cohort` |") and row.endswith("| list of whole numbers |") for row in rows)
-    for cls in pages.RECORDS.values():
-        assert set(cls.__annotations__) <= set(pages.meanings(cls))
+    for cls in reference_pages.RECORDS.values():
+        assert set(cls.__annotations__) <= set(reference_pages.meanings(cls))
 
 
 def test_generated_pages_in_the_repository_are_current():
-    for name, text in extension("method_pages").kept_pages(DOCS).items():
+    for name, text in method_pages.kept_pages(DOCS).items():
         assert (DOCS / name).read_text() == text, f"docs/{name} is out of date: run make pages"
 
 
@@ -62,12 +54,11 @@ def test_the_list_of_methods_tells_questions_from_reports():
 
 
 def test_every_signal_is_described():
-    pages = extension("generated_pages")
-    assert "| `LOSS` | `loss` | model | mean loss of the current model |" in pages.signal_table()
+    assert "| `LOSS` | `loss` | model | mean loss of the current model |" in reference_pages.signal_table()
 
 
 def test_every_command_is_described():
-    text = extension("generated_pages").command_line()
+    text = reference_pages.command_line()
     for command in ("run", "report", "reproduce", "list", "show", "check", "audit", "why", "data get"):
         assert f"## `sortition {command}`" in text
     rows = [line for line in text.splitlines() if line.startswith("| `")]
@@ -78,17 +69,16 @@ def test_every_command_is_described():
 
 
 def test_the_page_of_study_keys_says_where_options_of_names_are():
-    pages = extension("generated_pages")
-    assert sorted(pages.ABOUT) == sorted({title for title, _ in pages.tables()})
-    assert ":mod:" not in pages.study_keys()
+    assert sorted(reference_pages.ABOUT) == sorted({title for title, _ in reference_pages.tables()})
+    assert ":mod:" not in reference_pages.study_keys()
     assert (
         "| `milestones` | rounds from which the learning rate is multiplied by `drop`. | list of whole numbers | none |"
-        in (pages.study_keys())
+        in reference_pages.study_keys()
     )
 
 
 def test_the_page_of_study_keys_gives_every_type_that_a_file_may_have():
-    kinds = {key: kind for key, kind, _, _ in extension("generated_pages").rows(Study)}
+    kinds = {key.name: key.type for key in reference_pages.keys(Study)}
     assert kinds["seeds"] == "whole number or list of whole numbers"
     assert kinds["track"] == "table or list of tables"
 
@@ -115,7 +105,6 @@ def test_every_page_is_reached_from_the_index():
 def test_links_out_of_the_documentation_become_words(tmp_path):
     (tmp_path / "methods").mkdir()
     (tmp_path / "methods" / "fedgs.md").write_text("# FedGS")
-    plain = extension("repository_links").plain
     assert plain("engine", "see [the code](../src/sortition/core/turn.py)", tmp_path) == "see the code"
     assert plain("engine", "see [FedGS](methods/fedgs.md)", tmp_path) == "see [FedGS](methods/fedgs.md)"
     assert plain("engine", "see [more](../CONTRIBUTING.md)", tmp_path) == "see [more](/contributing.md)"
@@ -123,8 +112,7 @@ def test_links_out_of_the_documentation_become_words(tmp_path):
 
 
 def test_a_methods_page_is_whole():
-    pages = extension("method_pages")
-    text = pages.method_page("# FedGS\n\n**Idea.** One.\n\nCode.\n\n## More\n\nWords.\n", "fedgs", DOCS)
+    text = method_pages.method_page("# FedGS\n\n**Idea.** One.\n\nCode.\n\n## More\n\nWords.\n", "fedgs", DOCS)
     parts = [
         "**Idea.** One.",
         "images/methods/fedgs.svg",
@@ -140,7 +128,7 @@ def test_a_methods_page_is_whole():
 
 
 def test_the_guide_names_every_method_and_no_other():
-    table = extension("method_pages").by_knowledge()
+    table = method_pages.methods_by_knowledge()
     assert sorted(re.findall(r"\(methods/([\w-]+)\.md\)", table)) == discover()
     row = next(line for line in table.splitlines() if line.startswith("| single updates"))
     assert "[hics]" in row
@@ -162,13 +150,14 @@ PATHS = {  # what a newcomer looks for: the pages on the way from the first one,
 
 def built(page: str) -> str:
     """The source of a page with what is generated."""
-    keys, methods = extension("generated_pages"), extension("method_pages")
     if page.startswith("reference/study"):
-        return str(keys.study_keys())
+        return reference_pages.study_keys()
     if page == "methods/index":
-        return str(methods.method_list())
+        return method_pages.method_list()
     text = (DOCS / f"{page}.md").read_text()
-    return text + methods.method_facts(page[8:]) if page.startswith("methods/") else text
+    if page.startswith("methods/"):
+        text += method_pages.method_facts(page.removeprefix("methods/"))
+    return text
 
 
 @pytest.mark.parametrize("question", PATHS)
@@ -190,16 +179,15 @@ def test_every_page_has_an_idea_and_a_picture(name):
     )
     assert idea, f"docs/methods/{name}.md must say the idea in two sentences, after **Idea.**"
     picture = DOCS / "images" / "methods" / f"{name}.svg"
-    assert picture.exists(), f"run python benchmarks/method_pictures.py {name}"
+    assert picture.exists(), f"run python -m workshop pictures {name}"
 
 
 def test_a_page_without_sections_or_picture_stays_readable(tmp_path):
-    illustrated = extension("method_pages").illustrated
+    illustrated = method_pages.illustrated
     assert illustrated("# X\n\nIdea.\n", "none", tmp_path) == "# X\n\nIdea.\n"
     assert illustrated("# X\n\nIdea.\n", "fedgs", DOCS).startswith("# X\n\nIdea.\n\n```{figure}")
 
 
 def test_the_extensions_need_no_sphinx():
-    for name in ("generated_pages", "method_pages"):
-        extension(name)
-    assert "sphinx" not in sys.modules
+    script = "import sys, workshop.method_pages; sys.exit('sphinx' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=DOCS.parent)

@@ -16,7 +16,7 @@ from campaign.fuzz.folders import damaged, npz, sound
 from campaign.fuzz.loop import Target
 from campaign.fuzz.scratch import scratch
 from sortition.advice.replay import replay
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.core import import_policy
 from sortition.data.natural import from_leaf, from_table
 
@@ -46,7 +46,7 @@ def profile(rng: random.Random) -> None:
         path.write_text(tomli_w.dumps(mutations.tree(rng, table, rng.randrange(3), WORDS)), errors="replace")
     except (TypeError, ValueError, AttributeError):
         path.write_bytes(mutations.raw(rng, tomli_w.dumps(table).encode(), 2))
-    replay(known(path))
+    replay(known_federation(path))
 
 
 def _csv(rng: random.Random) -> bytes:
@@ -67,7 +67,7 @@ def run(rng: random.Random) -> None:
     name = rng.choice(("config.toml", "rounds.jsonl", "federation.npz"))
     try:
         (home / name).write_bytes(damaged(rng, name, files[name]))
-        replay(known(home))
+        replay(known_federation(home))
     finally:
         (home / name).write_bytes(files[name])
 

@@ -106,7 +106,7 @@ _ELSEWHERE = {
 
 
 def __getattr__(name: str) -> Any:
-    """A public name or a package, imported when it is first used."""
+    """Import a public name or a package when it is first used."""
     if name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
     if name not in __all__:
@@ -117,5 +117,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names and the packages."""
+    """List the public names and the packages."""
     return sorted({*globals(), *__all__, *_ROOMS})

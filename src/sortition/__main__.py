@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> None:
-    """The command line, or a sentence where its extra is not installed."""
+    """Run the command line, or say what to install where its extra is missing."""
     try:
         from sortition.cli import main as run
     except ModuleNotFoundError as error:

@@ -8,15 +8,18 @@ from typing import Any
 
 
 def exports(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The ``__getattr__`` of a package whose public names are defined in the modules ``homes`` (name → module).
+    """Return the ``__getattr__`` of a package whose public names are defined in the modules ``homes`` (name → module).
 
-    A home that ends with the name is meant itself.
+    Where a home ends with the name, the module itself is meant.
     """
 
     def attribute(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = import_module(homes[name])
-        return module if homes[name].endswith(f".{name}") else getattr(module, name)
+        home = homes[name]
+        module = import_module(home)
+        if home.endswith(f".{name}"):
+            return module
+        return getattr(module, name)
 
     return attribute

@@ -7,7 +7,7 @@ from sortition.advice import advise as advisor
 from sortition.advice.advise import Advice, advise
 from sortition.advice.candidates import allowed, reason
 from sortition.advice.matched import examples, holdings, scaled, setups
-from sortition.advice.profile import Known, Limits, Profile, from_profile
+from sortition.advice.profile import KnownFederation, Limits, Profile, from_profile
 from sortition.core import LOSS, UPDATE, Needs
 from sortition.selectors import load
 
@@ -92,9 +92,9 @@ def test_a_method_that_a_cohort_of_one_rules_out_is_left_out(tmp_path, monkeypat
 def test_labels_are_spread_where_sizes_alone_are_known(monkeypatch):
     few = {"uniform": load("uniform"), "microcosm": load("microcosm")}
     monkeypatch.setattr(advisor, "allowed", lambda limits: (dict(few), {}))
-    found = advise(Known(3, 4, np.array([[5], [50], [20], [9], [9]])), seconds=0.01)
-    assert found.source.counts.shape == (5, 10)
-    assert found.source.counts.sum(axis=1).tolist() == [5, 50, 20, 9, 9]
+    found = advise(KnownFederation(3, 4, np.array([[5], [50], [20], [9], [9]])), seconds=0.01)
+    assert found.federation.counts.shape == (5, 10)
+    assert found.federation.counts.sum(axis=1).tolist() == [5, 50, 20, 9, 9]
     assert any("dirichlet (alpha = 0.3) spreads 10 labels" in note for note in found.table().notes)
     assert max(found.auc["uniform"].values()) < 0.9  # of one label every answer would be right
 

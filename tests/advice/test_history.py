@@ -5,12 +5,12 @@ import pytest
 from tests.results.histories import COUNTS, ROUNDS, record, written
 
 from sortition.advice.replay import replay, replay_table
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 
 
 @pytest.mark.parametrize("backend", ["flower", "nvflare", "server"])
 def test_rounds_facts_and_the_method_are_read(backend, tmp_path):
-    source = known(written(tmp_path, about={"backend": backend}))
+    source = known_federation(written(tmp_path, about={"backend": backend}))
     assert (source.cohort, source.rounds, source.played_by) == (2, 4, "PowerOfChoice")
     assert source.masks.tolist()[2] == [True, True, True, False, True]
     assert source.counts.tolist() == COUNTS.tolist()
@@ -22,28 +22,38 @@ def test_rounds_facts_and_the_method_are_read(backend, tmp_path):
 
 
 def test_who_was_not_needed_did_not_drop_out(tmp_path):
-    assert known(written(tmp_path)).dropout == pytest.approx(3 / 6)  # silent, failed and left out, of six that counted
+    assert known_federation(written(tmp_path)).dropout == pytest.approx(
+        3 / 6
+    )  # silent, failed and left out, of six that counted
     none_answered = [record(0, [0, 1], [0, 1], [], silent=[0, 1])]
-    assert known(written(tmp_path, none_answered)).dropout == pytest.approx(1 / 2)  # below 1: somebody may answer
-    assert known(written(tmp_path, ROUNDS[3:])).dropout == 0.0
+    assert known_federation(written(tmp_path, none_answered)).dropout == pytest.approx(
+        1 / 2
+    )  # below 1: somebody may answer
+    assert known_federation(written(tmp_path, ROUNDS[3:])).dropout == 0.0
 
 
 def test_checkpoint_history_and_folder_mean_the_same(tmp_path):
     path = written(tmp_path)
     for source in (tmp_path, tmp_path / "run.npz", path):
-        assert known(source).rounds == 4
-    assert known(path, cohort=3).cohort == 3
+        assert known_federation(source).rounds == 4
+    assert known_federation(path, cohort=3).cohort == 3
 
 
 def test_a_history_without_facts_says_nothing_of_mixtures(tmp_path):
-    source = known(written(tmp_path, facts={}))
+    source = known_federation(written(tmp_path, facts={}))
     assert source.counts.shape == (5, 1)
     assert "nothing is said of mixtures" in replay_table(replay(source)[0], source).notes[0]
-    assert known(written(tmp_path, facts={"sizes": np.arange(1, 6)})).counts.tolist() == [[1], [2], [3], [4], [5]]
+    assert known_federation(written(tmp_path, facts={"sizes": np.arange(1, 6)})).counts.tolist() == [
+        [1],
+        [2],
+        [3],
+        [4],
+        [5],
+    ]
 
 
 def test_a_history_that_does_not_say_who_was_there_is_read_with_a_note(tmp_path):
     records = [{key: value for key, value in one.items() if key != "present"} for one in ROUNDS]
-    source = known(written(tmp_path, records))
+    source = known_federation(written(tmp_path, records))
     assert source.masks is None
     assert source.notes == ("The history does not say who was there, so everybody is taken to have been.",)

@@ -13,7 +13,7 @@ from tests.report.conftest import write_run
 from typer.testing import CliRunner
 
 from sortition.advice.replay import replay
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.audit.log_file import LogFile
 from sortition.cli import app
 from sortition.core import Population, Registrar
@@ -60,13 +60,13 @@ def test_profiles_that_would_fill_the_memory_or_never_end_are_refused(tmp_path, 
     np.save(tmp_path / "wide.npy", np.zeros((1, 5000)))
     (tmp_path / "profile.toml").write_text(f"cohort = 2\n{text}\n")
     with pytest.raises(SortitionError):
-        known(tmp_path / "profile.toml")
+        known_federation(tmp_path / "profile.toml")
 
 
 def test_a_cohort_that_is_none_is_an_input_error(tmp_path):
     np.save(tmp_path / "counts.npy", np.ones((3, 2)))
     with pytest.raises(InputError, match=r"profile\.cohort"):
-        known(tmp_path / "counts.npy", cohort=0)
+        known_federation(tmp_path / "counts.npy", cohort=0)
 
 
 CONFIGS = [
@@ -87,7 +87,7 @@ def test_a_run_with_another_configuration_is_refused(tmp_path, changed):
     config = tomllib.loads((home / "config.toml").read_text())
     (home / "config.toml").write_text(tomli_w.dumps(config | changed))
     with pytest.raises(SortitionError):
-        known(home)
+        known_federation(home)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_run_with_impossible_cohorts_is_refused(tmp_path, changed):
     records = [json.loads(line) | changed for line in (home / "rounds.jsonl").read_text().splitlines()]
     (home / "rounds.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     with pytest.raises(SortitionError):
-        known(home)
+        known_federation(home)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_a_log_of_another_form_is_refused(tmp_path, first, others, facts):
     log.watch(registrar)
     registrar.finish(registrar.begin(range(8), 3))
     reveal = log.reveal()
-    assert replay(known(tmp_path / "audit.jsonl"))[0]
+    assert replay(known_federation(tmp_path / "audit.jsonl"))[0]
     entries = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     made = [entries[0] | first, *(one | others for one in entries[1:])]
     (tmp_path / "audit.jsonl").write_text("".join(json.dumps(one) + "\n" for one in made))
     reveal.write_text(json.dumps({"facts": facts}))
     with pytest.raises(SortitionError):
-        known(tmp_path / "audit.jsonl")
+        known_federation(tmp_path / "audit.jsonl")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sortition.advice.profile import Limits, Profile, from_profile, shrunk
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.core import InputError
 
 
@@ -21,7 +21,7 @@ def test_label_counts_and_a_trace_are_read_beside_the_profile(tmp_path):
         'cohort = 2\nlabel_counts = "counts.csv"\navailability = { name = "trace", path = "trace.csv" }\n'
         "[limits]\nsecure_aggregation = true\n",
     )
-    found = known(path)
+    found = known_federation(path)
     assert found.counts.tolist() == [[3, 1], [0, 4], [2, 2]]
     assert [found.present(0).at(t).astype(int).tolist() for t in (0, 1)] == [[1, 0, 1], [0, 1, 1]]
     assert found.limits == Limits(secure_aggregation=True)
@@ -39,26 +39,26 @@ def test_without_label_counts_the_partition_spreads_labels_over_the_sizes(tmp_pa
 def test_a_first_line_of_numbers_is_a_client(tmp_path):
     counts = np.array([[30, 1], [0, 4], [2, 2]])
     np.savetxt(tmp_path / "floats.csv", counts, delimiter=",")  # 3.0e+01 has a letter
-    assert known(tmp_path / "floats.csv", cohort=2).counts.tolist() == counts.tolist()
+    assert known_federation(tmp_path / "floats.csv", cohort=2).counts.tolist() == counts.tolist()
     (tmp_path / "marked.csv").write_text("30,1\n0,4\n2,2\n", encoding="utf-8-sig")
-    assert known(tmp_path / "marked.csv", cohort=2).counts.tolist() == counts.tolist()
+    assert known_federation(tmp_path / "marked.csv", cohort=2).counts.tolist() == counts.tolist()
     with pytest.raises(InputError, match="finite"):
-        known(write(tmp_path, "30,\n0,4\n2,2\n", "gap.csv"), cohort=2)
+        known_federation(write(tmp_path, "30,\n0,4\n2,2\n", "gap.csv"), cohort=2)
 
 
 @pytest.mark.parametrize("key", ["sizes", "label_counts"])
 def test_one_column_is_the_size_of_one_client_a_line(tmp_path, key):
     write(tmp_path, "size\n5\n50\n20\n", "sizes.csv")
-    found = known(write(tmp_path, f'cohort = 2\n{key} = "sizes.csv"\nlabels = 4\n'))
+    found = known_federation(write(tmp_path, f'cohort = 2\n{key} = "sizes.csv"\nlabels = 4\n'))
     assert found.counts.shape == (3, 4)
     assert found.counts.sum(axis=1).tolist() == [5, 50, 20]
-    assert known(tmp_path / "sizes.csv", cohort=2).counts.sum(axis=1).tolist() == [5, 50, 20]
+    assert known_federation(tmp_path / "sizes.csv", cohort=2).counts.sum(axis=1).tolist() == [5, 50, 20]
 
 
 def test_sizes_are_one_number_a_line(tmp_path):
     write(tmp_path, "5,50,20\n", "sizes.csv")
     with pytest.raises(InputError, match=r"profile.sizes must be .* one number a line; got shape \(1, 3\)"):
-        known(write(tmp_path, 'cohort = 1\nsizes = "sizes.csv"\n'))
+        known_federation(write(tmp_path, 'cohort = 1\nsizes = "sizes.csv"\n'))
 
 
 @pytest.mark.parametrize(
@@ -75,16 +75,16 @@ def test_sizes_are_one_number_a_line(tmp_path):
 )
 def test_bad_profiles_are_refused_in_one_sentence(tmp_path, text, sentence):
     with pytest.raises(InputError, match=sentence):
-        known(write(tmp_path, text))
+        known_federation(write(tmp_path, text))
 
 
 def test_a_table_of_counts_alone_needs_a_cohort(tmp_path):
     path = write(tmp_path, "3,1\n0,4\n", "counts.csv")
     with pytest.raises(InputError, match="--cohort must be given"):
-        known(path)
-    assert known(path, cohort=1).cohort == 1
+        known_federation(path)
+    assert known_federation(path, cohort=1).cohort == 1
     with pytest.raises(InputError, match="source must be"):
-        known(tmp_path / "notes.txt")
+        known_federation(tmp_path / "notes.txt")
 
 
 def test_large_federations_shrink_with_their_cohort(tmp_path):

@@ -3,15 +3,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sortition.advice.profile import Known, Profile, from_profile
+from sortition.advice.profile import KnownFederation, Profile, from_profile
 from sortition.advice.replay import measured, replay, replay_table
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.studies.plan import plan
 from sortition.studies.runs.runner import execute, place
 
 
 def test_figures_of_cohorts_by_hand():
-    source = Known(2, 2, np.array([[4, 0], [0, 4], [4, 0], [0, 4]]))
+    source = KnownFederation(2, 2, np.array([[4, 0], [0, 4], [4, 0], [0, 4]]))
     present = [np.arange(3), np.arange(3)]
     even = measured(source, [(np.array([0, 1]), np.array([0.5, 0.5]))] * 2, present)
     assert even.coverage == pytest.approx(2 / 3)  # client 3 was never there
@@ -60,7 +60,7 @@ def played(tmp_path):
 
 
 def test_a_run_is_replayed_beside_what_was_chosen(played):
-    source = known(played)
+    source = known_federation(played)
     assert source.masks.shape == (4, 12)
     assert source.dropout == pytest.approx(0.6)  # 1 − (1 − 0.2) (1 − 0.5)
     found, _ = replay(source)
@@ -70,7 +70,7 @@ def test_a_run_is_replayed_beside_what_was_chosen(played):
 
 
 def test_an_audit_log_is_replayed_without_facts(played):
-    source = known(played / "audit.jsonl")
+    source = known_federation(played / "audit.jsonl")
     assert source.counts.shape == (12, 1)
     found, left = replay(source)
     assert "as played: FedGS" in found

@@ -241,7 +241,7 @@ def rehashed(path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 99}, "The log has format 99; this version reads up to 2. Update Sortition."),
+        ({"format": 99}, "The log has format 99; this version reads format 1. Update Sortition."),
         ({"format": None}, "The log has format None"),
         ({"format": True}, "The log has format True"),
         ({"clients": 10**15}, "cannot be used: 1000000000000000 clients"),

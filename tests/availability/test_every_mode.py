@@ -29,32 +29,34 @@ def bound(name: str, seed: int = 0, **parameters: Any) -> Availability:
 @pytest.mark.parametrize("name", discover())
 @given(rounds=st.lists(st.integers(0, 2000), min_size=2, max_size=8), seed=st.integers(0, 5))
 def test_a_round_depends_on_seed_and_t_alone(name: str, rounds: list[int], seed: int) -> None:
-    one = bound(name, seed)
-    asked = {t: one.at(t) for t in rounds}
+    availability = bound(name, seed)
+    asked = {t: availability.at(t) for t in rounds}
     for t in reversed(rounds):  # another order, another object
         again = bound(name, seed).at(t)
         assert again.shape == (CLIENTS,)
         assert again.dtype == bool
         assert (again == asked[t]).all()
-        assert (one.at(t) == asked[t]).all()
+        assert (availability.at(t) == asked[t]).all()
 
 
 @pytest.mark.parametrize("name", discover())
 def test_a_mask_is_the_callers_own(name: str) -> None:
-    one = bound(name)
-    before = one.at(3).copy()
-    one.at(3)[:] = False
-    assert (one.at(3) == before).all()
+    availability = bound(name)
+    before = availability.at(3).copy()
+    availability.at(3)[:] = False
+    assert (availability.at(3) == before).all()
 
 
 @pytest.mark.parametrize("name", [name for name in discover() if name not in ("always", "trace")])
 def test_seeds_differ_and_frequencies_match_the_rates(name: str) -> None:
     rounds = 600
-    one, parameters = bound(name), {"repeat": False} if "repeat" in type(bound(name).mode).model_fields else {}
-    assert any((one.at(t) != bound(name, 1).at(t)).any() for t in range(20))
-    one = bound(name, **parameters)
-    seen = np.mean([one.at(t) for t in range(rounds)], axis=0)
-    rate = np.mean([one.rates(t) for t in range(rounds)], axis=0)
+    availability = bound(name)
+    can_repeat = "repeat" in type(availability.mode).model_fields
+    parameters = {"repeat": False} if can_repeat else {}
+    assert any((availability.at(t) != bound(name, 1).at(t)).any() for t in range(20))
+    availability = bound(name, **parameters)
+    seen = np.mean([availability.at(t) for t in range(rounds)], axis=0)
+    rate = np.mean([availability.rates(t) for t in range(rounds)], axis=0)
     # independent draws: deviation ≤ 0.5/√600 ≈ 0.02; a chain of memory 0.8 varies (1 + 0.8)/(1 − 0.8) = 9 times as much
     slack = 5 * 0.5 * np.sqrt((9 if name in ("markov", "outages") else 1) / rounds)
     assert np.abs(seen - rate).max() < slack

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
-from sortition.availability import make
+from sortition.availability import _chain, _mode, make
 from sortition.core.arrays import Floats
+from sortition.core.streams import stream
 
 
-def rates(name: str, t: int = 0, clients: int = 3, **given: object) -> Floats:
-    found = make(name, clients=clients, seed=0, **given).rates(t)  # type: ignore[arg-type]
-    assert found is not None
-    return found
+def rates(name: str, t: int = 0, clients: int = 3, **parameters: object) -> Floats:
+    mode_rates = make(name, clients=clients, seed=0, **parameters).rates(t)  # type: ignore[arg-type]
+    assert mode_rates is not None
+    return mode_rates
 
 
 def labels(*held: set[int], classes: int = 10) -> np.ndarray:
@@ -53,9 +52,9 @@ def test_label_cycle_with_another_period() -> None:
 
 
 def test_lognormal_law() -> None:
-    found = rates("LN", clients=20_000, beta=0.5)
-    assert found.max() == 1
-    assert abs(np.log(found).std() - np.log(2)) < 0.02  # deviation of log c is ln 1/(1 − ½)
+    mode_rates = rates("LN", clients=20_000, beta=0.5)
+    assert mode_rates.max() == 1
+    assert abs(np.log(mode_rates).std() - np.log(2)) < 0.02  # deviation of log c is ln 1/(1 − ½)
 
 
 def test_lognormal_of_the_papers_tables() -> None:
@@ -73,8 +72,8 @@ def test_sine_lognormal_wave(t: int, factor: float) -> None:
 
 @pytest.mark.parametrize(("leave", "join"), [(0.2, 0.1), (0.9, 0.8), (0.01, 0.03)])
 def test_markov_moves_as_said_also_where_blocks_meet(leave: float, join: float) -> None:
-    one = make("markov", clients=4000, seed=3, leave=leave, join=join)
-    masks = np.stack([one.at(t) for t in range(240, 272)])  # across round 256
+    availability = make("markov", clients=4000, seed=3, leave=leave, join=join)
+    masks = np.stack([availability.at(t) for t in range(240, 272)])  # across round 256
     on, to = masks[:-1], masks[1:]
     share = join / (leave + join)
     assert abs(masks.mean() - share) < 0.05
@@ -87,9 +86,9 @@ def test_markov_moves_as_said_also_where_blocks_meet(leave: float, join: float) 
 
 def test_markov_remembers_over_several_rounds() -> None:
     """Correlation at lag 7 is (1 − leave − join)^7, wherever the two rounds lie."""
-    one = make("markov", clients=20_000, seed=0, leave=0.1, join=0.1)
+    availability = make("markov", clients=20_000, seed=0, leave=0.1, join=0.1)
     for t in (0, 61, 125, 252, 509):
-        assert abs(np.corrcoef(one.at(t), one.at(t + 7))[0, 1] - 0.8**7) < 0.04
+        assert abs(np.corrcoef(availability.at(t), availability.at(t + 7))[0, 1] - 0.8**7) < 0.04
 
 
 def test_markov_edges() -> None:
@@ -124,17 +123,24 @@ def test_diurnal() -> None:
 
 
 def test_outages_take_whole_groups() -> None:
-    one = make("outages", clients=40, seed=0, groups=4, fail=0.2, repair=0.3)
-    masks = np.stack([one.at(t) for t in range(300)]).reshape(300, 4, 10)
+    availability = make("outages", clients=40, seed=0, groups=4, fail=0.2, repair=0.3)
+    masks = np.stack([availability.at(t) for t in range(300)]).reshape(300, 4, 10)
     assert (masks == masks[:, :, :1]).all()
     assert 0.4 < masks.mean() < 0.8  # repair / (fail + repair) = 0.6
     assert len(np.unique(masks[:, :, 0].sum(axis=1))) > 2  # groups fail on their own
 
 
 @pytest.mark.parametrize("name", ["LN", "SLN", "markov", "outages", "diurnal"])
-def test_a_million_clients(name: str) -> None:
-    one = make(name, clients=10**6, seed=0)
-    one.at(100)
-    start = time.perf_counter()
-    one.at(101)
-    assert time.perf_counter() - start < 0.5  # about 5 ms on a free core
+def test_rounds_in_order_cost_one_draw_each(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = []
+
+    def counted(seed: int, purpose: str, t: int = 0) -> np.random.Generator:
+        draws.append(t)
+        return stream(seed, purpose, t)
+
+    availability = make(name, clients=1000, seed=0)
+    for module in (_chain, _mode):
+        monkeypatch.setattr(module, "stream", counted)
+    for t in range(100, 400):
+        availability.at(t)
+    assert len(draws) < 1.2 * 300  # a few rounds are drawn from others, of which some are drawn again

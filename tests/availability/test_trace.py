@@ -19,50 +19,50 @@ def trace(tmp_path: Path, text: str, clients: int = 3, **parameters: object) -> 
     return make("trace", clients=clients, seed=0, path=str(path), **parameters)  # type: ignore[arg-type]
 
 
-def rows(one: Availability, rounds: int) -> list[str]:
-    return ["".join(str(int(on)) for on in one.at(t)) for t in range(rounds)]
+def rows(availability: Availability, rounds: int) -> list[str]:
+    return ["".join(str(int(on)) for on in availability.at(t)) for t in range(rounds)]
 
 
 def test_intervals(tmp_path: Path) -> None:
-    one = trace(tmp_path, "client_id,start,end\n0,0,2\n1,1,4\n2,3,4\n0,3,4\n")
-    assert rows(one, 4) == ["100", "110", "010", "111"]
-    assert one.notes == ()
+    availability = trace(tmp_path, "client_id,start,end\n0,0,2\n1,1,4\n2,3,4\n0,3,4\n")
+    assert rows(availability, 4) == ["100", "110", "010", "111"]
+    assert availability.notes == ()
 
 
 @pytest.mark.parametrize(("after", "later"), [("loop", "100"), ("hold", "111"), ("end", "000")])
 def test_after_the_end(tmp_path: Path, after: str, later: str) -> None:
-    one = trace(tmp_path, "client_id,start,end\n0,0,2\n1,1,4\n2,3,4\n0,3,4\n", after=after)
-    assert rows(one, 5)[4] == later
+    availability = trace(tmp_path, "client_id,start,end\n0,0,2\n1,1,4\n2,3,4\n0,3,4\n", after=after)
+    assert rows(availability, 5)[4] == later
 
 
 @pytest.mark.parametrize(("after", "later"), [("loop", "100"), ("hold", "011"), ("end", "000")])
 def test_after_the_end_of_transitions_the_last_one_of_each_client_holds(tmp_path: Path, after: str, later: str) -> None:
-    one = trace(tmp_path, "client_id,time,state\n0,0,1\n1,1,1\n2,2,1\n0,4,0\n", after=after)
-    assert rows(one, 5) == ["100", "110", "111", "111", later]
+    availability = trace(tmp_path, "client_id,time,state\n0,0,1\n1,1,1\n2,2,1\n0,4,0\n", after=after)
+    assert rows(availability, 5) == ["100", "110", "111", "111", later]
 
 
 def test_overlaps_are_merged_reversed_and_unknown_reported(tmp_path: Path) -> None:
     text = "client_id,start,end\n0,0,5\n0,1,2\n0,4,8\n1,6,3\n1,0,8\n2,2,2\n9,0,1\nsomebody,0,1\n"
-    one = trace(tmp_path, text)
-    assert rows(one, 8) == ["110"] * 8  # the short interval inside must not end the long one
-    told = " ".join(one.notes)
-    assert "2 overlapping intervals were merged" in told
-    assert "1 intervals end before they start" in told
-    assert "1 intervals of no length" in told
-    assert "2 unknown clients (9, somebody) were left out" in told
+    availability = trace(tmp_path, text)
+    assert rows(availability, 8) == ["110"] * 8  # the short interval inside must not end the long one
+    notes = " ".join(availability.notes)
+    assert "2 overlapping intervals were merged" in notes
+    assert "1 intervals end before they start" in notes
+    assert "1 intervals of no length" in notes
+    assert "2 unknown clients (9, somebody) were left out" in notes
 
 
 def test_clients_that_the_trace_does_not_know(tmp_path: Path) -> None:
-    one = trace(tmp_path, "client_id,start,end\n1,0,2\n")
-    assert rows(one, 2) == ["010", "010"]
-    assert one.notes == ("2 of 3 clients are not in the trace and are never reachable.",)
+    availability = trace(tmp_path, "client_id,start,end\n1,0,2\n")
+    assert rows(availability, 2) == ["010", "010"]
+    assert availability.notes == ("2 of 3 clients are not in the trace and are never reachable.",)
 
 
 def test_transitions(tmp_path: Path) -> None:
     # client 1's first word is off, so it was on before
-    one = trace(tmp_path, "client_id,time,state\n0,0,on\n1,2,off\n0,3,off\n2,1,true\n2,2,1\n2,4,0\n")
-    assert rows(one, 4) == ["110", "111", "101", "001"]
-    assert "1 transitions repeat the state" in one.notes[0]
+    availability = trace(tmp_path, "client_id,time,state\n0,0,on\n1,2,off\n0,3,off\n2,1,true\n2,2,1\n2,4,0\n")
+    assert rows(availability, 4) == ["110", "111", "101", "001"]
+    assert "1 transitions repeat the state" in availability.notes[0]
 
 
 def test_dates_of_all_time_zones_meet_in_utc(tmp_path: Path) -> None:
@@ -72,9 +72,9 @@ def test_dates_of_all_time_zones_meet_in_utc(tmp_path: Path) -> None:
         "1,2024-03-31T02:00:00+02:00,2024-03-31T03:00:00+02:00\n"  # 0:00 to 1:00 UTC
         "2,2024-03-30T20:00:00-05:00,2024-03-30T21:00:00-05:00\n"  # 1:00 to 2:00 UTC
     )
-    one = trace(tmp_path, text, step=3600.0)
-    assert rows(one, 2) == ["110", "101"]
-    assert one.notes == ()
+    availability = trace(tmp_path, text, step=3600.0)
+    assert rows(availability, 2) == ["110", "101"]
+    assert availability.notes == ()
     naive = trace(tmp_path, text.replace("Z,", ",").replace("Z\n", "\n"), step=3600.0)
     assert rows(naive, 2) == ["110", "101"]
     assert "1 dates have no time zone and were read as UTC" in naive.notes[0]
@@ -119,8 +119,8 @@ def test_traces_that_are_none(tmp_path: Path, text: str, message: str) -> None:
 
 def test_mistakes(tmp_path: Path) -> None:
     for parameters, message in (
-        ({}, "given either path or matrix; got none"),
-        ({"matrix": [[1, 0]], "path": "x"}, "got both"),
+        ({}, "given either path or matrix"),
+        ({"matrix": [[1, 0]], "path": "x"}, "got path and matrix"),
         ({"path": str(tmp_path / "none.csv")}, "must be a file"),
         ({"matrix": [[1, 0, 1]]}, "of shape"),
         ({"matrix": [[1, 2]]}, "made of 0 and 1"),

@@ -21,15 +21,19 @@ QUICK = [name for name in TARGETS if name not in ("studies", *FLOWER)]
 @pytest.mark.filterwarnings("ignore")  # of numpy about spoiled numbers
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.flower) for name in FLOWER)])
 def test_only_errors_of_ours_come_out(name):
-    found = target(name)
+    fuzzed = target(name)
+    inputs = 0
 
     @settings(max_examples=15, suppress_health_check=list(HealthCheck))
     @given(st.randoms(use_true_random=False))
     def play(source):
+        nonlocal inputs
+        inputs += 1
         with suppress(SortitionError):
-            found.play(source)
+            fuzzed.play(source)
 
     play()
+    assert inputs >= 15
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -126,7 +126,7 @@ def test_why_says_when_a_log_is_missing_empty_newer_or_broken(copied):
     said = call("why", copied, "--round", 0)
     assert said.startswith("The log is broken, so what follows may be made up: Line 2 was altered")
     path.write_bytes(hash_chain.seal(0, hash_chain.START, {"format": 99, "selector": "a:B", "clients": 12})[0])
-    with pytest.raises(StorageError, match="The log has format 99; this version reads up to 2"):
+    with pytest.raises(StorageError, match="The log has format 99"):
         call("why", copied, "--round", 0)
     path.write_bytes(b"")
     with pytest.raises(StorageError, match="has no round yet"):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from typer.testing import CliRunner
+from workshop.leaderboard_page import page
 
 from sortition.cli import app
 from sortition.core.errors import InputError
@@ -54,11 +55,11 @@ def run(*arguments):
     return result.output
 
 
-def test_only_what_is_missing_is_run_and_the_page_is_written(small, tmp_path):
+def test_only_what_is_missing_is_run(small):
     run("-o", small, "--method", "by-size", "-q", "--half", "tuning")
     before = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
     assert len(before) == 2 * 3
-    told = run("-o", small, "--method", "by-size", "--method", "microcosm", "-q", "--page", tmp_path / "board.md")
+    told = run("-o", small, "--method", "by-size", "--method", "microcosm", "-q")
     after = {path: path.stat().st_mtime_ns for path in small.rglob("summary.json")}
     assert len(after) == 2 * 3 * 3
     assert all(after[path] == when for path, when in before.items())
@@ -67,7 +68,7 @@ def test_only_what_is_missing_is_run_and_the_page_is_written(small, tmp_path):
     rows = pl.read_parquet(small / "runs.parquet")
     assert rows.height == 18
     assert rows["suite"].n_unique() == 1
-    assert "## The half *held-out*" in (tmp_path / "board.md").read_text()
+    assert "## The half *held-out*" in page(suite.load_suite(), rows)
 
 
 def test_a_method_of_ones_own_joins_by_its_import_path(small, tmp_path, monkeypatch):
@@ -87,29 +88,29 @@ def test_show_runs_nothing(small):
     assert not list(small.rglob("summary.json"))
 
 
-def test_the_best_alternative_of_the_tuning_half_runs_on_the_other(small, tmp_path, monkeypatch):
+def test_the_best_alternative_of_the_tuning_half_runs_on_the_other(small, monkeypatch):
     monkeypatch.setattr(variants, "ALTERNATIVES", ("fedgs,alpha=3.0",))
     run("-o", small, "-q", "--method", "fedgs", "--method", "by-size")
-    run("-o", small, "-q", "--tune", "--page", tmp_path / "board.md")
+    run("-o", small, "-q", "--tune")
     rows = pl.read_parquet(small / "runs.parquet")
     tuning = rows.filter(pl.col("half") == "tuning")
     means = {label: tuning.filter(pl.col("method") == label)["auc"].mean() for label in ("fedgs", "fedgs,alpha=3.0")}
     best = max(means, key=means.get)
     held = rows.filter((pl.col("half") == "held-out") & (pl.col("method") == best))
     assert held.height == 3
-    assert f"{best} of 2" in (tmp_path / "board.md").read_text()
+    assert f"{best} of 2" in page(suite.load_suite(), rows)
 
 
-def test_all_methods_are_weighed_alike(small, tmp_path, monkeypatch):
+def test_all_methods_are_weighed_alike(small, monkeypatch):
     monkeypatch.setattr(entries.selectors, "discover", lambda: ["fedgs", "uniform"])
     monkeypatch.setattr(entries, "VARIANTS", ())
     run("-o", small, "-q")
-    run("-o", small, "-q", "--weights", "size", "--page", tmp_path / "board.md")
-    text = (tmp_path / "board.md").read_text()
+    run("-o", small, "-q", "--weights", "size")
+    rows = pl.read_parquet(small / "runs.parquet")
+    text = page(suite.load_suite(), rows)
     assert "### Weighed alike" in text
     assert "reweight=size" not in text
-    labels = set(pl.read_parquet(small / "runs.parquet")["method"])
-    assert labels == {"uniform", "fedgs", "uniform,reweight=size", "fedgs,reweight=size"}
+    assert set(rows["method"]) == {"uniform", "fedgs", "uniform,reweight=size", "fedgs,reweight=size"}
 
 
 @pytest.mark.parametrize("options", [("--tune", "--half", "tuning"), ("--tune", "--weights", "size")])

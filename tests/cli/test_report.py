@@ -37,7 +37,7 @@ def test_a_column_needs_figures(study):  # noqa: F811
 
 
 def test_columns_are_listed_so_that_they_can_be_copied(study, tmp_path):  # noqa: F811
-    with pytest.raises(InputError, match="known are 'last 10, %', '− uniform', 'p', 'all rounds, %', "):
+    with pytest.raises(InputError, match="known are 'last 3, %', '− uniform', 'p', 'all rounds, %', "):
         call("report", study, "--figures", tmp_path / "figures", "--column", "Megabytes")
 
 

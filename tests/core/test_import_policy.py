@@ -1,6 +1,5 @@
 """A file can name only what the user allowed; the user himself can name anything."""
 
-import importlib.util
 import sys
 
 import pytest
@@ -10,7 +9,6 @@ from sortition.cli.options import OWN
 from sortition.core import InputError
 from sortition.core.import_policy import imported, only
 from sortition.learning import build
-from sortition.moved import MOVED
 from sortition.reproduction import preset
 from sortition.results import metrics
 from sortition.studies import methods
@@ -73,46 +71,12 @@ def test_every_preset_of_the_package_can_be_played_without_a_word():
             one.plan(("seeds=1",))
 
 
-@pytest.mark.parametrize(
-    ("before", "now"),
-    [
-        ("sortition.experiments.figures.curves:make", "sortition.reproduction.figures.curves:make"),
-        ("sortition.experiments.bias:label_bias", "sortition.reproduction.theory.bias:label_bias"),
-        ("sortition.core.chain:breaks", "sortition.audit.hash_chain:breaks"),
-    ],
-)
-def test_names_of_before_are_understood(before, now):
-    assert imported(before, "it") is imported(now, "it")
-    allowed = now.partition(":")[0]
-    with only([], own=[allowed]):
-        assert imported(before, "it") is imported(now, "it")
-    with only([]), pytest.raises(InputError, match=f"add --allow {allowed}"):
-        imported(before, "it")
-
-
-@pytest.mark.parametrize("name", ["sortition.experiments.nothing:make", "sortition.experiments:make", "sortition.:x"])
-def test_unknown_names_of_before_are_refused_as_any_other(name):
+@pytest.mark.parametrize("name", ["sortition.nothing:make", "sortition.:x", "sortition.core"])
+def test_names_of_ours_that_do_not_exist_are_refused_as_any_other(name):
     with pytest.raises(InputError, match="importable as"):
         imported(name, "it")
-    with only([], own=OWN), pytest.raises(InputError, match="would import and run"):
+    with only([], own=["sortition.audit"]), pytest.raises(InputError, match="would import and run"):
         imported(name, "it")
-
-
-@pytest.mark.parametrize("module", sorted(set(MOVED.values())))
-def test_every_module_that_moved_is_where_the_table_says(module):
-    assert importlib.util.find_spec(module) is not None
-    assert importlib.util.find_spec(module.rpartition(".")[0]) is not None
-
-
-def test_no_name_of_the_table_is_still_a_module():
-    assert [name for name in MOVED if _found(name)] == []
-
-
-def _found(name):
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def test_a_method_that_is_declared_wrongly_says_so_through_the_import(tmp_path, monkeypatch):

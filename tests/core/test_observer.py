@@ -186,38 +186,24 @@ def test_whom_the_guards_kept_out_is_told():
     assert "kept out by the guards" in recompute(forged, again()).differences[0]
 
 
-def test_logs_of_format_1_do_not_say_whom_and_are_read():
+def test_a_log_that_does_not_say_whom_the_guards_kept_out_differs():
     lines, _, _, again = guarded()
-    older = [{key: value for key, value in entry.items() if key != "kept_out"} for entry in entries(lines)]
-    assert recompute(older, again(), form=1).rounds == 2
-    assert recompute(older, again()).rounds == 0
-    assert recompute(entries(lines), again(), form=1).rounds == 2  # begun by an older version, gone on with by this one
+    without = [{key: value for key, value in entry.items() if key != "kept_out"} for entry in entries(lines)]
+    assert recompute(entries(lines), again()).rounds == 2
+    assert recompute(without, again()).rounds == 0
 
 
-def test_a_shortfall_stands_in_the_log_and_logs_of_format_1_may_lack_it():
+def test_places_that_stay_empty_stand_in_the_log():
     lines, registrar = [], fresh(load("uniform"))
     registrar.observer = log = AuditLog(registrar, SALT, lines.append)
     registrar.finish(registrar.begin([1, 2], 5))
     registrar.finish(registrar.begin(range(6), 5))
     log.flush()
     assert [entry["notes"] for entry in entries(lines)] == [{"shortfall": 3}, {}]
-    older = changed(lines, 0, lambda entry: entry.update(notes={}))
-    for told, form, rounds in ((entries(lines), 2, 2), (older, 1, 2), (entries(lines), 1, 2), (older, 2, 0)):
-        assert recompute(told, fresh(load("uniform")), form=form).rounds == rounds
-    forged = changed(lines, 0, lambda entry: entry.update(notes={"shortfall": 2}))
-    assert recompute(forged, fresh(load("uniform")), form=1).rounds == 0
-
-
-def test_logs_of_format_1_do_not_note_places_that_stay_empty():
-    lines = []
-    registrar = fresh(load("uniform"))
-    registrar.observer = log = AuditLog(registrar, SALT, lines.append)
-    registrar.finish(registrar.begin([1, 2], 4))
-    log.flush()
-    assert entries(lines)[0]["notes"] == {"shortfall": 2}
-    older = changed(lines, 0, lambda entry: entry.update(notes={}))
-    assert recompute(older, fresh(load("uniform")), form=1).rounds == 1
-    assert recompute(older, fresh(load("uniform"))).rounds == 0
+    assert recompute(entries(lines), fresh(load("uniform"))).rounds == 2
+    for notes in ({}, {"shortfall": 2}):
+        forged = changed(lines, 0, lambda entry, notes=notes: entry.update(notes=notes))
+        assert recompute(forged, fresh(load("uniform"))).rounds == 0
 
 
 @pytest.mark.parametrize("change", [{"0": "made up"}, None])

@@ -7,7 +7,7 @@ from sortition.core.errors import InputError
 from sortition.data import Dataset, dataset
 
 
-def made(**changes: object) -> Dataset:
+def tiny_dataset(**changes: object) -> Dataset:
     fields: dict[str, object] = {
         "name": "tiny",
         "x_train": np.array([[[0, 255], [51, 102]]] * 3, np.uint8),
@@ -20,12 +20,12 @@ def made(**changes: object) -> Dataset:
 
 
 def test_printed_it_is_one_line() -> None:
-    assert repr(made()) == "Dataset('tiny': 3 training and 1 test examples of shape (2, 2), 3 classes)"
-    assert repr(made(clients=([0], [1]))).endswith("3 classes, 2 clients)")
+    assert repr(tiny_dataset()) == "Dataset('tiny': 3 training and 1 test examples of shape (2, 2), 3 classes)"
+    assert repr(tiny_dataset(clients=([0], [1]))).endswith("3 classes, 2 clients)")
 
 
 def test_grey_images_scale_to_one_channel_in_zero_to_one() -> None:
-    x = made().scaled().x_train
+    x = tiny_dataset().scaled().x_train
     assert x.shape == (3, 1, 2, 2)
     assert x.dtype == np.float32
     assert np.allclose(x[0, 0], [[0, 1], [0.2, 0.4]])  # 51/255, 102/255
@@ -33,14 +33,14 @@ def test_grey_images_scale_to_one_channel_in_zero_to_one() -> None:
 
 def test_colour_images_move_channels_first() -> None:
     image = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
-    x = made(x_train=np.repeat(image, 3, axis=0), x_test=image).scaled().x_train
+    x = tiny_dataset(x_train=np.repeat(image, 3, axis=0), x_test=image).scaled().x_train
     assert x.shape == (3, 3, 2, 2)
     assert np.allclose(x[0, 1] * 255, image[0, :, :, 1])
 
 
 def test_standardised_training_set_has_mean_0_and_deviation_1_per_channel() -> None:
     rng = np.random.default_rng(0)
-    data = made(
+    data = tiny_dataset(
         x_train=rng.integers(0, 256, (50, 4, 4, 3), dtype=np.uint8),
         y_train=[0] * 50,
         x_test=np.zeros((1, 4, 4, 3), np.uint8),
@@ -52,10 +52,10 @@ def test_standardised_training_set_has_mean_0_and_deviation_1_per_channel() -> N
 
 def test_many_images_stay_bytes_and_have_the_axes_of_scaled_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     image = np.arange(12, dtype=np.uint8).reshape(1, 2, 2, 3)
-    few = made(x_train=np.repeat(image, 3, axis=0), x_test=image)
+    few = tiny_dataset(x_train=np.repeat(image, 3, axis=0), x_test=image)
     assert few.prepared().x_train.dtype == np.float32
     monkeypatch.setattr(dataset, "BYTES", 35)
-    for data in (few, made(x_train=np.zeros((9, 2, 2), np.uint8), y_train=[0] * 9)):
+    for data in (few, tiny_dataset(x_train=np.zeros((9, 2, 2), np.uint8), y_train=[0] * 9)):
         assert data.prepared() is data
         for raw, scaled in zip(data.inputs, (data.scaled().x_train, data.scaled().x_test), strict=True):
             assert raw.dtype == np.uint8
@@ -64,8 +64,8 @@ def test_many_images_stay_bytes_and_have_the_axes_of_scaled_ones(monkeypatch: py
 
 def test_what_is_standardised_is_prepared_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dataset, "BYTES", 0)
-    assert made().prepared(standardise=True).x_train.dtype == np.float32
-    floats = made(x_train=np.zeros((3, 2, 2)), x_test=np.zeros((1, 2, 2)))
+    assert tiny_dataset().prepared(standardise=True).x_train.dtype == np.float32
+    floats = tiny_dataset(x_train=np.zeros((3, 2, 2)), x_test=np.zeros((1, 2, 2)))
     assert floats.inputs[0].shape == (3, 2, 2)
 
 
@@ -73,15 +73,15 @@ def test_what_is_standardised_is_prepared_as_floats(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("shape", [(2,), (2, 2), (2, 2, 3)])
 def test_whole_numbers_that_are_no_bytes_stay_as_they_are(kind: type, shape: tuple[int, ...]) -> None:
     x = np.arange(3 * np.prod(shape)).reshape(3, *shape).astype(kind)
-    data = made(x_train=x, x_test=x[:1]).prepared()
+    data = tiny_dataset(x_train=x, x_test=x[:1]).prepared()
     assert data.x_train.dtype == np.int64
     assert np.array_equal(data.inputs[0], x)
-    assert made(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train.dtype == np.float32
+    assert tiny_dataset(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train.dtype == np.float32
 
 
 def test_bytes_of_vectors_are_no_images() -> None:
     x = np.array([[0, 255], [1, 2], [3, 4]], np.uint8)
-    assert np.array_equal(made(x_train=x, x_test=x[:1]).prepared().x_train, x)
+    assert np.array_equal(tiny_dataset(x_train=x, x_test=x[:1]).prepared().x_train, x)
 
 
 @pytest.mark.parametrize(
@@ -94,25 +94,25 @@ def test_bytes_of_vectors_are_no_images() -> None:
     ],
 )
 def test_what_is_done_to_inputs_is_said(x: np.ndarray, standardise: bool, words: str) -> None:
-    data = made(x_train=x, x_test=x[:1])
+    data = tiny_dataset(x_train=x, x_test=x[:1])
     assert data.prepared(standardise=standardise).described_inputs() == words
     assert data.described_inputs(standardise=standardise) == words
 
 
 def test_constant_feature_does_not_divide_by_zero() -> None:
     x = np.array([[1.0, 2.0], [1.0, 4.0], [1.0, 6.0]])
-    assert np.isfinite(made(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train).all()
+    assert np.isfinite(tiny_dataset(x_train=x, x_test=x[:1]).scaled(standardise=True).x_train).all()
 
 
 def test_digest_tells_data_apart_and_survives_scaling() -> None:
-    assert made().digest == made().digest == made().scaled().digest
-    assert made().digest != made(y_train=[0, 2, 1]).digest
-    assert made().digest != made(clients=([0], [1, 2])).digest
+    assert tiny_dataset().digest == tiny_dataset().digest == tiny_dataset().scaled().digest
+    assert tiny_dataset().digest != tiny_dataset(y_train=[0, 2, 1]).digest
+    assert tiny_dataset().digest != tiny_dataset(clients=([0], [1, 2])).digest
 
 
 def test_arrays_cannot_be_changed_behind_the_owners_back() -> None:
     with pytest.raises(ValueError, match="read-only"):
-        made().x_train[0] = 1
+        tiny_dataset().x_train[0] = 1
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_arrays_cannot_be_changed_behind_the_owners_back() -> None:
 )
 def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        made(**changes)
+        tiny_dataset(**changes)
 
 
 @pytest.mark.parametrize(
@@ -154,16 +154,16 @@ def test_what_does_not_fit_is_refused(changes: dict[str, object], message: str) 
     ],
 )
 def test_what_labels_leave_out_is_noted(changes: dict[str, object], notes: list[str]) -> None:
-    found = made(**changes).notes
-    assert [note.partition(" If this")[0] for note in found] == notes
-    assert made(**changes).scaled().notes == found
+    found_notes = tiny_dataset(**changes).notes
+    assert [note.partition(" If this")[0] for note in found_notes] == notes
+    assert tiny_dataset(**changes).scaled().notes == found_notes
 
 
 def test_what_own_clients_leave_out_is_noted() -> None:
-    assert made(clients=([0], [1])).client_notes == (
+    assert tiny_dataset(clients=([0], [1])).client_notes == (
         "1 of 3 training examples are held by no client, and are not used.",
     )
-    assert made(clients=([0], [1]), validation=([2], [])).client_notes == ()
+    assert tiny_dataset(clients=([0], [1]), validation=([2], [])).client_notes == ()
 
 
 @pytest.mark.parametrize(
@@ -178,8 +178,8 @@ def test_what_own_clients_leave_out_is_noted() -> None:
     ],
 )
 def test_channels_that_seem_to_be_elsewhere_are_noted(shape: tuple[int, ...], kind: type, channels: str | None) -> None:
-    data = made(x_train=np.zeros((3, *shape), kind), x_test=np.zeros((1, *shape), kind))
-    for one in (data, data.prepared()):
-        assert [note.partition(" each.")[0] for note in one.notes] == (
+    data = tiny_dataset(x_train=np.zeros((3, *shape), kind), x_test=np.zeros((1, *shape), kind))
+    for examples in (data, data.prepared()):
+        assert [note.partition(" each.")[0] for note in examples.notes] == (
             [f"tiny has images of {channels}"] if channels else []
         )

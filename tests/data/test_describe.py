@@ -16,25 +16,25 @@ LABELS = np.array([0, 0, 1, 1])
 
 
 def test_numbers_by_hand() -> None:
-    told = describe(Partition(([0, 1], [2], [3])), LABELS, 2)
-    assert told.labels.tolist() == [1, 1, 1]
-    assert told.distance.tolist() == [0.5, 0.5, 0.5]  # (1, 0) against (½, ½): ½ (½ + ½)
+    description = describe(Partition(([0, 1], [2], [3])), LABELS, 2)
+    assert description.labels.tolist() == [1, 1, 1]
+    assert description.distance.tolist() == [0.5, 0.5, 0.5]  # (1, 0) against (½, ½): ½ (½ + ½)
     even = describe(Partition(([0, 2], [1, 3])), LABELS, 2)
     assert even.distance.tolist() == [0, 0]
     assert even.labels.tolist() == [2, 2]
 
 
 def test_words() -> None:
-    told = str(describe(Partition(([0, 1, 2], [3]), ("something was repaired.",)), LABELS, 2))
-    assert "examples per client             1 … 3, median 2" in told
-    assert "something was repaired." in told
+    description = str(describe(Partition(([0, 1, 2], [3]), ("something was repaired.",)), LABELS, 2))
+    assert "examples per client             1 … 3, median 2" in description
+    assert "something was repaired." in description
 
 
 def test_pictures(tmp_path: Path) -> None:
     pytest.importorskip("altair")
     data = load("digits")
-    made = split("shards", data.y_train, 10, stream(0, "split"))
-    chart = partition_chart(describe(made, data.y_train, 10), "shards")
+    partition = split("shards", data.y_train, 10, stream(0, "split"))
+    chart = partition_chart(describe(partition, data.y_train, 10), "shards")
     for name in ("a.svg", "a.png"):
         assert write(chart, tmp_path / name).stat().st_size > 1000
     with pytest.raises(InputError, match="picture must be a file that ends in"):

@@ -13,15 +13,15 @@ from sortition.data import digits as module
 
 
 def test_the_file_holds_what_scikit_learn_loads() -> None:
-    read, loaded = module._images(), module._imported()
+    read, loaded = module._images(), module._images_of_sklearn()
     for mine, theirs in zip(read, loaded, strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
 
 
-def test_a_release_that_keeps_the_file_elsewhere_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_keeps_the_file_elsewhere_is_images_of_sklearn(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, whole = [], module._images()
-    monkeypatch.setattr(module, "_imported", lambda: calls.append(1) or whole)
+    monkeypatch.setattr(module, "_images_of_sklearn", lambda: calls.append(1) or whole)
     monkeypatch.setattr(Path, "is_file", lambda _: False)
     np.testing.assert_array_equal(module._images()[0], whole[0])
     assert calls
@@ -29,5 +29,5 @@ def test_a_release_that_keeps_the_file_elsewhere_is_imported(monkeypatch: pytest
 
 def test_digits_do_not_import_scikit_learn() -> None:
     script = "import sys; from sortition.data.digits import digits; digits(); print('sklearn' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    assert found.stdout.split() == ["False"]
+    process = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert process.stdout.split() == ["False"]

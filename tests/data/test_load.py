@@ -146,7 +146,7 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "options", "told"),
+    ("source", "options", "message"),
     [
         ("digits", {"test": "x"}, "digits.test must be a number; got 'x'"),
         ("digits", {"seed": 1.5}, "digits.seed must be a whole number; got 1.5"),
@@ -155,8 +155,8 @@ def test_a_file_that_is_none(tmp_path: Path) -> None:
         ({"a": (np.zeros((4, 2)), np.zeros(4))}, {"test": "x"}, "data.test must be a number; got 'x'"),
     ],
 )
-def test_options_that_are_unknown_or_of_another_type_are_refused(source, options, told) -> None:
-    with pytest.raises(InputError, match=told):
+def test_options_that_are_unknown_or_of_another_type_are_refused(source, options, message) -> None:
+    with pytest.raises(InputError, match=message):
         load(source, **options)
 
 

@@ -18,22 +18,22 @@ Y = np.arange(30) % 3
 
 def test_client_ids_make_the_split_and_every_client_gives_to_the_test_set():
     owners = np.repeat(["b", "a", "c"], [10, 15, 5])
-    made = by_client(X, Y, owners, test=0.2)
-    assert [len(one) for one in made.clients] == [12, 8, 4]  # a, b, c
-    assert len(made.y_test) == 3 + 2 + 1
+    dataset = by_client(X, Y, owners, test=0.2)
+    assert [len(rows) for rows in dataset.clients] == [12, 8, 4]  # a, b, c
+    assert len(dataset.y_test) == 3 + 2 + 1
     for client, name in enumerate("abc"):
-        rows = made.x_train[made.clients[client]][:, 0] / 2
+        rows = dataset.x_train[dataset.clients[client]][:, 0] / 2
         assert set(owners[rows.astype(int)]) == {name}
 
 
 def test_a_client_with_one_example_keeps_it():
-    made = by_client(X, Y, np.r_[0, np.ones(29, int)])
-    assert [len(one) for one in made.clients] == [1, 24]
+    dataset = by_client(X, Y, np.r_[0, np.ones(29, int)])
+    assert [len(rows) for rows in dataset.clients] == [1, 24]
 
 
 def test_arrays_of_every_client():
-    made = from_clients({"one": (X[:10], Y[:10]), "two": (X[10:], Y[10:])})
-    assert [len(one) for one in made.clients] == [8, 16]
+    dataset = from_clients({"one": (X[:10], Y[:10]), "two": (X[10:], Y[10:])})
+    assert [len(rows) for rows in dataset.clients] == [8, 16]
     with pytest.raises(InputError, match="client → "):
         from_clients({"one": (X[:10], Y[:9])})
 
@@ -56,8 +56,11 @@ def test_odd_arrays_of_clients_are_refused(examples, message):
 
 
 def test_a_client_without_examples_is_left_out():
-    made, expected = from_clients({"a": (X, Y), "b": ([], []), "c": (X, Y)}), from_clients({"a": (X, Y), "c": (X, Y)})
-    assert made.digest == expected.digest
+    dataset, expected = (
+        from_clients({"a": (X, Y), "b": ([], []), "c": (X, Y)}),
+        from_clients({"a": (X, Y), "c": (X, Y)}),
+    )
+    assert dataset.digest == expected.digest
 
 
 def test_clients_of_several_types_are_refused():
@@ -74,9 +77,9 @@ class NumberedColumns(dict):
 
 
 def test_columns_that_are_named_by_numbers():
-    made = from_frame(NumberedColumns({0: X[:, 0], 1: X[:, 1], "ward": Y, "y": Y}), client="ward", label="y")
+    dataset = from_frame(NumberedColumns({0: X[:, 0], 1: X[:, 1], "ward": Y, "y": Y}), client="ward", label="y")
     assert (
-        made.digest
+        dataset.digest
         == from_frame(pl.DataFrame({"a": X[:, 0], "b": X[:, 1], "w": Y, "y": Y}), client="w", label="y").digest
     )
 
@@ -85,17 +88,17 @@ def test_types_of_a_table_are_those_of_all_its_rows(tmp_path):
     rows = [f"{k if k < 200 else 'x'},{k % 2},{1 if k < 200 else 1.5}" for k in range(300)]
     path = tmp_path / "TABLE.CSV"
     path.write_text("\n".join(["ward,y,size", *rows, *rows]))
-    made = load(path, client="ward", label="y", test=0.5)
-    assert len(made.clients) == 201
-    assert set(np.unique(made.x_train)) == {1.0, 1.5}
+    dataset = load(path, client="ward", label="y", test=0.5)
+    assert len(dataset.clients) == 201
+    assert set(np.unique(dataset.x_train)) == {1.0, 1.5}
 
 
 def test_a_frame_with_a_client_column():
     frame = pl.DataFrame({"who": ["u", "v"] * 15, "a": X[:, 0], "b": X[:, 1], "label": ["no", "yes", "maybe"] * 10})
-    made = from_frame(frame, client="who", label="label")
-    assert made.x_train.shape == (24, 2)
-    assert made.classes == 3
-    assert len(made.clients) == 2
+    dataset = from_frame(frame, client="who", label="label")
+    assert dataset.x_train.shape == (24, 2)
+    assert dataset.classes == 3
+    assert len(dataset.clients) == 2
     with pytest.raises(InputError, match="column must be one of who, a, b, label"):
         from_frame(frame, client="user", label="label")
     with pytest.raises(InputError, match="features must be numbers"):
@@ -147,17 +150,17 @@ def test_leaf_files_of_pictures_and_of_texts(tmp_path):
     pictures = tmp_path / "femnist"
     leaf(pictures, "train", {"w1": {"x": [[0.0, 1.0]] * 3, "y": [0, 1, 2]}, "w2": {"x": [[0.5, 0.5]], "y": [1]}})
     leaf(pictures, "test", {"w1": {"x": [[1.0, 1.0]], "y": [2]}, "w9": {"x": [[0.0, 0.0]], "y": [0]}})
-    made = from_leaf(pictures)
-    assert [len(one) for one in made.clients] == [3, 1]
-    assert made.y_test.tolist() == [2]  # w9 is nobody who trains
-    assert made.x_train.dtype == np.float32
+    dataset = from_leaf(pictures)
+    assert [len(rows) for rows in dataset.clients] == [3, 1]
+    assert dataset.y_test.tolist() == [2]  # w9 is nobody who trains
+    assert dataset.x_train.dtype == np.float32
     texts = tmp_path / "shakespeare"
     leaf(texts, "train", {"ROMEO": {"x": ["abc", "bcd"], "y": ["d", "e"]}})
     leaf(texts, "test", {"ROMEO": {"x": ["cde"], "y": ["f"]}})
-    made = from_leaf(texts).scaled()
-    assert made.x_train.tolist() == [[97, 98, 99], [98, 99, 100]]
-    assert made.x_train.dtype == np.int64  # tokens are not divided by 255
-    assert made.y_test.tolist() == [102]
+    dataset = from_leaf(texts).scaled()
+    assert dataset.x_train.tolist() == [[97, 98, 99], [98, 99, 100]]
+    assert dataset.x_train.dtype == np.int64  # tokens are not divided by 255
+    assert dataset.y_test.tolist() == [102]
 
 
 def test_paths_of_leaf_folders_and_of_tables_are_loaded_by_name(tmp_path):
@@ -178,9 +181,11 @@ def test_options_of_a_table_stand_beside_its_name_in_a_study(tmp_path):
     path = str(tmp_path / "visits.csv")
     pl.DataFrame({"ward": ["u", "v"] * 15, "a": X[:, 0], "outcome": Y}).write_csv(path)
     options = {"client": "ward", "label": "outcome"}
-    made = split(validated(Data, {"name": path, **options}, "data"), 0)
-    assert made.clients == 2
-    assert split(validated(Data, {"name": path, **options, "seed": 1}, "data"), 0).dataset.digest != made.dataset.digest
+    dataset = split(validated(Data, {"name": path, **options}, "data"), 0)
+    assert dataset.clients == 2
+    assert (
+        split(validated(Data, {"name": path, **options, "seed": 1}, "data"), 0).dataset.digest != dataset.dataset.digest
+    )
     for given, missing in (({}, "got none"), ({"client": "ward"}, "got client")):
         with pytest.raises(InputError, match=rf"visits.csv must be given the options client, label; {missing}\."):
             validated(Data, {"name": path, **given}, "data")
@@ -211,11 +216,11 @@ def test_a_file_that_is_not_leaf_is_refused(tmp_path):
 
 
 def test_natural_clients_in_a_study(monkeypatch):
-    from sortition.studies import given
+    from sortition.studies import python_objects
 
-    made = by_client(X, Y, np.repeat(np.arange(4), [3, 7, 10, 10]), test=0.2)
-    with given.lent():
-        name = given.keep("data", made, made.digest)
+    dataset = by_client(X, Y, np.repeat(np.arange(4), [3, 7, 10, 10]), test=0.2)
+    with python_objects.forgotten_afterwards():
+        name = python_objects.register("data", dataset, dataset.digest)
 
         def clients(**options):
             return split(validated(Data, {"name": name, **options}, "data"), 0).train.sizes.tolist()
@@ -245,9 +250,9 @@ HOSTILE = {
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_odd_examples_of_leaf_are_refused_in_one_sentence(tmp_path, kind):
     x, y = HOSTILE[kind]
-    for part, held in (("train", {"u": {"x": x, "y": y}}), ("test", {"u": {"x": x[:1], "y": y[:1]}})):
+    for part, user_data in (("train", {"u": {"x": x, "y": y}}), ("test", {"u": {"x": x[:1], "y": y[:1]}})):
         (tmp_path / part).mkdir()
-        (tmp_path / part / "all.json").write_text(json.dumps({"users": ["u"], "user_data": held}))
+        (tmp_path / part / "all.json").write_text(json.dumps({"users": ["u"], "user_data": user_data}))
     with pytest.raises((DataError, InputError)):
         from_leaf(tmp_path)
 

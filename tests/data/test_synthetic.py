@@ -10,10 +10,10 @@ def test_seed_97_is_the_data_set_of_fedgs() -> None:
     data = load("synthetic")
     assert data.clients is not None
     assert data.validation is not None
-    sizes = [len(one) for one in data.clients]
+    sizes = [len(rows) for rows in data.clients]
     assert (min(sizes), int(np.median(sizes)), max(sizes), len(data.y_test)) == (37, 93, 1607, 888)
-    held = np.concatenate([*data.clients, *data.validation])
-    assert sorted(held) == list(range(len(data.y_train)))
+    held_rows = np.concatenate([*data.clients, *data.validation])
+    assert sorted(held_rows) == list(range(len(data.y_train)))
 
 
 def test_features_are_the_true_models() -> None:
@@ -33,12 +33,12 @@ def test_both_readings_and_no_extra() -> None:
     assert deviation.digest != variance.digest
     bare = load("synthetic", extra=0)
     assert bare.clients is not None
-    assert min(len(one) for one in bare.clients) >= 1
+    assert min(len(rows) for rows in bare.clients) >= 1
     two, fifty = (load("synthetic", extra=extra) for extra in (2, 50))
     assert len(fifty.y_train) + len(fifty.y_test) - len(two.y_train) - len(two.y_test) == 30 * 48
 
 
 def test_own_streams_repeat_and_differ() -> None:
-    one = load("synthetic", legacy=False, seed=1)
-    assert one.digest == load("synthetic", legacy=False, seed=1).digest
-    assert one.digest != load("synthetic", legacy=False, seed=2).digest
+    dataset = load("synthetic", legacy=False, seed=1)
+    assert dataset.digest == load("synthetic", legacy=False, seed=1).digest
+    assert dataset.digest != load("synthetic", legacy=False, seed=2).digest

@@ -79,8 +79,8 @@ def test_a_batch_that_is_not_cifar(tmp_path, monkeypatch, content):
 @pytest.mark.parametrize("protocol", [3, 4])
 def test_an_honest_batch_is_read(protocol):
     images = np.arange(2 * 3072).astype(np.uint8).reshape(2, 3072)
-    found, labels = _batch(pickle.dumps({b"data": images, b"labels": [3, 1]}, protocol=protocol), "a", b"labels")
-    np.testing.assert_array_equal(found, images)
+    decoded, labels = _batch(pickle.dumps({b"data": images, b"labels": [3, 1]}, protocol=protocol), "a", b"labels")
+    np.testing.assert_array_equal(decoded, images)
     assert labels.tolist() == [3, 1]
 
 

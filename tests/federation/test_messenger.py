@@ -103,6 +103,24 @@ class TestDeadline:
         assert third["late"] == [4]
         assert 4 in third["cohort"]  # it is idle again
 
+    def test_who_comes_after_the_deadline_is_named_in_the_next_record(self):
+        network = Network([*devices(3), Device("slow", train=11.0)])
+        made = Federation(network, QUIET, cohort=4, deadline=10.0)
+        first, second = made.play(2)
+        assert first["silent"] == [3]
+        assert second["late"] == [3]
+
+    def test_while_everybody_is_at_work_no_round_is_spent(self):
+        """Two devices that stood by are the only ones left: the next round waits until one of them is idle."""
+        network = Network([Device("quick", train=1.0), *(Device(f"slow{k}", train=25.0) for k in range(2))])
+        made = Federation(network, QUIET, cohort=1, overselect=3.0, deadline=40.0, patience=100.0)
+        (first,) = made.play()
+        network.offline.add("quick")
+        (second,) = made.play()
+        assert first["standby"] == [1, 2]
+        assert second["answered"] == [1]
+        assert network.clock.now >= 25.0
+
     def test_nobody_is_waited_for_longer_than_the_round(self):
         network = Network([Device("a", train=NEVER), Device("b", train=NEVER)])
         made = Federation(network, QUIET, cohort=2, deadline=7.0)
@@ -131,6 +149,20 @@ class TestOverselection:
         assert "Not needed, since enough had answered: spare" in caplog.text
         assert "No answer in time" not in caplog.text
         assert made.messenger.members[2].silent_until is None
+
+    def test_unsound_answers_take_no_place(self):
+        """Two devices that answer at once with models that cannot be used must not close the round."""
+        quick = [Device(f"bad{k}", train=0.1) for k in range(2)]
+        network = Network([*quick, *(Device(f"c{k}", train=1.0 + k) for k in range(3))])
+        made = Federation(network, QUIET, cohort=2, overselect=2.5)
+        made.play()  # the first round decides which arrays are sent
+        network.clock.now += 10.0  # those who stood by are idle again
+        for device in quick:
+            device.w = (np.nan, 1.0)
+        (record,) = made.play()
+        assert record["answered"] == [2, 3]
+        assert list(record["left_out"]) == ["0", "1"]
+        assert record["standby"] == [4]
 
     def test_failures_do_not_count_as_answers(self):
         network = Network(devices(3))

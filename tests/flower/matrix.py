@@ -33,10 +33,10 @@ from flwr.serverapp.strategy import (
 )
 from tests.flower.in_process import grid_of
 from tests.flower.kinds import KINDS, config, read_digits
+from workshop.marks import fill_marks
 
 from sortition.core.errors import SortitionError
 from sortition.flower import SelectorStrategy, wire
-from sortition.results.marks import filled
 from sortition.selectors import discover, load
 
 COHORT, ROUNDS = 3, 2
@@ -182,7 +182,7 @@ def main() -> None:
     text = f"{len(found):,} combinations, of which {good:,} run.\n\n{tables(found)}"
     print(f"{text}\n\n{time.monotonic() - begun:.0f} s")
     if options.page:
-        options.page.write_text(filled(options.page.read_text(), {"matrix": text}))
+        options.page.write_text(fill_marks(options.page.read_text(), {"matrix": text}))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from tests.flower.processes import LONGEST, simulate
 from tests.simulation.small import data, parts
 
 from sortition.advice.replay import replay
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.federation.checkpoint import HISTORY, beside
 from sortition.flower import SelectorStrategy, wire
 
@@ -44,7 +44,7 @@ def test_auto_takes_labels_where_all_clients_give_them_and_sketches_where_one_do
 
 @pytest.mark.flower
 def test_advice_and_replay_read_what_the_simulation_left(played, folder):
-    source = known(beside(folder / "labels.npz", HISTORY))
+    source = known_federation(beside(folder / "labels.npz", HISTORY))
     assert (source.cohort, source.rounds, source.played_by) == (3, 2, "Microcosm")
     expected = [np.bincount(data().y_train[own], minlength=4).tolist() for own in parts()]
     assert source.counts.tolist() == expected
@@ -62,7 +62,7 @@ def test_the_history_of_a_federation_is_replayed(tmp_path):
     clients = {k: counted(f"c{k}", [k + 1, 8 - k]) for k in range(6)}
     made = SelectorStrategy(cohort=2, strategy=FedAvg(fraction_evaluate=0.0), checkpoint=tmp_path / "run.npz")
     made.start(Loopback(clients), wire.to_record(MODEL), 4)
-    source = known(beside(tmp_path / "run.npz", HISTORY))
+    source = known_federation(beside(tmp_path / "run.npz", HISTORY))
     assert source.counts.tolist() == [[k + 1, 8 - k] for k in range(6)]
     found, _ = replay(source)
     played, again = found["as played: Microcosm"], found["microcosm"]

@@ -13,7 +13,7 @@ from tests.flower.loopback import MODEL, Loopback, node
 from tests.test_cli import call
 
 from sortition.advice.replay import replay
-from sortition.advice.sources import known
+from sortition.advice.sources import known_federation
 from sortition.flower import SelectorStrategy, wire
 from sortition.results.history import History, fates
 from sortition.selectors import load
@@ -91,7 +91,7 @@ def test_audit_and_why_name_the_hospitals(federation):
 
 def test_advise_replay_and_report_read_it(federation):
     folder, records = federation
-    source = known(folder)
+    source = known_federation(folder)
     assert (source.cohort, source.rounds, source.clients, source.played_by) == (3, ROUNDS, 8, "FedGS")
     assert [ids.tolist() for ids, _ in source.chosen] == [record["cohort"] for record in records]
     assert "as played: FedGS" in replay(source)[0]
@@ -105,7 +105,7 @@ def test_advise_replay_and_report_read_it(federation):
 def test_a_copy_without_its_checkpoint_is_read_as_far_as_it_goes(federation, tmp_path):
     folder, _ = federation
     shutil.copy(folder / "run.npz.history.jsonl", tmp_path / "alone.jsonl")
-    source = known(tmp_path / "alone.jsonl")
+    source = known_federation(tmp_path / "alone.jsonl")
     assert source.played_by == "the method"
     assert not source.has_labels
     assert source.masks is not None

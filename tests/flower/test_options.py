@@ -60,7 +60,7 @@ def test_eligible_is_a_function_of_name_and_facts():
 
 
 def test_where_nobody_is_eligible_the_rounds_are_skipped_and_the_run_says_so():
-    made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, eligible=["nobody"])
+    made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, eligible=["nobody"], patience=0.1)
     with pytest.raises(InputError, match="None of 2 rounds brought an update"):
         made.start(federation(), wire.to_record(MODEL), 2)
     assert [record["notes"]["skipped"] for record in made.history] == ["nobody available"] * 2

@@ -5,8 +5,9 @@ import pytest
 from scipy import stats
 from tests.leaderboard.rows import table
 
-from sortition.leaderboard import page, ranking
+from sortition.leaderboard import ranking
 from sortition.leaderboard.board import Board
+from sortition.leaderboard.standings import gain_and_interval
 from sortition.leaderboard.suite import load_suite
 
 SUITE = load_suite()
@@ -70,7 +71,7 @@ def test_a_run_that_diverged_ranks_last_and_spoils_no_other_rank():
     assert found["good"].gain == pytest.approx(0.05, abs=0.002)
     assert found["broken"].worst == first
     assert np.isnan(found["broken"].gain)
-    assert page.gained(found["broken"]) == "diverged"
+    assert gain_and_interval(found["broken"]) == "diverged"
 
 
 def test_two_seeds_rank_nobody():

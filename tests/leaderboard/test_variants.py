@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import polars as pl
 from tests.leaderboard.rows import table
+from workshop.leaderboard_page import page
 
 from sortition.leaderboard.board import Board
-from sortition.leaderboard.page import page
 from sortition.leaderboard.suite import load_suite
 from sortition.leaderboard.variants import candidates, plain_rows, tuned, tuned_rows, weighed_rows
 

@@ -26,14 +26,14 @@ def test_epochs_are_without_replacement(n, batch, work, by_epochs):
 
 def test_batches_depend_on_seed_purpose_round_and_client_only():
     rule = LocalRule(lr=0.1, steps=3, batch=4)
-    own = [np.arange(20), np.arange(30, 50)]
-    a = batch_plans(own, np.array([5, 8]), rule, 1, 2)
-    b = batch_plans(own[::-1], np.array([8, 5]), rule, 1, 2)
+    members = [np.arange(20), np.arange(30, 50)]
+    a = batch_plans(members, np.array([5, 8]), rule, 1, 2)
+    b = batch_plans(members[::-1], np.array([8, 5]), rule, 1, 2)
     np.testing.assert_array_equal(a[0].index, b[1].index)
     np.testing.assert_array_equal(a[1].index, b[0].index)
     others = [(2, 2, "train"), (1, 3, "train"), (1, 2, "rehearsal")]
     for seed, t, purpose in others:
-        assert not np.array_equal(a[0].index, batch_plans(own, np.array([5, 8]), rule, seed, t, purpose)[0].index)
+        assert not np.array_equal(a[0].index, batch_plans(members, np.array([5, 8]), rule, seed, t, purpose)[0].index)
 
 
 def test_full_batch_and_a_batch_larger_than_the_data():

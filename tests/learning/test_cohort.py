@@ -31,7 +31,7 @@ RULES = {
 }
 
 
-def learner(rule, engine="auto", seed=0, **options):
+def learner_of(rule, engine="auto", seed=0, **options):
     return Learner(build("mlp", (12,), 4, seed=seed, hidden=(9, 6), **options), X, Y, rule, engine=engine)
 
 
@@ -63,10 +63,10 @@ def by_hand(model, rule, index, counts, params, optimiser=None):
 @pytest.mark.parametrize("name", RULES)
 def test_every_client_trains_as_torchs_sgd_would(name, engine):
     rule = RULES[name]
-    own = learner(rule, engine)
-    trained = own.train(own.initial, MEMBERS, IDS, seed=3, t=0, dispersion=name == "plain")
+    learner = learner_of(rule, engine)
+    trained = learner.train(learner.initial, MEMBERS, IDS, seed=3, t=0, dispersion=name == "plain")
     for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, 0)):
-        delta, loss = by_hand(build("mlp", (12,), 4, hidden=(9, 6)), rule, plan.index, plan.counts, own.initial)
+        delta, loss = by_hand(build("mlp", (12,), 4, hidden=(9, 6)), rule, plan.index, plan.counts, learner.initial)
         np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
         assert trained.losses[i] == pytest.approx(loss, rel=1e-5)
         assert trained.steps[i] == plan.steps
@@ -82,33 +82,35 @@ KEPT = {
 @pytest.mark.parametrize("name", KEPT)
 def test_a_kept_state_is_that_of_one_optimiser_over_all_participations(name, engine):
     rule, rounds = KEPT[name], (0, 1, 4)
-    own, states = learner(rule, engine), None
+    learner, states = learner_of(rule, engine), None
     models = [build("mlp", (12,), 4, hidden=(9, 6)) for _ in IDS]
     optimisers = [torchs(model, rule) for model in models]
     for t in rounds:
-        params = own.initial * (1 + t)  # the server's model moves between participations
-        trained = own.train(params, MEMBERS, IDS, seed=3, t=t, states=states)
+        params = learner.initial * (1 + t)  # the server's model moves between participations
+        trained = learner.train(params, MEMBERS, IDS, seed=3, t=t, states=states)
         states = trained.states
         for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 3, t)):
             torch.nn.utils.vector_to_parameters(torch.tensor(params), models[i].parameters())
             delta, _ = by_hand(models[i], rule, plan.index, plan.counts, params, optimisers[i])
             np.testing.assert_allclose(trained.deltas[i], delta, atol=2e-6)
-    assert np.abs(own.train(params, MEMBERS, IDS, seed=3, t=t).deltas - trained.deltas).max() > 1e-4  # anew: another
+    assert (
+        np.abs(learner.train(params, MEMBERS, IDS, seed=3, t=t).deltas - trained.deltas).max() > 1e-4
+    )  # anew: another
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_stacked_equals_sequential_with_dropout(name):
-    one, other = (learner(RULES[name], engine, dropout=0.4) for engine in ("stacked", "sequential"))
-    a, b = (own.train(own.initial, MEMBERS, IDS, seed=1, t=5, dispersion=True) for own in (one, other))
+    one, other = (learner_of(RULES[name], engine, dropout=0.4) for engine in ("stacked", "sequential"))
+    a, b = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=5, dispersion=True) for learner in (one, other))
     np.testing.assert_allclose(a.deltas, b.deltas, atol=2e-6)
     np.testing.assert_allclose(a.losses, b.losses, rtol=1e-5)
     np.testing.assert_allclose(a.dispersion, b.dispersion, rtol=1e-4)
 
 
 def test_dropout_changes_the_result_and_evaluation_is_without_it():
-    dry, wet = learner(RULES["plain"]), learner(RULES["plain"], dropout=0.5)
+    dry, wet = learner_of(RULES["plain"]), learner_of(RULES["plain"], dropout=0.5)
     np.testing.assert_array_equal(dry.initial, wet.initial)
-    a, b = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0) for own in (dry, wet))
+    a, b = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0) for learner in (dry, wet))
     assert np.abs(a.deltas - b.deltas).max() > 1e-3
     np.testing.assert_array_equal(dry.passes.losses(dry.initial)[0], wet.passes.losses(wet.initial)[0])
 
@@ -117,7 +119,7 @@ def test_dropout_changes_the_result_and_evaluation_is_without_it():
 def test_other_activations_and_a_layer_without_bias(activation):
     model = nn.Sequential(nn.Linear(12, 5, bias=False), activation(), nn.Sequential(nn.Linear(5, 4)))
     a, b = (Learner(model, X, Y, RULES["momentum"], engine=e) for e in ("stacked", "sequential"))
-    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    got, expected = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas for learner in (a, b))
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
@@ -125,24 +127,24 @@ def test_other_activations_and_a_layer_without_bias(activation):
 def test_activations_that_follow_each_other(pair):
     model = nn.Sequential(nn.Linear(12, 5), *(activation() for activation in pair), nn.Linear(5, 4))
     a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
-    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    got, expected = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas for learner in (a, b))
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
 @pytest.mark.parametrize("engine", ["stacked", "sequential"])
 def test_a_client_does_not_depend_on_its_cohort(engine):
-    own = learner(RULES["epochs"], engine, dropout=0.5)
-    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=3)
+    learner = learner_of(RULES["epochs"], engine, dropout=0.5)
+    together = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3)
     for i in range(4):
-        alone = own.train(own.initial, MEMBERS[i : i + 1], IDS[i : i + 1], seed=1, t=3)
+        alone = learner.train(learner.initial, MEMBERS[i : i + 1], IDS[i : i + 1], seed=1, t=3)
         np.testing.assert_allclose(alone.deltas[0], together.deltas[i], atol=1e-6)
 
 
 def test_a_cohort_too_large_for_one_stack_trains_in_several(monkeypatch):
-    own = learner(RULES["epochs"], dropout=0.5)
-    whole = own.train(own.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
-    monkeypatch.setattr("sortition.learning.learner.STACK_BYTES", 3 * 4 * own.layout.size)
-    parts = own.train(own.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
+    learner = learner_of(RULES["epochs"], dropout=0.5)
+    whole = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
+    monkeypatch.setattr("sortition.learning.learner.STACK_BYTES", 3 * 4 * learner.layout.size)
+    parts = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3, dispersion=True)
     np.testing.assert_allclose(parts.deltas, whole.deltas, atol=1e-6)
     np.testing.assert_allclose(parts.dispersion, whole.dispersion, rtol=1e-5)
 
@@ -151,28 +153,30 @@ def test_a_cohort_too_large_for_one_stack_trains_in_several(monkeypatch):
 def test_dispersion_is_the_standard_deviation_of_the_step_gradients(engine):
     # A learning rate of almost 0 keeps the model still, so the gradients of the steps can be taken at the start.
     rule = LocalRule(lr=1e-12, steps=5, batch=8, weight_decay=0.3, proximal=0.2)
-    own = learner(rule, engine)
-    got = own.train(own.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0, dispersion=True).dispersion[0]
+    learner = learner_of(rule, engine)
+    got = learner.train(learner.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0, dispersion=True).dispersion[0]
     (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
-    g = np.stack([own.passes.gradient(own.initial, row[:c]) for row, c in zip(plan.index, plan.counts, strict=True)])
+    g = np.stack(
+        [learner.passes.gradient(learner.initial, row[:c]) for row, c in zip(plan.index, plan.counts, strict=True)]
+    )
     assert got == pytest.approx(np.sqrt(((g - g.mean(0)) ** 2).sum() / 4), rel=1e-4)
 
 
 @pytest.mark.parametrize("engine", ["stacked", "sequential"])
 def test_root_mean_squares_of_losses_are_of_examples_under_the_model_that_they_met(engine):
     rule = LocalRule(lr=0.3, epochs=2, batch=8)
-    own = learner(rule, engine)
-    got = own.train(own.initial, MEMBERS, IDS, seed=1, t=0, rms_losses=True)
-    np.testing.assert_allclose(got.deltas, own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas, atol=1e-7)
+    learner = learner_of(rule, engine)
+    got = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0, rms_losses=True)
+    np.testing.assert_allclose(got.deltas, learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas, atol=1e-7)
     for i, plan in enumerate(batch_plans(MEMBERS, IDS, rule, 1, 0)):
-        params, each = own.initial.copy(), []
+        params, each = learner.initial.copy(), []
         for row, count in zip(plan.index, plan.counts, strict=True):
-            each.append(own.passes.losses(params, row[:count])[0])
-            params = params - rule.lr * own.passes.gradient(params, row[:count])
+            each.append(learner.passes.losses(params, row[:count])[0])
+            params = params - rule.lr * learner.passes.gradient(params, row[:count])
         parts = np.concatenate(each), np.concatenate(each[: len(each) // 2]), each[-1]
         expected = [np.sqrt(np.mean(np.square(part))) for part in parts]
         np.testing.assert_allclose(got.rms_losses[i], expected, rtol=1e-4)
-    assert own.train(own.initial, MEMBERS, IDS, seed=1, t=0).rms_losses is None
+    assert learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).rms_losses is None
 
 
 @pytest.mark.parametrize("preset", ["fedcor", "mcmahan-mnist"])
@@ -182,25 +186,25 @@ def test_images_train_as_in_torch(preset):
     y = RNG.integers(0, 4, 30)
     model = build("cnn", shape, 4, preset=preset)
     rule = LocalRule(lr=0.1, steps=3, batch=10, momentum=0.5)
-    own = Learner(model, x, y, rule)
-    assert not own.stacks
-    got = own.train(own.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas[0]
+    learner = Learner(model, x, y, rule)
+    assert not learner.is_stacked
+    got = learner.train(learner.initial, [np.arange(30)], np.array([0]), seed=0, t=0).deltas[0]
     (plan,) = batch_plans([np.arange(30)], np.array([0]), rule, 0, 0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     for row in plan.index:
         optimiser.zero_grad()
         nn.functional.cross_entropy(model(torch.from_numpy(x[row])), torch.from_numpy(y[row])).backward()
         optimiser.step()
-    expected = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() - own.initial
+    expected = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy() - learner.initial
     np.testing.assert_allclose(got, expected, atol=5e-6)
 
 
 def test_other_random_layers_are_keyed_too_and_leave_torchs_generator_alone():
     model = nn.Sequential(nn.Linear(12, 6), nn.AlphaDropout(0.5), nn.Linear(6, 4))
-    own = Learner(model, X, Y, RULES["plain"])
+    learner = Learner(model, X, Y, RULES["plain"])
     before = torch.get_rng_state()
-    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=3)
-    alone = own.train(own.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=3)
+    together = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=3)
+    alone = learner.train(learner.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=3)
     np.testing.assert_allclose(alone.deltas[0], together.deltas[2], atol=1e-6)
     assert torch.equal(before, torch.get_rng_state())
 
@@ -208,7 +212,7 @@ def test_other_random_layers_are_keyed_too_and_leave_torchs_generator_alone():
 def test_idle_dropout_draws_nothing():
     model = nn.Sequential(nn.Linear(12, 6), nn.Dropout(0.0), nn.ReLU(), nn.Dropout(0.5), nn.Linear(6, 4))
     a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
-    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    got, expected = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas for learner in (a, b))
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
@@ -216,24 +220,24 @@ def test_one_dropout_layer_in_two_places():
     drop = nn.Dropout(0.5)
     model = nn.Sequential(nn.Linear(12, 6), drop, nn.ReLU(), nn.Linear(6, 6), drop, nn.Linear(6, 4))
     a, b = (Learner(model, X, Y, RULES["plain"], engine=e) for e in ("stacked", "sequential"))
-    got, expected = (own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas for own in (a, b))
+    got, expected = (learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas for learner in (a, b))
     np.testing.assert_allclose(got, expected, atol=2e-6)
 
 
 def test_running_statistics_travel_with_the_model():
     model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 4))
-    own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=30))
-    assert own.layout.size == own.layout.weights + 10
-    delta = own.train(own.initial, [np.arange(120)], np.array([0]), seed=0, t=0).deltas[0]
-    assert np.abs(delta[own.layout.weights :]).max() > 0
-    assert (own.passes.gradient(own.initial, np.arange(9))[own.layout.weights :] == 0).all()
+    learner = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=30))
+    assert learner.layout.size == learner.layout.weights + 10
+    delta = learner.train(learner.initial, [np.arange(120)], np.array([0]), seed=0, t=0).deltas[0]
+    assert np.abs(delta[learner.layout.weights :]).max() > 0
+    assert (learner.passes.gradient(learner.initial, np.arange(9))[learner.layout.weights :] == 0).all()
 
 
 def test_counters_begin_anew_with_every_client():
     model = nn.Sequential(nn.Linear(12, 5), nn.BatchNorm1d(5, momentum=None), nn.ReLU(), nn.Linear(5, 4))
-    own = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=3))
-    together = own.train(own.initial, MEMBERS, IDS, seed=1, t=0).deltas
-    alone = own.train(own.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=0).deltas
+    learner = Learner(model, X, Y, LocalRule(lr=0.1, steps=2, batch=3))
+    together = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0).deltas
+    alone = learner.train(learner.initial, MEMBERS[2:3], IDS[2:3], seed=1, t=0).deltas
     np.testing.assert_array_equal(together[2], alone[0])  # its running mean is by the number of batches seen
 
 
@@ -266,8 +270,8 @@ def hooked():
 def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
     torch.manual_seed(0)
     model, rule, x = make(), LocalRule(lr=0.1, steps=3, batch=8), X.reshape(-1, *shape)
-    own = Learner(model, x, Y, rule)
-    got = own.train(own.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0).deltas[0]
+    learner = Learner(model, x, Y, rule)
+    got = learner.train(learner.initial, MEMBERS[1:2], IDS[1:2], seed=1, t=0).deltas[0]
     (plan,) = batch_plans(MEMBERS[1:2], IDS[1:2], rule, 1, 0)
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
     for row, count in zip(plan.index, plan.counts, strict=True):
@@ -276,9 +280,9 @@ def test_linear_layers_that_are_no_chain_train_as_in_torch(make, shape):
         nn.functional.cross_entropy(model(torch.from_numpy(x[batch])), torch.from_numpy(Y[batch])).backward()
         optimiser.step()
     after = torch.cat([p.detach().reshape(-1) for p in model.parameters()]).numpy()
-    np.testing.assert_allclose(got, after - own.initial, atol=2e-6)
+    np.testing.assert_allclose(got, after - learner.initial, atol=2e-6)
     losses = nn.functional.cross_entropy(model(torch.from_numpy(x)), torch.from_numpy(Y), reduction="none")
-    np.testing.assert_allclose(own.passes.losses(after)[0], losses.detach().numpy(), atol=1e-5)
+    np.testing.assert_allclose(learner.passes.losses(after)[0], losses.detach().numpy(), atol=1e-5)
     with pytest.raises(InputError, match="no chain of linear layers"):
         Learner(model, x, Y, rule, engine="stacked")
 
@@ -296,14 +300,14 @@ class TwoHeads(nn.Module):
 
 @pytest.mark.parametrize("name", ["plain", "all", "adam-all"])
 def test_weights_that_nothing_depends_on_stay_as_they_are(name):
-    own, model = Learner(TwoHeads(), X, Y, RULES[name]), TwoHeads()
-    torch.nn.utils.vector_to_parameters(torch.tensor(own.initial), model.parameters())
-    trained = own.train(own.initial, MEMBERS, IDS, seed=1, t=0, dispersion=True)
+    learner, model = Learner(TwoHeads(), X, Y, RULES[name]), TwoHeads()
+    torch.nn.utils.vector_to_parameters(torch.tensor(learner.initial), model.parameters())
+    trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=0, dispersion=True)
     for i, plan in enumerate(batch_plans(MEMBERS, IDS, RULES[name], 1, 0)):
-        delta, _ = by_hand(model, RULES[name], plan.index, plan.counts, own.initial)
+        delta, _ = by_hand(model, RULES[name], plan.index, plan.counts, learner.initial)
         np.testing.assert_allclose(trained.deltas[i][39:], delta[39:], atol=2e-6)
     assert not trained.deltas[:, :39].any()
-    assert not own.passes.gradient(own.initial, np.arange(9))[:39].any()
+    assert not learner.passes.gradient(learner.initial, np.arange(9))[:39].any()
 
 
 def test_forcing_and_refusing_engines():

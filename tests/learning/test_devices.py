@@ -22,42 +22,56 @@ RULE = LocalRule(lr=0.1, epochs=2, batch=8, momentum=0.5, weight_decay=0.1, prox
 MODELS = {"mlp": {"hidden": (9, 6), "dropout": 0.4}, "cnn": {"preset": "small"}}
 
 
-def words():
+def dropout_sources():
     return [dropout.source(0, "train", 0, int(i)) for i in IDS]
 
 
 def test_a_stacked_round_stays_on_its_device():
-    work = sorted(batch_plans(MEMBERS, IDS, RULE, 0, 0), key=lambda plan: -plan.steps)
+    plans = sorted(batch_plans(MEMBERS, IDS, RULE, 0, 0), key=lambda plan: -plan.steps)
     model = build("mlp", (64,), 4, **MODELS["mlp"]).to(META)
     rows, labels = torch.empty(60, 64, device=META), torch.zeros(60, dtype=torch.int64, device=META)
-    layers, start = stacked.layers_of(model), [p.detach().expand(2, *p.shape) for p in model.parameters()]
-    *found, states = stacked.train_stack(layers, start, Examples(rows), labels, work, RULE, 0.1, words(), True, True)
-    steps = max(plan.steps for plan in work)
-    assert [tuple(t.shape) for t in found] == [(2, Layout.of(model).size), (2,), (2,), (2, steps)]
-    assert states is None
-    assert {t.device for t in found} == {META}
+    result = stacked.train_stack(
+        layers=stacked.stackable_layers(model),
+        initial=[parameter.detach().expand(2, *parameter.shape) for parameter in model.parameters()],
+        examples=Examples(rows),
+        labels=labels,
+        plans=plans,
+        rule=RULE,
+        lr=0.1,
+        sources=dropout_sources(),
+        dispersion=True,
+        squares=True,
+        states=None,
+    )
+    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    steps = max(plan.steps for plan in plans)
+    assert [tuple(tensor.shape) for tensor in measured] == [(2, Layout.of(model).size), (2,), (2,), (2, steps)]
+    assert result.states is None
+    assert {tensor.device for tensor in measured} == {META}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_sequential_round_stays_on_its_device(name):
-    work = batch_plans(MEMBERS, IDS, RULE, 0, 0)
+    plans = batch_plans(MEMBERS, IDS, RULE, 0, 0)
     model = build(name, (1, 12, 12), 4, **MODELS[name]).to(META)
     labels = torch.zeros(60, dtype=torch.int64, device=META)
     trainer = SequentialTrainer(model, Examples(torch.empty(60, 1, 12, 12, device=META)), labels)
     start = torch.empty(trainer.layout.size, device=META)
-    final, loss, _ = trainer.train(start, work[0], RULE, 0.1, words()[0], False)
+    final, loss, _ = trainer.train(
+        start, plans[0], rule=RULE, lr=0.1, dropout_source=dropout_sources()[0], dispersion=False
+    )
     assert final.shape == start.shape
     assert {final.device, loss.device} == {META}
 
 
 @pytest.mark.parametrize(("name", "engine"), [("mlp", "stacked"), ("mlp", "sequential"), ("cnn", "sequential")])
 def test_no_tensor_is_made_on_the_default_device(name, engine):
-    own = Learner(build(name, (1, 12, 12), 4, **MODELS[name]), X, Y, RULE, engine=engine)
+    learner = Learner(build(name, (1, 12, 12), 4, **MODELS[name]), X, Y, RULE, engine=engine)
 
     def everything():
-        trained = own.train(own.initial, MEMBERS, IDS, seed=1, t=2, dispersion=True)
-        after = own.initial + trained.deltas.mean(0)
-        passes = own.over(X[:20], Y[:20])
+        trained = learner.train(learner.initial, MEMBERS, IDS, seed=1, t=2, dispersion=True)
+        after = learner.initial + trained.deltas.mean(0)
+        passes = learner.over(X[:20], Y[:20])
         outputs = passes.outputs(after, X[:5])
         return [
             trained.deltas,
@@ -65,7 +79,7 @@ def test_no_tensor_is_made_on_the_default_device(name, engine):
             trained.dispersion,
             *passes.losses(after),
             outputs,
-            own.passes.gradient(after, MEMBERS[0]),
+            learner.passes.gradient(after, MEMBERS[0]),
         ]
 
     before = everything()

@@ -27,34 +27,34 @@ def test_bytes_become_the_numbers_of_examples_that_were_scaled_at_once(shape):
 
 
 def test_bytes_become_single_floats_whatever_the_default():
-    own, before = Examples(torch.from_numpy(BYTES), scale=1 / 255), torch.get_default_dtype()
+    examples, before = Examples(torch.from_numpy(BYTES), scale=1 / 255), torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        assert {x.dtype for _, x in own.parts(16)} == {torch.float32}
-        assert {x.dtype for x in own.batches(INDICES)} == {torch.float32}
+        assert {x.dtype for _, x in examples.parts(16)} == {torch.float32}
+        assert {x.dtype for x in examples.batches(INDICES)} == {torch.float32}
     finally:
         torch.set_default_dtype(before)
 
 
 def test_batches_are_the_rows_of_their_indices():
     rows = FLOATS.reshape(40, -1)
-    found = [x.clone() for x in Examples(torch.from_numpy(rows)).batches(INDICES)]
-    assert [x.tolist() for x in found] == [rows[index.numpy()].tolist() for index in INDICES]
+    batches = [x.clone() for x in Examples(torch.from_numpy(rows)).batches(INDICES)]
+    assert [x.tolist() for x in batches] == [rows[index.numpy()].tolist() for index in INDICES]
 
 
 @pytest.mark.parametrize("scale", [None, 1 / 255])
 @pytest.mark.parametrize("index", [None, torch.tensor([3, 1, 3, 39, 0]), torch.tensor([], dtype=torch.int64)])
 def test_parts_are_what_is_taken_at_their_places(scale, index):
-    own = Examples(torch.from_numpy(BYTES if scale else FLOATS), scale=scale)
-    wanted = own.take(torch.arange(40) if index is None else index)
-    found = torch.full_like(wanted, -1)
+    examples = Examples(torch.from_numpy(BYTES if scale else FLOATS), scale=scale)
+    expected = examples.take(torch.arange(40) if index is None else index)
+    parts_joined = torch.full_like(expected, -1)
     sizes = []
-    for spot, x in own.parts(3, index):
-        assert x.shape == wanted[spot].shape
-        found[spot] = x
+    for spot, x in examples.parts(3, index):
+        assert x.shape == expected[spot].shape
+        parts_joined[spot] = x
         sizes.append(len(x))
-    assert torch.equal(found, wanted)
-    assert sizes == [3] * (len(wanted) // 3) + [len(wanted) % 3] * (len(wanted) % 3 > 0)
+    assert torch.equal(parts_joined, expected)
+    assert sizes == [3] * (len(expected) // 3) + [len(expected) % 3] * (len(expected) % 3 > 0)
 
 
 @pytest.mark.parametrize("gathered", [True, False])
@@ -67,9 +67,11 @@ def test_training_and_losses_of_bytes_have_the_bits_of_floats(model, options, ga
     y, rule = np.arange(40) % 4, LocalRule(lr=0.1, steps=3, batch=4)
     members, ids = [np.arange(0, 15), np.arange(15, 18)], np.array([0, 1])
     net = build(model, x.shape[1:], 4, **options)
-    kept = Learner(net, x, y, rule, white=255)
+    as_bytes = Learner(net, x, y, rule, white=255)
     scaled = Learner(net, x * np.float32(1 / 255), y, rule)
-    assert kept.examples.rows.dtype == torch.uint8
-    one, two = (learner.train(learner.initial, members, ids, seed=0, t=0) for learner in (kept, scaled))
-    assert one.deltas.tobytes() == two.deltas.tobytes()
-    assert kept.passes.losses(kept.initial)[0].tobytes() == scaled.passes.losses(kept.initial)[0].tobytes()
+    assert as_bytes.examples.rows.dtype == torch.uint8
+    trained_on_bytes, trained_on_floats = (
+        learner.train(learner.initial, members, ids, seed=0, t=0) for learner in (as_bytes, scaled)
+    )
+    assert trained_on_bytes.deltas.tobytes() == trained_on_floats.deltas.tobytes()
+    assert as_bytes.passes.losses(as_bytes.initial)[0].tobytes() == scaled.passes.losses(as_bytes.initial)[0].tobytes()

@@ -41,7 +41,7 @@ def test_local_training_lowers_the_loss(name):
         y = x[:, -1]
         model, lr = build(name, (6,), 4, tokens=4, hidden=16), 1.0
     learner = Learner(model, x, y, LocalRule(lr=lr, epochs=20, batch=10))
-    start = torch.cat([one.detach().reshape(-1) for one in model.parameters()]).numpy()
+    start = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()]).numpy()
     trained = learner.train(start, [np.arange(40)], np.array([0]), seed=0, t=0)
     assert loss(model, start + trained.deltas[0], x, y) < 0.7 * loss(model, start, x, y)
 

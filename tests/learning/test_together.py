@@ -20,7 +20,7 @@ EVERY = RULES | {f"kept {name}": rule for name, rule in KEPT.items()}
 def cohorts(name, rule, runs, tracked=False, rounds=None):
     """One per run, each of some clients with some examples."""
     model, options = MODELS[name]
-    found = []
+    drawn_cohorts = []
     for run in range(runs):
         rng = np.random.default_rng(run)
         learner = Learner(build(model, (12,), 4, seed=run, **options), X, Y, rule)
@@ -30,8 +30,8 @@ def cohorts(name, rule, runs, tracked=False, rounds=None):
         keys = {"seed": run, "t": t, "purpose": "train", "dispersion": tracked, "rms_losses": tracked, "rule": rule}
         if rule.keep_state:  # squares and counts are not negative
             keys["states"] = rng.integers(0, 9, (len(ids), state_size(rule, learner.layout.weights))).astype(np.float32)
-        found.append((learner.cohort(learner.initial, members, ids, **keys), (learner, members, ids, keys)))
-    return found
+        drawn_cohorts.append((learner.cohort(learner.initial, members, ids, **keys), (learner, members, ids, keys)))
+    return drawn_cohorts
 
 
 def alone(learner, members, ids, keys):
@@ -47,26 +47,32 @@ def same(ours, theirs):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("rule", EVERY)
 def test_the_bits_are_those_of_each_cohort_alone(rule, model, tracked):
-    found = cohorts(model, EVERY[rule], 9, tracked)
-    train_together([cohort for cohort, _ in found])
-    assert all(same(cohort.trained, alone(*how)) for cohort, how in found)
+    drawn_cohorts = cohorts(model, EVERY[rule], 9, tracked)
+    train_together([cohort for cohort, _ in drawn_cohorts])
+    assert all(same(cohort.trained, alone(*arguments)) for cohort, arguments in drawn_cohorts)
 
 
 def test_cohorts_of_one_shape_share_a_stack(monkeypatch):
-    calls, train_stack = [], stacked.train_stack
-    monkeypatch.setattr(stacked, "train_stack", lambda *args: calls.append(len(args[4])) or train_stack(*args))
-    found = [cohort for cohort, _ in cohorts("mlp", RULES["plain"], 9)]
-    padded = [max(plan.index.shape[1] for plan in cohort.work) for cohort in found]
-    train_together(found)
-    assert len(calls) == len(set(padded)) < len(found)
-    assert sum(calls) == sum(len(cohort.work) for cohort in found)
+    calls = []
+    train_stack = stacked.train_stack
+
+    def counted(**options):
+        calls.append(len(options["plans"]))
+        return train_stack(**options)
+
+    monkeypatch.setattr(stacked, "train_stack", counted)
+    drawn_cohorts = [cohort for cohort, _ in cohorts("mlp", RULES["plain"], 9)]
+    padded = [max(plan.index.shape[1] for plan in cohort.plans) for cohort in drawn_cohorts]
+    train_together(drawn_cohorts)
+    assert len(calls) == len(set(padded)) < len(drawn_cohorts)
+    assert sum(calls) == sum(len(cohort.plans) for cohort in drawn_cohorts)
 
 
 def test_a_round_of_another_learning_rate_trains_apart():
     rule = RULES["plain"].__class__(lr=0.1, steps=3, batch=8, decay=0.5)
-    found = cohorts("softmax", rule, 4, rounds=[0, 1, 1, 2])
-    train_together([cohort for cohort, _ in found])
-    assert all(same(cohort.trained, alone(*how)) for cohort, how in found)
+    drawn_cohorts = cohorts("softmax", rule, 4, rounds=[0, 1, 1, 2])
+    train_together([cohort for cohort, _ in drawn_cohorts])
+    assert all(same(cohort.trained, alone(*arguments)) for cohort, arguments in drawn_cohorts)
 
 
 def test_large_cohorts_and_other_engines_train_by_themselves(monkeypatch):
@@ -76,7 +82,7 @@ def test_large_cohorts_and_other_engines_train_by_themselves(monkeypatch):
     other = Learner(build("mlp", (12,), 4, hidden=(9,)), X, Y, rule, engine="sequential")
     members, ids = [np.arange(9)], np.array([3])
     keys = {"seed": 0, "t": 0, "purpose": "train", "dispersion": False, "rms_losses": False, "rule": rule}
-    found = [*large, (other.cohort(other.initial, members, ids, **keys), (other, members, ids, keys))]
-    monkeypatch.setattr("sortition.learning.together._train", None)  # never called
-    train_together([cohort for cohort, _ in found])
-    assert all(same(cohort.trained, alone(*how)) for cohort, how in found)
+    drawn_cohorts = [*large, (other.cohort(other.initial, members, ids, **keys), (other, members, ids, keys))]
+    monkeypatch.setattr("sortition.learning.together._train_in_one_stack", None)  # never called
+    train_together([cohort for cohort, _ in drawn_cohorts])
+    assert all(same(cohort.trained, alone(*arguments)) for cohort, arguments in drawn_cohorts)

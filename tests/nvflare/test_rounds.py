@@ -129,10 +129,10 @@ def test_the_choices_of_a_job_are_recomputed_from_its_log(tmp_path):
     controller.rounds(2)
     loopback.sites["site-9"] = Site("site-9")
     controller.rounds(2)
-    assert "seed" in examine_log(path).left
+    assert "seed" in examine_log(path).unchecked_because
     controller.started.end()
     found = examine_log(path)
-    assert (found.faults, found.left, found.recomputed) == ([], "", 4)
+    assert (found.faults, found.unchecked_because, found.recomputed) == ([], "", 4)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sortition.data.synthetic import synthetic
-from sortition.selectors._parts import graph
+from sortition.selectors.fedgs import graph
 
 FAMILIES = ("random", "two labels", "dirichlet")
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import tomli_w
 
+from sortition.results.run_folder import FORMAT
+
 COUNTS = np.array([[4, 0], [0, 4], [2, 2], [4, 0]])
 MASK = np.array([[1, 1, 1, 0], [1, 1, 0, 1], [1, 1, 1, 1]], dtype=bool)
 
@@ -45,9 +47,14 @@ def write_run(
         config["target"] = {"accuracy": target}
     (home / "config.toml").write_text(tomli_w.dumps(config))
     needs = {"reads": ["sizes"], "asks": {"loss": "mean loss"}, "reports": {}, "individual": method == "longfed"}
-    (home / "manifest.json").write_text(
-        json.dumps({"sortition": "0.1.0", "needs": needs, "cite": f"@misc{{{method}}}", "test_examples": test_examples})
-    )
+    manifest = {
+        "format": FORMAT,
+        "sortition": "0.1.0",
+        "needs": needs,
+        "cite": f"@misc{{{method}}}",
+        "test_examples": test_examples,
+    }
+    (home / "manifest.json").write_text(json.dumps(manifest))
     cohorts = cohorts or [[0, 1]] * len(accuracies)
     records = [
         {

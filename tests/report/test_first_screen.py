@@ -13,8 +13,8 @@ from sortition.report.description import description
 from sortition.report.gather import gather
 from sortition.report.page import Page
 from sortition.report.palette import Palette
-from sortition.report.tables import bold_cells, passes, rows
-from sortition.report.verdicts import answer, cards, leader, verdict_lines
+from sortition.report.tables import bold_cells, rows
+from sortition.report.verdicts import answer, cards, verdict_lines
 
 TUNED = "Each method was given the same number of tried values"
 
@@ -30,7 +30,7 @@ def study(folder, gains, seeds=6, spread=0.002, **options):
 
 def test_a_bracket_in_a_label_does_not_break_the_answer(tmp_path):
     found = answer(gather([study(tmp_path / "runs", {"fedgs [new] way": 0.2})]))
-    assert found.startswith("fedgs [new] way beats uniform by 6.67 points of accuracy over the last 10 rounds [6.")
+    assert found.startswith("fedgs [new] way beats uniform by 6.67 points of accuracy over all 3 rounds [6.")
 
 
 def test_one_seed_does_not_say_how_many_would_decide(tmp_path):
@@ -75,7 +75,7 @@ def test_an_unfair_comparison_is_not_praised(tmp_path):
     gathered = unfair(tmp_path / "runs")
     words = "Warning: mine is not compared fairly with uniform (cohort: 8, not 2)."
     assert answer(gathered).endswith(words)
-    assert leader(gathered.settings[0]) == "fedgs", "the best of those that are compared fairly"
+    assert gathered.settings[0].comparison.leader == "fedgs", "the best of those that are compared fairly"
     page = Page(gathered)
     first = page.overview()
     assert '<td class="verdict open">better (unfair: other cohort)</td>' in first
@@ -116,7 +116,7 @@ def test_another_baseline(tmp_path):
 def test_all_pairs_have_a_table(tmp_path):
     gathered = gather([study(tmp_path, {"a": 0.1, "b": 0.3})], all_pairs=True)
     page = Page(gathered).overview()
-    assert "All pairs, last 10" in page
+    assert "All pairs, last 3" in page
     assert "a falls short of b by 6.67 points" in page
     assert {one.family for one in gathered.settings[0].compared().values()} == {3}
     assert "All pairs" not in Page(gather([tmp_path])).overview()
@@ -193,7 +193,7 @@ def test_a_value_of_which_no_run_is_finished_has_no_point(tmp_path):
 def test_a_win_is_the_answer(tmp_path):
     gathered = gather([study(tmp_path, {"good": 0.15, "same": 0.0, "bad": -0.2})])
     # the last ten of three rounds are their mean: a third of each gain
-    begins = "1 of 3 methods beat uniform; good gains 5.00 points of accuracy over the last 10 rounds [4.8"
+    begins = "1 of 3 methods beat uniform; good gains 5.00 points of accuracy over all 3 rounds [4.8"
     assert answer(gathered).startswith(begins)
     shown = {card.title: card for card in cards(gathered.settings[0])}
     assert (shown["Leader"].value, shown["Leader"].detail) == ("good", "shown better than uniform")
@@ -257,9 +257,9 @@ def test_a_run_that_stands_at_an_earlier_round_is_not_compared(tmp_path):
         write_run(tmp_path, "same", seed, [0.1, 0.2], done=False)
     setting = gather([tmp_path]).settings[0]
     assert setting.compared() == {}
-    assert leader(setting) == "uniform"
+    assert setting.comparison.leader == "uniform"
     assert "No two methods have finished runs of one seed" in answer(gather([tmp_path]))
-    assert passes(setting.methods["same"]) is None
+    assert setting.mean("same", "passes") is None
     assert setting.methods["same"][0].accuracy.size == 2  # its curve is drawn
     assert "same" in Page(gather([tmp_path])).render()
 
@@ -381,7 +381,7 @@ def test_reference_lines_are_no_best_method(tmp_path):
     study(tmp_path, {"good": 0.0}, 2)
     for seed in range(2):
         write_run(tmp_path, "centralised", seed, [0.5, 0.8, 0.95])
-    assert leader(gather([tmp_path]).settings[0]) == "good"
+    assert gather([tmp_path]).settings[0].comparison.leader == "good"
 
 
 def test_methods_that_a_setting_lacks_are_named_beside_ranks_and_profiles(tmp_path):

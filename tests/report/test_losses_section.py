@@ -18,7 +18,7 @@ def test_what_was_lost_and_what_adversaries_captured(tmp_path):
         config = Run(home).config | {"attacks": {"kind": "size"}} | ({"guards": guards} if guards else {})
         (home / "config.toml").write_text(tomli_w.dumps(config))
         with np.load(home / "federation.npz") as file:
-            np.savez(home / "federation.npz", **{name: file[name] for name in file.files}, liars=np.array([2, 3]))
+            np.savez(home / "federation.npz", **{name: file[name] for name in file.files}, adversaries=np.array([2, 3]))
         first, second = (json.loads(line) for line in (home / "rounds.jsonl").read_text().splitlines())
         first |= {"started": [1], "answered": [], "faults": {"before": [0], "during": [1], "late": 2}}
         second["weights"] = [0.0, 1.0] if guards else [0.25, 0.75]

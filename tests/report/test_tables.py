@@ -11,7 +11,7 @@ from sortition.report.digest import condense
 from sortition.report.export import latex
 from sortition.report.gather import gather
 from sortition.report.page import Page
-from sortition.results.run_folder import Run
+from sortition.results.run_folder import Run, curves
 
 
 @pytest.fixture
@@ -26,8 +26,8 @@ def test_large_numbers_keep_three_digits():
 
 def test_figures_by_hand(rows):
     uniform, fedgs = rows["uniform"].cells, rows["fedgs"].cells
-    # last 10 of three rounds is their mean: 0.4 and 0.2667; mean 0.333, sd 0.094
-    assert uniform["last 10, %"] == "33.3 ± 9.4"
+    # the last ten of three rounds are all of them, and their mean is: 0.4 and 0.2667; mean 0.333, sd 0.094
+    assert uniform["last 3, %"] == "33.3 ± 9.4"
     assert uniform["final, %"] == "50.0 ± 14.1"
     assert uniform["best, %"] == "50.0 ± 14.1"
     # 0.5 is reached in round 3 by seed 0 only; by fedgs in round 2 by both
@@ -43,6 +43,16 @@ def test_figures_by_hand(rows):
     # the worst tenth of four clients is the worst one
     assert uniform["worst tenth, %"] == "25.0 ± 0.0"
     assert uniform["final loss"] == "0.500 ± 0.141"
+
+
+def test_wasted_passes_are_counted_once(tmp_path):
+    home = write_run(tmp_path, "uniform", 0, [0.2, 0.4])
+    file = home / "rounds.jsonl"
+    passes = '"passes": {"training": 100, "forward": 20, "wasted": 30}'  # the wasted ones are among those of training
+    file.write_text(file.read_text().replace('"passes": {"training": 100}', passes))
+    setting = gather([tmp_path]).settings[0]
+    assert setting.mean("uniform", "passes") == 240
+    assert curves(tmp_path)["passes"].to_list() == [120.0, 240.0]
 
 
 def test_the_smoothed_target_needs_five_evaluations(rows):
@@ -118,9 +128,9 @@ def decided(folder, seeds=6):
 def test_what_is_shown_better_is_bold(tmp_path):
     setting = decided(tmp_path)
     made = tables.rows(setting)
-    best = max(made, key=lambda row: row.values["last 10, %"])
+    best = max(made, key=lambda row: row.values["last 3, %"])
     assert (best.label, best.verdict.split()[0]) == ("wild", "undecided")
-    shown = {(label, title) for label in ("good", "fine") for title in ("last 10, %", "all rounds, %")}
+    shown = {(label, title) for label in ("good", "fine") for title in ("last 3, %", "all rounds, %")}
     assert tables.bold_cells(setting, made) == shown, "no other column is tested, and all costs are the same"
 
 
@@ -144,5 +154,5 @@ def test_tables_say_what_is_bold(tmp_path):
     setting = decided(tmp_path)
     page = Page(gather([tmp_path])).overview()
     assert f"{tables.BOLD} Other columns are not tested." in page
-    assert f"<b>{tables.rows(setting)[1].cells['last 10, %']}</b>" in page
-    assert rf"\multicolumn{{2}}{{l}}{{\footnotesize {tables.BOLD}}} \\" in latex(setting, ["last 10, %"])
+    assert f"<b>{tables.rows(setting)[1].cells['last 3, %']}</b>" in page
+    assert rf"\multicolumn{{2}}{{l}}{{\footnotesize {tables.BOLD}}} \\" in latex(setting, ["last 3, %"])

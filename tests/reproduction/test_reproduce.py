@@ -5,11 +5,11 @@ import pytest
 import tomli_w
 from tests.studies.folders import make
 from tests.studies.tables import small
+from workshop.reproduction_pages import extents_of
 
 from sortition.core.errors import InputError
 from sortition.reproduction import preset
 from sortition.reproduction.comparison import our_cell, paper_cell
-from sortition.reproduction.index import extents_of
 from sortition.reproduction.page import write_pages
 from sortition.reproduction.reproduce import Cuts, reproduce
 from sortition.results.run_folder import find
@@ -157,7 +157,10 @@ def test_a_page_keeps_the_sections_and_seeds_of_other_presets(tmp_path):
     assert text.startswith(others)
     assert text.count("Made by `sortition reproduce mine") == text.count("Values of single seeds") == 1
     assert [row.split(",")[0] for row in rows] == ["preset", "other", *["mine"] * 4]
-    assert {name: one.values for name, one in extents_of(tmp_path).items()} == {"other": "all.csv", "mine": "all.csv"}
+    assert {name: extent.values for name, extent in extents_of(tmp_path).items()} == {
+        "other": "all.csv",
+        "mine": "all.csv",
+    }
 
 
 def test_cuts_can_be_typed_in_a_shell():

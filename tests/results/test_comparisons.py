@@ -3,12 +3,37 @@
 import json
 import math
 
+import numpy as np
 import pytest
 
 from sortition.core.errors import InputError, StorageError
+from sortition.results import metrics
 from sortition.results.comparisons import Criteria, SettingComparison, baseline_of, check_baseline, criteria_of
 from sortition.results.statistics import Reason
-from sortition.results.verdict_words import in_order, sentence, several_settings_note, unfair_warning, verdict_text
+from sortition.results.verdict_words import (
+    averaged_rounds,
+    figure_title,
+    in_order,
+    sentence,
+    several_settings_note,
+    speed_up_text,
+    unfair_warning,
+    verdict_text,
+)
+
+
+def test_the_words_say_how_many_rounds_were_averaged():
+    every_round = metrics.window_of(np.arange(1, 31))
+    assert (figure_title("last", every_round), averaged_rounds(every_round)) == ("last 10", "the last 10 rounds")
+    every_fifth = metrics.window_of(np.arange(5, 31, 5))
+    assert averaged_rounds(every_fifth) == "the last 10 rounds (2 of them evaluated)"
+    short = metrics.window_of(np.arange(1, 7))
+    assert (figure_title("last", short), averaged_rounds(short)) == ("last 6", "all 6 rounds")
+    assert averaged_rounds(metrics.window_of(np.array([1]))) == "the only round"
+    assert figure_title("mean", short) == "all rounds"
+    assert metrics.longest_window([np.arange(1, 7), np.empty(0, int), np.arange(1, 9)]).rounds == 8
+    assert metrics.longest_window([]) is None
+
 
 NOISE = (0.004, -0.003, 0.001, -0.004, 0.002, 0.0)
 
@@ -215,3 +240,18 @@ def test_over_several_settings_it_says_what_is_not_controlled():
     assert several_settings_note(1) == ""
     assert several_settings_note(2).endswith("any of them may have one.")
     assert several_settings_note(40).endswith("about 2 of them may have one.")
+
+
+def test_a_comparison_has_the_ratios_of_cost_and_speed():
+    def figures(rounds_to_target, passes):
+        return {"last-accuracy": 0.5, "rounds": 10.0, "passes": passes, "rounds-to-target-smoothed": rounds_to_target}
+
+    methods = {
+        "uniform": {0: figures(8, 100.0), 1: figures(9, 100.0), 2: figures(None, 100.0)},
+        "fedgs": {0: figures(4, 150.0), 1: figures(2, 150.0), 2: figures(5, 150.0)},
+    }
+    comparison = setting(methods).against_baseline()["fedgs"]
+    assert comparison.passes_ratio == 1.5
+    assert comparison.traffic_ratio is None, "no traffic is known"
+    assert comparison.speed_up == pytest.approx(3.0), "the geometric mean of 2 and 4.5"
+    assert speed_up_text(comparison) == "3.00× (2/3)"

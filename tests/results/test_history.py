@@ -61,7 +61,7 @@ def test_two_histories_in_a_folder_are_not_guessed_between(tmp_path):
 
 def test_an_audit_log_is_no_history(tmp_path):
     log = tmp_path / "audit.jsonl"
-    log.write_text('{"entry":0,"previous":"0","format":2,"hash":"x"}\n')
+    log.write_text('{"entry":0,"previous":"0","format":1,"hash":"x"}\n')
     assert not is_history(log)
     log.write_text('{"entry":1,"round":0,"cohort":[1],"hash":"x"}\n')
     assert not is_history(log)

@@ -6,6 +6,7 @@ from tests.studies.folders import make
 
 from sortition.core.errors import InputError
 from sortition.results import metrics, run_folder
+from sortition.simulation.simulation import client_figures
 
 
 def test_smoothing_is_a_trailing_mean_of_whole_windows():
@@ -126,3 +127,10 @@ def test_a_metric_of_ones_own_returns_a_number(tmp_path, monkeypatch):
         metrics.metric("own_metrics_of_a_test:words")(run)
     with pytest.raises(InputError, match="own_metrics_of_a_test:number must be a function"):
         metrics.metric("own_metrics_of_a_test:number")
+
+
+def test_the_worst_tenth_is_the_one_of_the_records(tmp_path):
+    accuracies = np.linspace(0.01, 0.27, 27)  # a tenth of 27 clients is two of them
+    run = make(tmp_path, [0.5], clients=accuracies.tolist(), selected=[1] * 27, available=[1] * 27)
+    assert metrics.worst_tenth(run) == pytest.approx(0.015)
+    assert metrics.worst_tenth(run) == client_figures(accuracies)["worst_tenth"]

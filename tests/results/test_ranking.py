@@ -29,9 +29,16 @@ def test_what_diverged_is_the_worst_of_its_setting(higher):
     assert rank(values, higher=higher).ranks == pytest.approx({"c": 1.5, "a": 2.0, "b": 2.5})
 
 
-def test_nothing_is_ranked_without_two_settings_that_share_two_methods():
-    assert rank({"only": {"a": 1.0, "b": 2.0}}, higher=True) is None
-    assert rank({"one": {"a": 1.0, "b": 2.0}, "two": {"a": 1.0, "c": 2.0}}, higher=True) is None
+def test_only_methods_that_every_setting_has_are_ranked():
+    assert rank({"one": {"a": 1.0, "b": 2.0}, "two": {"a": 1.0, "c": 2.0}}, higher=True).ranks == {"a": 1.0}
+    assert rank({}, higher=True).ranks == {}
+
+
+def test_a_single_setting_ranks_and_shows_nothing():
+    found = rank({"only": {"a": 1.0, "b": 2.0, "c": 1.0, "d": math.nan}}, higher=True)
+    assert found.ranks == {"b": 1.0, "a": 2.5, "c": 2.5, "d": 4.0}, "equal methods share their rank"
+    assert found.groups() == [["b", "a", "c", "d"]]
+    assert math.isnan(found.p)
 
 
 def test_groups_are_the_largest_sets_of_neighbours():

@@ -156,5 +156,13 @@ def test_studies_below_one_folder_are_studies(tmp_path):
 def test_runs_of_other_code_are_no_seeds_of_one_method(tmp_path):
     for seed, code in enumerate("ab"):
         run = make(tmp_path / code, [0.1, 0.2], method="mine", seed=seed)
-        write_folder.write_document(run.path / run_folder.MANIFEST, {"python": {"method.name": code}})
+        write_folder.write_document(run.path / run_folder.MANIFEST, {**run.manifest, "python": {"method.name": code}})
     assert settings_of(tmp_path / "a", tmp_path / "b") == ["a: main", "b: main"]
+
+
+@pytest.mark.parametrize("other", [1, 99, 0, "2", True, None])
+def test_a_manifest_of_another_format_is_refused(tmp_path, other):
+    run = make(tmp_path, [0.5])
+    (run.path / "manifest.json").write_text(json.dumps({"format": other}))
+    with pytest.raises(StorageError, match=r"manifest\.json has format .*; this version of Sortition reads 2"):
+        _ = run_folder.Run(run.path).records

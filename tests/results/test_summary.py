@@ -69,7 +69,7 @@ def test_settings_are_never_mixed(tmp_path):
     make(tmp_path, [0.1], setting="a")
     make(tmp_path, [0.9], setting="b")
     made = tables(find(tmp_path))
-    parts = ("test accuracy", "fairness and cost", "last 10, compared", "all rounds, compared")
+    parts = ("test accuracy", "fairness and cost", "last 1, compared", "all rounds, compared")
     assert [table.title for table in made] == [f"{setting}: {part}" for setting in "ab" for part in parts]
 
 
@@ -118,7 +118,7 @@ def test_a_table_of_all_pairs(tmp_path):
         for seed in range(4):
             make(tmp_path, [0.1 + 0.01 * seed * len(label)], method=label, seed=seed)
     made = tables(find(tmp_path), Criteria(all_pairs=True))[-1]
-    assert made.title == "main: last 10, all pairs"
+    assert made.title == "main: last 1, all pairs"
     assert [row[:2] for row in made.rows] == [["a", "uniform"], ["b", "uniform"], ["a", "b"]]
 
 

@@ -7,7 +7,7 @@ from tests.reference import ca_fed_literal as literal
 
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import ca_fed, load
-from sortition.selectors.ca_fed import prune
+from sortition.selectors.ca_fed import count_moves, estimates, prune
 
 
 def markov(n, rounds, pi, correlation, rng):
@@ -52,12 +52,12 @@ def test_chooses_and_weighs_as_the_literal_twin(seed, settings):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (ca_fed, "prune", "(out + share) ** 2", "(out + share)"),
-        (ca_fed, "prune", "inside - harm) / left", "inside - harm)"),
+        (ca_fed, "prune", "(removed_share + share) ** 2", "(removed_share + share)"),
+        (ca_fed, "prune", "kept_loss - share_loss) / remaining", "kept_loss - share_loss)"),
         (ca_fed.CAFed, "_learn", "(1 - self.smoothing) * losses.values", "losses.values"),
         (ca_fed.CAFed, "select", "-rounded(np.abs(correlation))", "rounded(np.abs(correlation))"),
-        (ca_fed.availability_chain, "count", "moves[:, 0] += rounds - 2", "pass"),
-        (ca_fed.availability_chain, "estimates", "counts[:, 0] / away", "counts[:, 0] / there"),
+        (ca_fed, "count_moves", "moves[:, 0] += rounds - 2", "pass"),
+        (ca_fed, "estimates", "counts[:, 0] / from_away", "counts[:, 0] / from_available"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
@@ -110,3 +110,24 @@ def test_all_kept_clients_train_whatever_the_budget_is():
 def test_bad_parameters():
     with pytest.raises(InputError, match=r"CAFed.smoothing must be < 1; got 1.0"):
         load("ca-fed", smoothing=1.0)
+
+
+def test_estimates_find_the_chain_that_made_the_rounds():
+    rng = np.random.default_rng(0)
+    pi, correlation = np.array([0.1, 0.5, 0.8]), np.array([0.9, 0.0, 0.5])
+    moves, before, now = np.zeros((3, 4), int), np.zeros(3, bool), rng.random(3) < pi
+    for t in range(40_000):
+        count_moves(moves, before, np.flatnonzero(now), int(t > 0))
+        now = rng.random(3) < correlation * now + (1 - correlation) * pi
+    found = estimates(moves)
+    assert found[0] == pytest.approx(pi, abs=0.03)
+    assert found[1] == pytest.approx(correlation, abs=0.03)
+
+
+def test_rounds_in_which_nobody_was_available_are_counted():
+    moves, before = np.zeros((2, 4), int), np.zeros(2, bool)
+    count_moves(moves, before, np.array([0]), 0)
+    assert not moves.any()  # the first round moves nobody
+    count_moves(moves, before, np.array([1]), 3)  # in the two rounds between nobody was available
+    assert moves.tolist() == [[2, 0, 1, 0], [2, 1, 0, 0]]
+    assert before.tolist() == [False, True]

@@ -46,7 +46,7 @@ def test_draws_weighs_and_learns_as_the_literal_twin(settings):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (delta.Delta, "select", "* counts / drawn.size", "/ drawn.size"),
+        (delta.Delta, "select", "* counts / draws.size", "/ draws.size"),
         (delta.Delta, "select", "+ self.mix)", ")"),
         (delta.Delta, "observe", "state.share[ids].sum() * z", "z"),
         (delta, "diversity", "rows - rows.mean(axis=0)", "rows"),

@@ -19,14 +19,14 @@ FIGURE = np.array([[5] * 6, [6, 6, 6, 6, 6, 0], [0, 0, 0, 10, 10, 10], [10, 10, 
 def pool_of(counts):
     counts = np.asarray(counts, float)
     squares = (counts**2).sum(axis=1)
-    return Pool(np.arange(len(counts)), counts.sum(axis=1), squares, lambda at: counts @ counts[at], counts.shape[1])
+    return Pool(np.arange(len(counts)), counts.sum(axis=1), squares, lambda c: counts @ counts[c], counts.shape[1])
 
 
 def of(counts, members):
     pool = pool_of(counts)
     for member in members:
         pool.add(member)
-    return pool.imbalance
+    return pool.qcid
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_exchanges_keep_the_sums_right():
     for at in (0, 3, 7):
         pool.add(at)
     for _ in range(30):
-        out, into = int(rng.integers(3)), int(rng.choice(np.flatnonzero(~pool.inside)))
-        expected = pool.imbalance_after(out, into)
+        out, into = int(rng.integers(3)), int(rng.choice(np.flatnonzero(~pool.is_member)))
+        expected = pool.qcid_after(out, into)
         pool.replace(out, into)
-        assert pool.imbalance == pytest.approx(expected)
-        assert pool.imbalance == pytest.approx(qcid(counts.tolist(), pool.order))
+        assert pool.qcid == pytest.approx(expected)
+        assert pool.qcid == pytest.approx(qcid(counts.tolist(), pool.order))
 
 
 def draws(selector, counts, m, times, k=1, picks=None):

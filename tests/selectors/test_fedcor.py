@@ -121,10 +121,10 @@ def test_availability_where_no_client_set_repeats() -> None:
         state = turn.state
         assert turn.cohort.ids.size == 4
         assert np.isfinite(state.X).all()
-        assert (state.X[state.seen == 0] == 0).all()
+        assert (state.X[state.samples == 0] == 0).all()
         if turn.cohort.notes["fitted"] and t > 10:
-            assert state.seen[who(t)].all()  # all who were there for a refit have an embedding from then on
-    met = state.seen > 0
+            assert state.samples[who(t)].all()  # all who were there for a refit have an embedding from then on
+    met = state.samples > 0
     X = state.X[met] / np.linalg.norm(state.X[met], axis=1, keepdims=True)
     correlation, same = X @ X.T, world.kinds[met][:, None] == world.kinds[met]
     assert met.sum() > 36
@@ -152,7 +152,7 @@ def test_only_those_who_answered_twice_enter_a_sample() -> None:
     evens, low = np.arange(0, 10, 2), np.arange(5)
     list(turns(registrar, world, 2, 3, lambda t: low if t else evens))
     np.testing.assert_array_equal(registrar.state.history[:, 1:3], [[1, 0], [1, 2], [1, 4]])
-    np.testing.assert_array_equal(np.flatnonzero(registrar.state.seen), [0, 2, 4])
+    np.testing.assert_array_equal(np.flatnonzero(registrar.state.samples), [0, 2, 4])
 
 
 def test_the_discounted_mean_is_taken_off() -> None:
@@ -256,4 +256,4 @@ def test_at_most_so_many_are_asked_and_fitted() -> None:
         assert all(a.asked <= 20 for a in turn.asked)
         assert np.isfinite(turn.state.X).all()
     assert registrar.state.anchor.sum() >= 8
-    assert (registrar.state.seen > 0).sum() > 20  # not always the same
+    assert (registrar.state.samples > 0).sum() > 20  # not always the same

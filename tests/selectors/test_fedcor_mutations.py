@@ -7,8 +7,8 @@ from tests.mutations import slipped
 from tests.selectors.test_fedcor import agrees_with_the_literal_twin
 
 from sortition.selectors import fedcor
-from sortition.selectors._parts import gaussian_process
-from sortition.selectors._parts.posterior import Posterior
+from sortition.selectors.fedcor import gaussian_process
+from sortition.selectors.fedcor.posterior import Posterior
 
 SLIPS = {
     "a pick stays in the sum": (
@@ -18,8 +18,8 @@ SLIPS = {
         "pass",
     ),
     "the posterior is not updated": (Posterior, "condition", "self._B -= np.outer(b, b)", "pass"),
-    "the score is divided by the variance": (Posterior, "scores", "/ np.sqrt(np.where(alive", "/ (np.where(alive"),
-    "Adam goes downhill": (fedcor, "ascend", "X += (rate", "X -= (rate"),
+    "the score is divided by the variance": (Posterior, "scores", "np.sqrt(np.where(uncertain", "(np.where(uncertain"),
+    "Adam goes downhill": (fedcor, "ascend", "X += step_size", "X -= step_size"),
     "the determinant is left out": (
         gaussian_process.Likelihood,
         "gradient",
@@ -28,7 +28,7 @@ SLIPS = {
     ),
     "samples are not discounted": (gaussian_process.Likelihood, "gradient", "(v * self.w[:, None]).T", "v.T"),
     "annealing never starts again": (fedcor.FedCor, "_learn", "state.chosen[:] = 0", "pass"),
-    "one sample too few is used again": (fedcor.FedCor, "_fit", "state.table(1 + (", "state.table(0 + ("),
+    "one sample too few is used again": (fedcor.FedCor, "_fit", "state.table(1 + M)", "state.table(M)"),
 }
 
 

@@ -30,10 +30,10 @@ def test_schedules_as_the_literal_twin(seed):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("np.maximum(update - sent, 0.0)", "update"),
-        ("slower - multicast + upload", "upload"),
-        ("float(slower[k]) + then < limit", "then < limit"),
-        ("max(0.0, float(update[k]) - sent)", "float(update[k])"),
+        ("np.maximum(update - theta, 0.0)", "update"),
+        ("multicast_with - multicast + upload", "upload"),
+        ("float(multicast_with[k]) + theta_with < limit", "theta_with < limit"),
+        ("max(0.0, float(update[k]) - theta)", "float(update[k])"),
     ],
 )
 def test_a_slip_is_caught(right, wrong, monkeypatch):

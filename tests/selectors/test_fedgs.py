@@ -10,8 +10,8 @@ from tests.reference import fedgs_literal as literal
 
 from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import fedgs, load
-from sortition.selectors._parts.dispersion import disperse
-from sortition.selectors._parts.graph import EPSILON, SIGMA2, lengths, normalised, path_distances
+from sortition.selectors.fedgs.dispersion import disperse
+from sortition.selectors.fedgs.graph import EPSILON, SIGMA2, lengths, normalised, path_distances
 from sortition.testing import QuadraticWorld, ScriptedWorld, play
 from sortition.testing.play import everybody, play_turn, share_of, turns
 

@@ -7,17 +7,17 @@ from itertools import product
 import pytest
 from tests.mutations import slipped
 from tests.selectors import test_fedgs
-from tests.selectors._parts import test_dispersion
+from tests.selectors.fedgs import test_dispersion
 
 from sortition.selectors import fedgs
-from sortition.selectors._parts import dispersion, graph
+from sortition.selectors.fedgs import dispersion, graph
 
 GRAPH = [
-    ("lengths", "V if edges == PAPER else V * V", "V"),  # the paper's exponent in the released edges
+    ("lengths", "exponent = V * V", "exponent = V"),  # the paper's exponent in the released edges
     ("lengths", "np.greater_equal(V, epsilon)", "np.greater_equal(V, 0)"),  # ε is never read
     ("path_distances", "2 * between.min", "between.min"),  # half a detour between clients of one kind
     ("path_distances", "np.ma.masked_invalid(between)", "between"),  # short edges are lost
-    ("extremes", "else True", "else False"),  # the diagonal does not count
+    ("extremes", "[np.isfinite(similarity)]", "[~np.eye(len(similarity), dtype=bool)]"),  # the diagonal does not count
 ]
 METHOD = [
     (fedgs, "costs", "counts[ids] - counts.mean()", "-counts[ids]"),  # the most often chosen first
@@ -25,8 +25,8 @@ METHOD = [
     (fedgs.FedGS, "observe", "+= 1", "= 1"),
 ]
 SOLVER = [
-    ("_exchange", " - self.pair[out]", ""),  # row sums are not maintained
-    ("_swap", "sums[row, members] - own[members]", "sums[row, members]"),  # a member is far from itself
+    ("_exchange", " - self.pair[leaving]", ""),  # row sums are not maintained
+    ("_swap", "sums[row, members] - diagonal[members]", "sums[row, members]"),  # a member is far from itself
     ("_swap", " - self.pair[members]", " - 0 * self.pair[members]"),  # the pair that is torn apart still counts
 ]
 

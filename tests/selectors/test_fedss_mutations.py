@@ -7,7 +7,7 @@ from tests.mutations import slipped
 from tests.selectors import test_cs_ucb_q, test_fedss
 
 from sortition.selectors import cs_ucb_q, fedss
-from sortition.selectors._parts import allocation
+from sortition.selectors.fedss import allocation
 
 
 def some_seed_of_fedss_differs():
@@ -19,11 +19,16 @@ def some_seed_of_cs_ucb_q_differs():
 
 
 PLACES = [
-    (fedss, "_inside", "uniformly(pool", "uniformly(pool[::-1]"),  # other people
-    (fedss, "_inside", "worth = sizes[own] if", "worth = sizes[own] ** 0 if"),  # heads, not data, inside a stratum
-    (fedss, "_relative", "np.where(there, mass, 0.0)", "np.where(there, members * 1.0, 0.0)"),  # heads, not data
+    (fedss.FedSS, "_draw_members", "uniformly(pool", "uniformly(pool[::-1]"),  # other people
+    (fedss.FedSS, "_draw_members", "if not worth.any()", "if True"),  # heads, not data, inside a stratum
+    (
+        fedss.FedSS,
+        "_seats",
+        "return seats, strata.mass",
+        "return seats, strata.members / strata.members.sum()",
+    ),  # heads
     (allocation, "apportion", "-np.round(target", "np.round(target"),  # the smallest remainders
-    (allocation, "bounded", "clip(scale * share, 1.0, ceiling)", "clip(scale * share, 1.0, 99.0)"),  # no caps
+    (allocation, "bounded", "multiplier * share, 1.0, ceiling", "multiplier * share, 1.0, 99.0"),  # no caps
 ]
 
 
@@ -39,7 +44,13 @@ def test_a_slip_in_a_function_of_fedss_is_caught(module, name, right, wrong, mon
 @pytest.mark.parametrize(
     ("cls", "name", "right", "wrong", "differs"),
     [
-        (fedss.FedSS, "select", "share[groups] * part", "part / len(set(groups.tolist()))", some_seed_of_fedss_differs),
+        (
+            fedss.FedSS,
+            "select",
+            "stratum_weight[groups] * part",
+            "part / len(set(groups.tolist()))",
+            some_seed_of_fedss_differs,
+        ),
         (fedss.FedSS, "observe", "rows - rows.mean(axis=0)", "rows - 0.0", some_seed_of_fedss_differs),
         (fedss.FedSS, "_spreads", "np.sqrt(state.squares", "(state.squares", some_seed_of_fedss_differs),
         (cs_ucb_q.CSUCBQ, "select", "required - state.chosen", "required", some_seed_of_cs_ucb_q_differs),

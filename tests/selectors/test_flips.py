@@ -6,7 +6,7 @@ from tests.reference.flips_literal import choose, davies_bouldin
 
 from sortition.core import InputError, Population, Registrar
 from sortition.selectors import load
-from sortition.selectors._parts.histogram_clusters import cluster
+from sortition.selectors.flips import cluster
 
 
 def single_labels(per_label, labels=10):

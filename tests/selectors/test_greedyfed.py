@@ -44,9 +44,9 @@ def test_chooses_as_the_literal_twin(seed, parameters):
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("observe", "1.0 - 1.0 / state.rounds[found.ids]", "1.0 / state.rounds[found.ids]"),
+        ("observe", "1.0 - 1.0 / state.rounds[ids]", "1.0 / state.rounds[ids]"),
         ("observe", "state.chosen[feedback.cohort.ids] = True", "pass"),
-        ("select", " values[ids[tried]]", " -values[ids[tried]]"),
+        ("select", " values[tried]", " -values[tried]"),
     ],
 )
 def test_a_slip_is_caught(name, right, wrong, monkeypatch):

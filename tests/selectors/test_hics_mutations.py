@@ -20,10 +20,15 @@ HICS = [
 ]
 CLUSTERED = [
     (bins, "by_size", "np.argsort(-sizes", "np.argsort(sizes"),  # the smallest first
-    (bins, "_shared_bins", "np.lexsort((first, weight))", "np.lexsort((first, -weight))"),  # the lightest open bins
+    (
+        bins,
+        "_shared_bins",
+        "np.lexsort((lowest_member, group_mass))",
+        "np.lexsort((lowest_member, -group_mass))",
+    ),  # the lightest open bins
     (bins, "loose", "(m * sizes) % int(sizes.sum())", "m * sizes"),  # large clients go on with all their mass
     (linkage, "cut_to_mass", "total[left] + total[right]", "np.maximum(total[left], total[right])"),
-    (linkage, "directions", "out[:, -1] = zero", "out[:, -1] = 0"),  # a zero update at π/2 from its like
+    (linkage, "directions", "units[:, -1] = zero", "units[:, -1] = 0"),  # a zero update at π/2 from its like
 ]
 
 

@@ -10,6 +10,7 @@ from sortition.core import InputError, Population, Reading, Registrar
 from sortition.selectors import load
 from sortition.selectors._parts.distances import pairwise
 from sortition.selectors._parts.facility_sampled import shortened
+from sortition.selectors.longfed import advance, pulls, reference_clients
 from sortition.testing import QuadraticWorld, play
 from sortition.testing.play import play_turn
 
@@ -187,7 +188,7 @@ def test_thirty_per_cent_available_and_no_set_repeats():
     for t in range(25):
         available = np.sort(np.random.default_rng(t).choice(30, 9, replace=False))
         sets.add(tuple(available))
-        before = registrar.state.met.copy()
+        before = registrar.state.has_update.copy()
         turn = play_turn(registrar, world, available, 4)
         asked += [question.asked for question in turn.asked]
         if t:
@@ -195,7 +196,7 @@ def test_thirty_per_cent_available_and_no_set_repeats():
             assert sum(question.asked for question in turn.asked) == (~before[available]).sum()
             assert turn.cohort.weights.sum() == pytest.approx(1.0)
     assert len(sets) == 25
-    assert sum(asked) + 9 == registrar.state.met.sum() == 30  # each newcomer is asked once
+    assert sum(asked) + 9 == registrar.state.has_update.sum() == 30  # each newcomer is asked once
 
 
 def test_who_joins_later_is_asked_and_compared_with_those_there():
@@ -314,7 +315,7 @@ def test_growing_past_the_limit_keeps_what_is_known():
     registrar.join(Population(np.ones(40)))
     turn = play_turn(registrar, world, np.arange(40), 4)
     assert registrar.state.distance is None
-    assert turn.state.met[:30].all()
+    assert turn.state.has_update[:30].all()
     assert sorted(world.kinds[turn.cohort.ids]) == [0, 1, 2, 3]
 
 
@@ -344,3 +345,54 @@ def test_a_quantile_is_at_most_one():
 def test_bad_parameters(wrong):
     with pytest.raises(InputError, match=f"LongFed.{next(iter(wrong))}"):
         load("longfed", **wrong)
+
+
+def test_the_reference_is_the_similar_client_with_the_most_different_frequency():
+    distance = np.array([[0, 1, 9.0], [1, 0, 9], [9, 9, 0]])
+    assert reference_clients(distance, np.array([5.0, 1.0, 9.0]), 1.0).tolist() == [1, 0, 2]  # ≤ ε; else oneself
+    assert reference_clients(distance, np.array([5.0, 5.0, 9.0]), 1.0).tolist() == [0, 0, 2]  # ties: the lowest
+    assert reference_clients(distance, np.array([5.0, 1.0, 9.0]), 9.0).tolist() == [1, 2, 1]
+
+
+def test_queues_by_hand():
+    # client 0 was chosen, its reference 1 was not: Z_0 = 0 + 1 − 0 − 0.1; client 1 looks at 0: Q_1 = 0 + 1 − 0.1
+    z, q = advance(np.zeros(2), np.zeros(2), np.array([True, False]), np.array([1, 0]), 0.1)
+    assert z.tolist() == [0.9, 0.0]
+    assert q.tolist() == [0.0, 0.9]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 12))
+def test_the_pull_is_the_exact_marginal_of_the_drift(seed, n):
+    rng = np.random.default_rng(seed)
+    z, q, k = rng.random(n) * 3, rng.random(n) * 3, rng.integers(n, size=n)
+
+    def drift(x):  # Σ_i Z_i y_i + Q_i z_i, eqs. 20 and 23
+        y, w = x - x[k] - 0.05, x[k] - x - 0.05
+        assert np.allclose(y + w, -0.1)  # y_i + z_i = −2δ
+        return float(z @ y + q @ w)
+
+    x = rng.integers(0, 2, n).astype(float)
+    for c in np.flatnonzero(x == 0):
+        added = x.copy()
+        added[c] = 1.0
+        assert np.isclose(drift(added) - drift(x), pulls(z, q, k)[c])
+
+
+@given(st.integers(0, 10**6))
+def test_lemma_1_and_theorem_2_with_a_fixed_reference(seed):
+    rng = np.random.default_rng(seed)
+    n, T, delta, k = 6, 40, 0.1, np.array([1, 0, 3, 2, 5, 4])
+    z, q, share = np.zeros(n), np.zeros(n), np.zeros(n)
+    for _ in range(T):
+        chosen = rng.random(n) < np.linspace(0.1, 0.9, n)
+        ahead = chosen.astype(float) - chosen[k]
+        before = z
+        z, q = advance(z, q, chosen, k, delta)
+        assert (z >= 0).all()
+        assert (q >= 0).all()
+        y = ahead - delta
+        assert (z**2 - before**2 <= 2 * before * y + y**2 + 1e-12).all()  # Lemma 1
+        share += chosen
+    gap = (share - share[k]) / T
+    assert (gap <= delta + z / T + 1e-12).all()  # Theorem 2 at finite T
+    assert (-gap <= delta + q / T + 1e-12).all()

@@ -49,9 +49,9 @@ def test_draws_and_weighs_as_the_literal_twin(rule):
     ("owner", "name", "right", "wrong", "rule"),
     [
         (ocs, "optimal", "places[last] *", "m *", "exact"),
-        (ocs, "optimal", "places * up <= total", "up <= total", "exact"),
+        (ocs, "optimal", "places * ascending <= total", "ascending <= total", "exact"),
         (ocs, "by_sums", "m - n + count", "m", "sums"),
-        (ocs.OCS, "select", "w[sent] / p[sent]", "w[sent]", "exact"),
+        (ocs.OCS, "select", "w[sends] / p[sends]", "w[sends]", "exact"),
         (ocs.OCS, "select", "w * norms[pool]", "norms[pool]", "exact"),
     ],
 )

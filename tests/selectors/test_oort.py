@@ -65,11 +65,11 @@ def test_chooses_as_the_literal_twin(seed, parameters):
         (oort.Oort, "_scores", "np.maximum(state.last[ids], 1)", "np.maximum(t - state.last[ids], 1)"),
         (oort.Oort, "_scores", "** self.alpha", "** 1"),
         (oort.Oort, "_scores", "state.utility[ids], self.clip", "state.utility[ids], 1.0"),
-        (oort.Oort, "_pace", "before)) > rounded", "before)) < rounded"),
+        (oort.Oort, "_pace", "(earlier) > rounded", "(earlier) < rounded"),
         (oort.Oort, "_preferred_duration", "(1 + state.steps)\n", "1\n"),
-        (oort.Oort, "select", "-state.picks[spare]", "state.picks[spare]"),
+        (oort.Oort, "select", "-state.picks[overused]", "state.picks[overused]"),
         (oort.Oort, "_epsilon", "self.decay ** (t - 1)", "self.decay ** t"),
-        (oort, "exploited", "rounded(cutoff *", "rounded(1.0 *"),
+        (oort, "exploit", "rounded(cutoff *", "rounded(1.0 *"),
     ],
 )
 def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):

@@ -6,6 +6,7 @@ from tests.reference.refl_literal import REFL
 
 from sortition.core import InputError, Population, Registrar
 from sortition.selectors import load
+from sortition.selectors.refl import staying_probability
 
 
 def played(selector, n, m, rounds, available, seed=0):
@@ -77,10 +78,25 @@ def test_a_period_tells_phases_apart():
 
     found, registrar = played(load("refl", cooldown=0, period=4, phases=4), 11, 5, 41, who)
     assert sorted(found[40].ids.tolist()) == [0, 1, 2, 3, 4]
-    assert registrar.state.seen.shape == (11, 4)
+    assert registrar.state.counted.shape == (11, 4)
 
 
 @pytest.mark.parametrize("parameters", [{"cooldown": -1}, {"period": 1}, {"phases": 0}])
 def test_bad_parameters_are_named(parameters):
     with pytest.raises(InputError, match=rf"REFL\.{next(iter(parameters))} must be ≥"):
         load("refl", **parameters)
+
+
+def test_the_probability_is_the_mean_of_the_posterior():
+    stayed = np.array([[0, 2], [0, 1], [0, 0]])
+    counted = np.array([[0, 3], [0, 3], [0, 0]])
+    assert staying_probability(stayed, counted, np.arange(3), 1) == pytest.approx([3 / 5, 2 / 5, 1 / 2])
+    assert staying_probability(stayed, counted, np.arange(3), 0) == pytest.approx([1 / 2] * 3)
+
+
+def test_it_finds_how_often_clients_stay():
+    rng = np.random.default_rng(0)
+    rates = np.array([0.9, 0.5, 0.1, 1.0])  # the last client keeps rounds from being skipped
+    _, registrar = played(load("refl"), 4, 1, 1500, lambda t: np.flatnonzero(rng.random(4) < rates))
+    state = registrar.state
+    assert staying_probability(state.stayed, state.counted, np.arange(4), 0) == pytest.approx(rates, abs=0.06)

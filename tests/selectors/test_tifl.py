@@ -69,7 +69,7 @@ def test_chooses_as_the_literal_twin(seed, parameters):
 @pytest.mark.parametrize(
     ("owner", "name", "right", "wrong"),
     [
-        (tifl.TiFL, "_adapt", "<= rounded(before)", "> rounded(before)"),
+        (tifl.TiFL, "_adapt", "<= rounded(previous)", "> rounded(previous)"),
         (tifl.TiFL, "_accuracies", "sizes * reading.values", "reading.values"),
         (tifl.TiFL, "_tiers", "rounded(state.total[ids]", "rounded(-state.total[ids]"),
         (tifl.TiFL, "_draw", "state.credits[tier] -= 1", "pass"),

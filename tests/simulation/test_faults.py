@@ -364,4 +364,10 @@ def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
 
 
 def test_rates_next_to_nothing_are_rates():
-    played(Faults(**dict.fromkeys(("before", "lost", "damaged", "leaving", "reused", "crash"), 5e-324)), rounds=2)
+    tiny = Faults(**dict.fromkeys(("before", "lost", "damaged", "leaving", "reused", "crash"), 5e-324))
+    played_with, records = played(tiny, rounds=2)
+    played_without, expected = played(Faults(), rounds=2)
+    assert [record["cohort"] for record in records] == [record["cohort"] for record in expected]
+    assert [record["answered"] for record in records] == [record["answered"] for record in expected]
+    assert not any(ids for record in records for ids in record.get("faults", {}).values())
+    np.testing.assert_array_equal(played_with.params, played_without.params)

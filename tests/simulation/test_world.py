@@ -124,7 +124,7 @@ def test_results_do_not_depend_on_the_size_of_blocks(monkeypatch):
 def test_asking_twice_trains_once(monkeypatch):
     own, calls = world(), []
     finish = own.learner.finish
-    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.work)) or finish(cohort))
+    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
     ask(own, signals.UPDATE, [1, 2, 3])
     ask(own, signals.BIAS_UPDATE, [2, 3])
     own.train(own.initial, np.array([3, 4]), [signals.TRAINING_LOSS], 3)
@@ -136,7 +136,7 @@ def test_reports_of_a_large_cohort_do_not_train_it_again(monkeypatch):
     monkeypatch.setattr("sortition.simulation.round_cache.KEPT_BYTES", 0)
     own, calls = world(), []
     finish = own.learner.finish
-    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.work)) or finish(cohort))
+    monkeypatch.setattr(own.learner, "finish", lambda cohort: calls.append(len(cohort.plans)) or finish(cohort))
     own.train(own.initial, np.array([1, 2, 3]), [signals.TRAINING_LOSS, signals.BIAS_UPDATE], 3)
     assert calls == [3]
 

@@ -30,7 +30,12 @@ def make(
     path.mkdir(parents=True)
     config = {"setting": setting, "seed": seed, "rounds": len(accuracy), "method": {"name": method, "label": method}}
     write_folder.write_config(path / run_folder.CONFIG, config | ({"target": target} if target else {}))
-    manifest = {"versions": {"sortition": "0"}, "data": {"digest": "d1"}, "test_examples": 10_000}
+    manifest = {
+        "format": run_folder.FORMAT,
+        "versions": {"sortition": "0"},
+        "data": {"digest": "d1"},
+        "test_examples": 10_000,
+    }
     write_folder.write_document(path / run_folder.MANIFEST, manifest)
     with (path / run_folder.ROUNDS).open("w") as file:
         for t, value in enumerate(accuracy):

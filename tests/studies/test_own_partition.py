@@ -7,7 +7,7 @@ import sortition as so
 from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.data import by_client, load, partitions
-from sortition.studies import arguments, given
+from sortition.studies import arguments, python_objects
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
@@ -24,7 +24,7 @@ def by_hospital(labels, clients, rng):
 
 def parts_of(data, rule, clients=4):
     """The rows that each client trains on, and the notes."""
-    with given.lent():
+    with python_objects.forgotten_afterwards():
         table = arguments.data_table(data, clients) | {"partition": arguments.partition_table(rule)}
         made = split(validated(Data, table, "data"), seed=0)
     return [made.dataset.x_train.reshape(-1, 2)[rows][:, 0].astype(int) for rows in made.train.indices], made

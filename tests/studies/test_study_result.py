@@ -29,7 +29,7 @@ def test_exports(result, tmp_path):
     assert text.count(r"\toprule") == 1  # one setting
     assert r"$\pm$" in text
     assert r"\textbf{" in text
-    assert result.to_latex(columns=["last 10, %", "MB"]).splitlines()[3] == r"method & last 10, \% & MB \\"
+    assert result.to_latex(columns=["last 3, %", "MB"]).splitlines()[3] == r"method & last 3, \% & MB \\"
     with pytest.raises(InputError, match="column"):
         result.to_latex(columns=["last 11"])
     with pytest.raises(InputError, match="what must be"):

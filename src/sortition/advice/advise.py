@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sortition.advice.candidates import allowed, usable
 from sortition.advice.matched import setups, test_examples
-from sortition.advice.profile import Known, shrunk, with_labels
+from sortition.advice.profile import KnownFederation, shrunk, with_labels
 from sortition.leaderboard.entries import BASELINE
+from sortition.results.metrics import in_last_rounds
 from sortition.results.statistics import BETTER, UNDECIDED, Comparison, compare
 from sortition.results.table import Table
 from sortition.results.verdict_words import difference_text, verdict_text
@@ -20,25 +21,39 @@ from sortition.results.verdict_words import difference_text, verdict_text
 if TYPE_CHECKING:
     from sortition.simulation import Setup
 
-MOST_CLIENTS, MOST_ROUNDS, LEAST_SEEDS, MOST_SEEDS = 200, 60, 3, 20
+MOST_CLIENTS = 200
+MOST_ROUNDS = 60
+LEAST_SEEDS = 3
+MOST_SEEDS = 20
 WORK = ("passes", "steps")  # totals of a run that are not bytes
 MEANING = (
     "Gains over uniform in points of accuracy, with simultaneous 95 % intervals. bytes: all traffic, in units of "
     "uniform's; a method that leaves places empty sends less."
 )
 Say = Callable[[str], object]
+Figures = dict[str, dict[int, float]]  # a figure by label and seed
 
 
 @dataclass
 class Advice:
-    """What was found: the figures of every method by seed, comparisons with uniform, and what was ruled out."""
+    """The figures of every method, its comparison with uniform, and what was ruled out.
 
-    source: Known
+    Attributes:
+        federation: the federation that was simulated.
+        rounds: of each simulation.
+        auc: mean accuracy over all rounds, by label and seed.
+        last: mean accuracy over the last ten rounds, by label and seed.
+        sent: bytes of all seeds, by label.
+        test_examples: on which the accuracies were measured; 0 where unknown.
+        ruled_out: why a method is ruled out, by label.
+    """
+
+    federation: KnownFederation
     rounds: int
-    auc: dict[str, dict[int, float]] = field(default_factory=dict)
-    last: dict[str, dict[int, float]] = field(default_factory=dict)
-    sent: dict[str, float] = field(default_factory=dict)  # bytes of all seeds
-    test_examples: int = 0  # on which the accuracies were measured; 0 where unknown
+    auc: Figures = field(default_factory=dict)
+    last: Figures = field(default_factory=dict)
+    sent: dict[str, float] = field(default_factory=dict)
+    test_examples: int = 0
     ruled_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -47,98 +62,130 @@ class Advice:
         return len(self.auc.get(BASELINE, {}))
 
     def traffic(self, label: str) -> float:
-        """All bytes of a method, in units of uniform sampling in the same federations, which is plain averaging."""
+        """Return all bytes of a method in units of uniform sampling in the same federations, plain averaging."""
         return self.sent[label] / max(self.sent[BASELINE], 1)
 
-    def compared(self, figure: dict[str, dict[int, float]]) -> dict[str, Comparison]:
-        """Each method against uniform sampling, intervals simultaneous."""
-        others = {label: values for label, values in figure.items() if label != BASELINE}
+    def compared(self, figures: Figures) -> dict[str, Comparison]:
+        """Compare each method with uniform sampling; intervals are simultaneous."""
+        others = {label: values for label, values in figures.items() if label != BASELINE}
         resolution = 1 / self.test_examples if self.test_examples > 1 else None
-        return compare(figure[BASELINE], others, resolution=resolution)
+        return compare(figures[BASELINE], others, resolution=resolution)
 
     @property
     def best(self) -> str | None:
         """The method that gains most among those that are significantly better than uniform; None if there is none."""
-        found = {label: one for label, one in self.compared(self.auc).items() if one.verdict == BETTER}
-        return max(found, key=lambda label: found[label].difference, default=None)
+        return _leader(self.compared(self.auc), BETTER)
 
     def sentence(self) -> str:
-        """The answer in one sentence."""
-        compared = self.compared(self.auc)
-        if self.best is None:
-            open_ = {label: one for label, one in compared.items() if one.verdict == UNDECIDED}
-            if not open_:
-                return "Uniform is enough: every allowed method is practically equal or worse here."
-            label = max(open_, key=lambda one: open_[one].difference)
-            one = open_[label]
-            place = "leads" if one.difference > 0 else "comes nearest to uniform"
+        """Give the answer in one sentence."""
+        comparisons = self.compared(self.auc)
+        best = _leader(comparisons, BETTER)
+        if best is not None:
+            comparison = comparisons[best]
             return (
-                f"Undecided after {one.seeds} simulated federations, so uniform may be enough: {label} {place} with "
-                f"{difference_text(one)} points. Give it more time (--seconds)."
+                f"Use {best}: {difference_text(comparison)} points of mean accuracy over uniform in a federation like "
+                f"yours (with the 95 % interval, {comparison.seeds} simulated federations)."
             )
-        one = compared[self.best]
+        undecided = _leader(comparisons, UNDECIDED)
+        if undecided is None:
+            return "Uniform is enough: every allowed method is practically equal or worse here."
+        comparison = comparisons[undecided]
+        place = "leads" if comparison.difference > 0 else "comes nearest to uniform"
         return (
-            f"Use {self.best}: {difference_text(one)} points of mean accuracy over uniform in a federation like yours "
-            f"(with the 95 % interval, {one.seeds} simulated federations)."
+            f"Undecided after {comparison.seeds} simulated federations, so uniform may be enough: {undecided} {place} "
+            f"with {difference_text(comparison)} points. Give it more time (--seconds)."
         )
 
     def table(self) -> Table:
-        """All methods by their gain."""
+        """List all methods by their gain."""
+        clients = self.federation.clients
         table = Table(
-            f"{self.source.clients} clients, {self.source.cohort} a round, {self.rounds} rounds, {self.seeds} seeds",
+            f"{clients} clients, {self.federation.cohort} a round, {self.rounds} rounds, {self.seeds} seeds",
             ["method", "AUC gain", "last 10 gain", "verdict", "bytes"],
-            notes=[*self.source.notes, MEANING],
+            notes=[*self.federation.notes, MEANING],
         )
-        auc, last = self.compared(self.auc), self.compared(self.last)
-        for label in sorted(auc, key=lambda one: -auc[one].difference):
-            cells = [difference_text(auc[label]), difference_text(last[label]), verdict_text(auc[label])]
-            table.rows.append([label, *cells, f"{self.traffic(label):.2f}"])
+        auc = self.compared(self.auc)
+        last = self.compared(self.last)
+        for label in sorted(auc, key=lambda label: -auc[label].difference):
+            table.rows.append(
+                [
+                    label,
+                    difference_text(auc[label]),
+                    difference_text(last[label]),
+                    verdict_text(auc[label]),
+                    f"{self.traffic(label):.2f}",
+                ]
+            )
         table.rows.append([BASELINE, "0", "0", "baseline", "1.00"])
         return table
 
 
-def advise(source: Known, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
+def _leader(comparisons: dict[str, Comparison], verdict: str) -> str | None:
+    """Return the method with the largest difference among those with this verdict; None if there is none."""
+    labels = [label for label, comparison in comparisons.items() if comparison.verdict == verdict]
+    return max(labels, key=lambda label: comparisons[label].difference, default=None)
+
+
+def advise(federation: KnownFederation, *, seconds: float = 60.0, say: Say = lambda text: None) -> Advice:
     """Rank the methods that the limits allow; at least three seeds, then as many as the time allows."""
-    small = with_labels(shrunk(source, MOST_CLIENTS))
-    permitted, ruled_out = allowed(source.limits)
-    candidates, unusable = usable(permitted, small)
-    rounds = min(source.rounds, MOST_ROUNDS)
-    found = Advice(small, rounds, ruled_out=ruled_out | unusable, test_examples=test_examples(small))
+    small = with_labels(shrunk(federation, MOST_CLIENTS))
+    within_limits, beyond_limits = allowed(federation.limits)
+    candidates, unusable = usable(within_limits, small)
+    rounds = min(federation.rounds, MOST_ROUNDS)
+    advice = Advice(small, rounds, ruled_out=beyond_limits | unusable, test_examples=test_examples(small))
     begun = time.monotonic()
     for seed in range(MOST_SEEDS):
-        spent = time.monotonic() - begun
-        if seed >= LEAST_SEEDS and spent * (seed + 1) / seed > seconds:
+        elapsed = time.monotonic() - begun
+        if seed >= LEAST_SEEDS and elapsed * (seed + 1) / seed > seconds:
             break
         for label, setup in setups(small, candidates, rounds, seed).items():
-            auc, last, sent = _played(setup)
-            found.auc.setdefault(label, {})[seed] = auc
-            found.last.setdefault(label, {})[seed] = last
-            found.sent[label] = found.sent.get(label, 0.0) + sent
+            outcome = _simulated(setup)
+            advice.auc.setdefault(label, {})[seed] = outcome.auc
+            advice.last.setdefault(label, {})[seed] = outcome.last
+            advice.sent[label] = advice.sent.get(label, 0.0) + outcome.sent
         say(f"seed {seed + 1}: {len(candidates)} methods, {time.monotonic() - begun:.0f} s")
-    _rule_out_by_traffic(found)
-    return found
+    _rule_out_by_traffic(advice)
+    return advice
 
 
-def _played(setup: Setup) -> tuple[float, float, float]:
-    """Mean accuracy over the rounds and over the last ten, and all bytes."""
+class Outcome(NamedTuple):
+    """The figures of one simulation: mean accuracy over all rounds and over the last ten, and all bytes."""
+
+    auc: float
+    last: float
+    sent: float
+
+
+def _simulated(setup: Setup) -> Outcome:
+    """Play a simulation to its end."""
     from sortition.simulation import start
     from sortition.studies.runs.task import in_one_thread
 
-    scores: list[tuple[int, float]] = []
+    accuracy_by_round: dict[int, float] = {}
     with in_one_thread():
         simulation = start(setup)
         while simulation.played < setup.horizon:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:
-                scores.append((record["round"], accuracy))
-    late = [value for t, value in scores if t >= scores[-1][0] - 9]
-    sent = sum(value for lane, value in simulation.totals.items() if lane not in WORK)
-    return float(np.mean([value for _, value in scores])), float(np.mean(late)), sent
+                accuracy_by_round[record["round"]] = accuracy
+    rounds = np.array(list(accuracy_by_round))
+    accuracies = np.array(list(accuracy_by_round.values()))
+    return Outcome(
+        auc=float(accuracies.mean()),
+        last=float(accuracies[in_last_rounds(rounds)].mean()),
+        sent=sum(total for name, total in simulation.totals.items() if name not in WORK),
+    )
 
 
-def _rule_out_by_traffic(found: Advice) -> None:
-    limit = found.source.limits.traffic
-    for label in [label for label in found.sent if limit and found.traffic(label) > limit and label != BASELINE]:
-        found.ruled_out[label] = f"needs {found.traffic(label):.2f} times the traffic of plain averaging"
-        del found.auc[label], found.last[label]
+def _rule_out_by_traffic(advice: Advice) -> None:
+    """Rule out the methods that send more than the limit."""
+    limit = advice.federation.limits.traffic
+    if not limit:
+        return
+    for label in advice.sent:
+        traffic = advice.traffic(label)
+        if traffic > limit and label != BASELINE:
+            advice.ruled_out[label] = f"needs {traffic:.2f} times the traffic of plain averaging"
+            del advice.auc[label]
+            del advice.last[label]

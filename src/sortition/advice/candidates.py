@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
-from sortition.advice.profile import Known, Limits
+from sortition.advice.profile import KnownFederation, Limits
 from sortition.core.errors import InputError
 from sortition.core.registrar import Registrar
-from sortition.core.selector import Needs, Selector
+from sortition.core.selector import AnySelector, Needs
+from sortition.core.signals import Signal
 from sortition.leaderboard.entries import REFERENCES, default_entries
 from sortition.studies import methods
 from sortition.studies.overlay import label_of
 
-Candidates = dict[str, Selector[Any]]
+Candidates = dict[str, AnySelector]  # by label
+Reasons = dict[str, str]  # why a method is ruled out, by label
 
 
-def allowed(limits: Limits) -> tuple[Candidates, dict[str, str]]:
-    """Label → method, and label → why it is ruled out; everybody with its default parameters."""
-    kept, ruled_out = Candidates(), dict[str, str]()
+def allowed(limits: Limits) -> tuple[Candidates, Reasons]:
+    """Return the methods that the limits allow, each with its default parameters, and why the others are ruled out."""
+    candidates: Candidates = {}
+    ruled_out: Reasons = {}
     facts = ("label_counts",) if limits.label_counts else ()
     for entry in default_entries():
         label = label_of(entry)
@@ -28,51 +30,58 @@ def allowed(limits: Limits) -> tuple[Candidates, dict[str, str]]:
             continue
         options = {key: value for key, value in entry.items() if key not in ("name", "label")}
         selector = methods.selector(entry["name"], options).resolved(facts)
-        if why := reason(selector.needs, limits):
-            ruled_out[label] = why
-        elif selector not in kept.values():  # auto without label counts is one of the variants
-            kept[label] = selector
-    return kept, ruled_out
+        broken_limit = reason(selector.needs, limits)
+        if broken_limit:
+            ruled_out[label] = broken_limit
+        elif selector not in candidates.values():  # auto without label counts is one of the variants
+            candidates[label] = selector
+    return candidates, ruled_out
 
 
 def reason(needs: Needs, limits: Limits) -> str:
-    """Why a method with these needs is ruled out; empty if it is not."""
-    broken = [
-        ("label_counts" in needs.reads and not limits.label_counts, "reads label counts"),
-        ("features" in needs.reads or "groups" in needs.reads, "reads facts that the profile does not have"),
-        (needs.individual and limits.secure_aggregation, "sees single updates"),
-        (bool(needs.asks) and not limits.questions, f"asks clients for {_names(needs)}"),
-        (any(signal.of == "pairs" for signal in needs.asks), "asks pairs of clients"),
-        (bool(needs.of_server), "needs data of the server's own"),
-    ]
-    return next((why for is_broken, why in broken if is_broken), "")
+    """Say why a method with these needs is ruled out; empty if it is not."""
+    if "label_counts" in needs.reads and not limits.label_counts:
+        return "reads label counts"
+    if "features" in needs.reads or "groups" in needs.reads:
+        return "reads facts that the profile does not have"
+    if needs.individual and limits.secure_aggregation:
+        return "sees single updates"
+    if needs.asks and not limits.questions:
+        return f"asks clients for {_names(needs.asks)}"
+    if any(signal.of == "pairs" for signal in needs.asks):
+        return "asks pairs of clients"
+    if needs.of_server:
+        return "needs data of the server's own"
+    return ""
 
 
-def _names(needs: Needs) -> str:
-    return ", ".join(signal.name for signal in needs.asks)
+def _names(signals: Iterable[Signal]) -> str:
+    return ", ".join(signal.name for signal in signals)
 
 
-def usable(candidates: Candidates, source: Known) -> tuple[Candidates, dict[str, str]]:
-    """Methods that can begin a round of this federation; others say why they cannot, such as a cohort too small."""
-    kept, left = Candidates(), dict[str, str]()
+def usable(candidates: Candidates, federation: KnownFederation) -> tuple[Candidates, Reasons]:
+    """Return the methods that can begin a round of this federation, and why others cannot, as for a small cohort."""
+    can_begin: Candidates = {}
+    ruled_out: Reasons = {}
     for label, selector in candidates.items():
-        registrar = Registrar(selector, source.population, horizon=source.rounds)
+        registrar = Registrar(selector, federation.population, horizon=federation.rounds)
         try:
-            registrar.begin(np.arange(source.clients), source.cohort)
+            registrar.begin(np.arange(federation.clients), federation.cohort)
         except InputError as error:
-            left[label] = f"cannot be used here ({str(error).rstrip('.')})"
+            ruled_out[label] = f"cannot be used here ({str(error).rstrip('.')})"
         else:
-            kept[label] = selector
-    return kept, left
+            can_begin[label] = selector
+    return can_begin, ruled_out
 
 
-def replayable(candidates: Iterable[tuple[str, Selector[Any]]]) -> tuple[Candidates, dict[str, str]]:
-    """Methods that choose without hearing from clients; others cannot be replayed without training."""
-    kept, left = Candidates(), dict[str, str]()
-    for label, selector in candidates:
-        needs = selector.needs
-        if needs.asks or needs.reports:
-            left[label] = f"hears {', '.join(s.name for s in (*needs.asks, *needs.reports))} from clients"
+def replayable(candidates: Candidates) -> tuple[Candidates, Reasons]:
+    """Return the methods that choose without hearing from clients; others cannot be replayed without training."""
+    hear_nothing: Candidates = {}
+    ruled_out: Reasons = {}
+    for label, selector in candidates.items():
+        signals = (*selector.needs.asks, *selector.needs.reports)
+        if signals:
+            ruled_out[label] = f"hears {_names(signals)} from clients"
         else:
-            kept[label] = selector
-    return kept, left
+            hear_nothing[label] = selector
+    return hear_nothing, ruled_out

@@ -2,77 +2,115 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sortition.advice.profile import Known
+from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector
 from sortition.core.streams import stream
 
 if TYPE_CHECKING:
     from sortition.data import Dataset
     from sortition.simulation import Setup
 
-LARGEST = 200  # examples of a client: larger ones keep their share of weight, not their number
-MEAN = 30
-HIDDEN, STEPS, BATCH, RATE = 32, 5, 10, 0.1
-DIMENSION, TEST = 32, 50  # of made-up classes: inputs, and test examples of each
+LARGEST_CLIENT = 200  # examples: larger clients keep their share of weight, not their number
+MEAN_CLIENT = 30  # examples
+# of the model and its local training
+HIDDEN = 32
+STEPS = 5
+BATCH = 10
+RATE = 0.1
+# of made-up classes
+DIMENSION = 32  # numbers of an input
+TEST_PER_LABEL = 50  # test examples, and as many for training
 
 
-def setups(source: Known, selectors: dict[str, Selector[Any]], rounds: int, seed: int) -> dict[str, Setup]:
-    """The same federation for each method: who holds what, model, availability and batches depend on the seed alone."""
+def setups(
+    federation: KnownFederation, selectors: Mapping[str, AnySelector], rounds: int, seed: int
+) -> dict[str, Setup]:
+    """Set up the same federation for each method: data, model, availability and batches depend on the seed alone."""
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World
 
     rng = stream(seed, "matched federation")
-    counts = scaled(source.counts)
+    counts = scaled(federation.counts)
     dataset = examples(counts.shape[1], rng)
     model = build("mlp", dataset.x_train.shape[1:], dataset.classes, seed=seed, hidden=[HIDDEN])
-    world = World(
-        dataset, holdings(counts, dataset.y_train, rng), model, LocalRule(lr=RATE, steps=STEPS, batch=BATCH), seed=seed
-    )
-    faults = FaultDraws(Faults(before=source.dropout), source.clients, seed)
-    shared: dict[str, Any] = {"availability": source.present(seed), "evaluate_every": 2, "seed": seed, "faults": faults}
-    return {label: Setup(world, one, source.cohort, rounds, **shared) for label, one in selectors.items()}
+    client_rows = holdings(counts, dataset.y_train, rng)
+    world = World(dataset, client_rows, model, LocalRule(lr=RATE, steps=STEPS, batch=BATCH), seed=seed)
+    faults = FaultDraws(Faults(before=federation.dropout), federation.clients, seed)
+    availability = federation.present(seed)
+    return {
+        label: Setup(
+            world,
+            selector,
+            federation.cohort,
+            rounds,
+            seed=seed,
+            availability=availability,
+            faults=faults,
+            evaluate_every=2,
+        )
+        for label, selector in selectors.items()
+    }
 
 
 def scaled(counts: Array) -> Array:
-    """Label counts with the same shares and relative sizes, about ``MEAN`` examples a client; nobody is empty."""
+    """Return label counts of the same shares and relative sizes, about 30 examples a client; nobody is empty."""
     sizes = np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    factor = np.minimum(MEAN / sizes.mean(), LARGEST / sizes)
-    made = np.rint(counts * factor).astype(np.int64)
-    empty = made.sum(axis=1) == 0
-    made[empty, counts[empty].argmax(axis=1)] = 1
-    return np.asarray(made)
+    factor = np.minimum(MEAN_CLIENT / sizes.mean(), LARGEST_CLIENT / sizes)
+    scaled_counts = np.rint(counts * factor).astype(np.int64)
+    is_empty = scaled_counts.sum(axis=1) == 0
+    scaled_counts[is_empty, counts[is_empty].argmax(axis=1)] = 1
+    return np.asarray(scaled_counts)
 
 
 def examples(labels: int, rng: np.random.Generator) -> Dataset:
-    """Handwritten digits for up to ten labels; Gaussian classes beyond."""
+    """Return handwritten digits for up to ten labels; Gaussian classes beyond."""
     from sortition.data import Dataset, load
 
     if labels <= 10:
         digits = load("digits").scaled()
-        train, test = digits.y_train < labels, digits.y_test < labels
-        arrays = digits.x_train[train], digits.y_train[train], digits.x_test[test], digits.y_test[test]
-        return Dataset("digits", *arrays, max(labels, 2), digest="none")
+        in_train = digits.y_train < labels
+        in_test = digits.y_test < labels
+        return Dataset(
+            name="digits",
+            x_train=digits.x_train[in_train],
+            y_train=digits.y_train[in_train],
+            x_test=digits.x_test[in_test],
+            y_test=digits.y_test[in_test],
+            classes=max(labels, 2),
+            digest="none",
+        )
     centres = rng.normal(size=(labels, DIMENSION)).astype(np.float32)
-    y = np.repeat(np.arange(labels), 2 * TEST)
+    y = np.repeat(np.arange(labels), 2 * TEST_PER_LABEL)
     x = (centres[y] + rng.normal(size=(y.size, DIMENSION))).astype(np.float32)
-    return Dataset("made up", x[::2], y[::2], x[1::2], y[1::2], labels, digest="none")
+    return Dataset(
+        name="made up",
+        x_train=x[::2],
+        y_train=y[::2],
+        x_test=x[1::2],
+        y_test=y[1::2],
+        classes=labels,
+        digest="none",
+    )
 
 
-def test_examples(source: Known) -> int:
-    """How many examples the models of a matched federation are tested on."""
-    return len(examples(source.counts.shape[1], stream(0, "matched federation")).y_test)
+def test_examples(federation: KnownFederation) -> int:
+    """Return how many examples the models of a matched federation are tested on."""
+    dataset = examples(federation.counts.shape[1], stream(0, "matched federation"))
+    return len(dataset.y_test)
 
 
 def holdings(counts: Array, y: Array, rng: np.random.Generator) -> list[Array]:
-    """(N,) index arrays: so many examples of each label, drawn with replacement."""
-    of = [np.flatnonzero(y == label) for label in range(counts.shape[1])]
-    return [
-        np.concatenate([rng.choice(of[label], int(n)) for label, n in enumerate(row) if n] or [of[0][:0]])
-        for row in counts
-    ]
+    """Draw the rows of each client: so many examples of each label, with replacement."""
+    rows_by_label = [np.flatnonzero(y == label) for label in range(counts.shape[1])]
+    client_rows = []
+    for label_counts in counts:
+        rows = [rng.choice(rows_by_label[label], int(count)) for label, count in enumerate(label_counts) if count]
+        client_rows.append(np.concatenate(rows or [np.empty(0, np.int64)]))
+    return client_rows

@@ -14,7 +14,8 @@ from sortition import availability
 from sortition.core.arrays import Array, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
-from sortition.core.rounds import MOST, Cohort, Population
+from sortition.core.rounds import MOST as MOST_PLACES
+from sortition.core.rounds import Cohort, Population
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN
@@ -23,18 +24,28 @@ from sortition.data import partitions
 from sortition.studies.config import Named
 
 MEAN_SIZE = 20  # examples of a client where sizes are unknown
-MOST_CLIENTS, MOST_ROUNDS, MOST_LABELS = 1_000_000, 100_000, 1_000  # more would fill the memory
+# more would fill the memory
+MOST_CLIENTS = 1_000_000
+MOST_ROUNDS = 100_000
+MOST_LABELS = 1_000
 MOST_CELLS = 1 << 32  # of a table of rounds × clients
 
 
 class Limits(BaseModel):
-    """What a method may not do; everything is allowed unless said."""
+    """What a method may not do; everything is allowed unless said.
+
+    Attributes:
+        label_counts: whether it may read label counts.
+        secure_aggregation: whether it sees sums of updates only.
+        questions: whether it may ask clients.
+        traffic: bytes at most, in units of plain averaging; None for no limit.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     label_counts: bool = True
     secure_aggregation: bool = False
     questions: bool = True
-    traffic: Annotated[float, Field(gt=0)] | None = None  # at most so many times that of plain averaging
+    traffic: Annotated[float, Field(gt=0)] | None = None
 
 
 class Profile(BaseModel):
@@ -67,16 +78,25 @@ class Profile(BaseModel):
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
-    """A federation as the advisor sees it; ``masks`` (rounds, N) say who was there, where that was recorded.
+class KnownFederation:
+    """A federation as the advisor sees it.
 
-    ``counts`` have one column where sizes alone are known, or nothing.
-    ``chosen`` are the cohorts and weights of each round that was played, where there was one.
+    Attributes:
+        cohort: clients a round.
+        rounds: how many there are, or are planned.
+        counts: (N, C) examples by client and label; one column where sizes alone are known, or nothing.
+        mode: the availability as in a study. Default: everybody is always there.
+        masks: (rounds, N) who was there, where that was recorded; goes before ``mode``.
+        dropout: chance that a chosen client does not answer.
+        limits: what methods may not do.
+        chosen: ids and weights of the cohort of each round that was played. Default: none was.
+        played_by: the method that chose them.
+        notes: what a reader of the advice must know of the source.
     """
 
     cohort: int
     rounds: int
-    counts: Array  # (N, C)
+    counts: Array
     mode: Named = Named(name="always")
     masks: Array | None = None
     dropout: float = 0.0
@@ -86,13 +106,14 @@ class Known:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Whatever the source was, its parts must fit each other."""
+        """Refuse parts that do not fit each other, whatever the source was."""
         check_fact("label_counts", self.counts, len(self.counts), who="source")
         if not self.counts.size:
             raise bad("source.label_counts", "of at least one client and label", f"shape {self.counts.shape}")
-        for name, value, most in (("cohort", self.cohort, MOST), ("rounds", self.rounds, MOST_ROUNDS)):
-            if not 1 <= value <= most:
-                raise bad(f"source.{name}", f"from 1 to {most:,}", value)
+        if not 1 <= self.cohort <= MOST_PLACES:
+            raise bad("source.cohort", f"from 1 to {MOST_PLACES:,}", self.cohort)
+        if not 1 <= self.rounds <= MOST_ROUNDS:
+            raise bad("source.rounds", f"from 1 to {MOST_ROUNDS:,}", self.rounds)
         if self.masks is not None and (not len(self.masks) or self.masks.shape[1:] != (self.clients,)):
             raise bad("source.availability", f"of shape (rounds, {self.clients})", f"shape {self.masks.shape}")
         if not 0 <= self.dropout < 1:
@@ -103,7 +124,7 @@ class Known:
 
     @property
     def clients(self) -> int:
-        """N."""
+        """How many clients there are, N."""
         return len(self.counts)
 
     @property
@@ -113,67 +134,78 @@ class Known:
 
     @property
     def population(self) -> Population:
-        """Sizes and label counts."""
+        """Sizes and label counts of all clients."""
         return Population(self.counts.sum(axis=1), self.counts)
 
     def present(self, seed: int) -> availability.Availability:
-        """Who is there when."""
-        name, options = self.mode.name, self.mode.options
+        """Return who is there when."""
+        mode = self.mode
         if self.masks is not None:
-            name, options = "trace", {"matrix": self.masks.astype(int).tolist()}
-        sizes = self.counts.sum(axis=1)
+            mode = Named(name="trace", matrix=self.masks.astype(int).tolist())
         return availability.make(
-            name, clients=self.clients, seed=seed, sizes=sizes, label_counts=self.counts, **options
+            mode.name,
+            clients=self.clients,
+            seed=seed,
+            sizes=self.counts.sum(axis=1),
+            label_counts=self.counts,
+            **mode.options,
         )
 
 
-def from_profile(profile: Profile, folder: Path) -> Known:
-    """What a profile says; files are relative to it."""
+def from_profile(profile: Profile, folder: Path) -> KnownFederation:
+    """Return the federation that a profile describes; its files are relative to the folder."""
     notes: tuple[str, ...] = ()
     counts = _table(folder / profile.label_counts) if profile.label_counts else None
     sizes = _table(folder / profile.sizes) if profile.sizes else None
-    if counts is not None and counts.shape[1] == 1:
-        counts, sizes = None, counts
+    if counts is not None and counts.shape[1] == 1:  # one column is sizes
+        sizes = counts
+        counts = None
     if counts is None:
-        counts, notes = made_counts(profile, sizes), (_assumed(profile),)
+        counts = made_counts(profile, sizes)
+        notes = (_assumed(profile),)
     elif profile.clients not in (None, len(counts)):
         raise bad("profile.clients", f"{len(counts)}, as label_counts has rows", profile.clients)
     if profile.cohort > len(counts):
         raise bad("profile.cohort", f"at most the number of clients, {len(counts)}", profile.cohort)
     mode = profile.availability
-    if isinstance(path := mode.options.get("path"), str):
+    path = mode.options.get("path")
+    if isinstance(path, str):
         mode = Named(name=mode.name, **{**mode.options, "path": str(folder / path)})
     availability.mode(mode.name, **mode.options)
-    return Known(
-        profile.cohort,
-        profile.rounds,
-        counts,
-        mode,
+    return KnownFederation(
+        cohort=profile.cohort,
+        rounds=profile.rounds,
+        counts=counts,
+        mode=mode,
         dropout=profile.dropout,
         limits=profile.limits,
         notes=notes,
     )
 
 
-def with_labels(source: Known) -> Known:
-    """The same federation; where sizes alone are known, labels are spread as in a profile without label counts."""
-    if source.has_labels:
-        return source
-    profile = Profile(cohort=source.cohort)
-    counts = made_counts(profile, source.counts)
-    return replace(source, counts=counts, notes=(*source.notes, _assumed(profile)))
+def with_labels(federation: KnownFederation) -> KnownFederation:
+    """Return the federation with labels; where sizes alone are known, they are spread as a profile's default says."""
+    if federation.has_labels:
+        return federation
+    profile = Profile(cohort=federation.cohort)
+    counts = made_counts(profile, federation.counts)
+    return replace(federation, counts=counts, notes=(*federation.notes, _assumed(profile)))
 
 
 def _assumed(profile: Profile) -> str:
-    rule = profile.partition
-    options = ", ".join(f"{key} = {value}" for key, value in rule.options.items())
-    by = f"{rule.name} ({options})" if options else rule.name
-    return f"Label counts are unknown: {by} spreads {profile.labels} labels; give label_counts for a closer match."
+    """Say how labels are spread where their counts are not known."""
+    rule = profile.partition.name
+    options = ", ".join(f"{key} = {value}" for key, value in profile.partition.options.items())
+    if options:
+        rule += f" ({options})"
+    return f"Label counts are unknown: {rule} spreads {profile.labels} labels; give label_counts for a closer match."
 
 
 def made_counts(profile: Profile, sizes: Array | None) -> Array:
-    """Label counts by the profile's partition, of these sizes (N, 1) where they are known."""
-    clients = profile.clients or (None if sizes is None else len(sizes))
+    """Draw label counts by the profile's partition, of these sizes (N, 1) where they are known."""
+    clients = profile.clients
+    if clients is None and sizes is not None:
+        clients = len(sizes)
     if clients is None:
         raise InputError("profile.clients must be given without label_counts and sizes; got nothing.")
     labels = np.arange(max(MEAN_SIZE * clients, profile.labels)) % profile.labels
@@ -186,51 +218,62 @@ def made_counts(profile: Profile, sizes: Array | None) -> Array:
     if sizes.shape != (clients, 1):
         raise bad("profile.sizes", f"a table of {clients} clients, one number a line", f"shape {sizes.shape}")
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    return np.stack([rng.multinomial(int(n), p / p.sum()) for n, p in zip(sizes[:, 0], shares, strict=True)])
+    rows = [rng.multinomial(int(size), row / row.sum()) for size, row in zip(sizes[:, 0], shares, strict=True)]
+    return np.stack(rows)
 
 
-def shrunk(whole: Known, most: int) -> Known:
-    """At most so many clients, drawn by lot, with a cohort of the same share: small enough to be simulated."""
-    if whole.clients <= most:
-        return whole
-    kept = np.sort(stream(0, "advisor's sample").choice(whole.clients, most, replace=False))
-    cohort = min(whole.cohort, max(2, round(whole.cohort * most / whole.clients)))
-    note = f"{most} of {whole.clients} clients were drawn, and {cohort} of them train a round."
-    masks = None if whole.masks is None else whole.masks[:, kept]
-    return replace(whole, counts=whole.counts[kept], masks=masks, cohort=cohort, chosen=(), notes=(*whole.notes, note))
+def shrunk(federation: KnownFederation, most: int) -> KnownFederation:
+    """Return at most so many clients, drawn by lot, with a cohort of the same share: small enough to be simulated."""
+    clients = federation.clients
+    if clients <= most:
+        return federation
+    sample = np.sort(stream(0, "advisor's sample").choice(clients, most, replace=False))
+    cohort = min(federation.cohort, max(2, round(federation.cohort * most / clients)))
+    note = f"{most} of {clients} clients were drawn, and {cohort} of them train a round."
+    return replace(
+        federation,
+        counts=federation.counts[sample],
+        masks=None if federation.masks is None else federation.masks[:, sample],
+        cohort=cohort,
+        chosen=(),
+        notes=(*federation.notes, note),
+    )
 
 
 def _table(path: Path) -> Array:
-    """A table of whole numbers ≥ 0, one row a client."""
+    """Read a table of whole numbers ≥ 0, one row a client."""
     try:
-        found = _numbers(path)
+        numbers = _numbers(path)
     except FileNotFoundError:
         raise bad("profile", "files that exist", str(path)) from None
     except FOREIGN as error:
         raise InputError(f"{path} must be a table of counts; got {error}.") from None
-    if not found.size or found.ndim not in (1, 2):
-        raise bad(f"{path.name}", "a table, one row a client", f"shape {found.shape}")
-    found = found.reshape(len(found), -1)
-    check_fact("label_counts", found, len(found), who=path.name)
-    if found.shape[1] > MOST_LABELS:
-        raise bad(f"{path.name}", f"a table of at most {MOST_LABELS:,} columns", found.shape[1])
-    return np.asarray(np.rint(found), np.int64)
+    if not numbers.size or numbers.ndim not in (1, 2):
+        raise bad(f"{path.name}", "a table, one row a client", f"shape {numbers.shape}")
+    table = numbers.reshape(len(numbers), -1)
+    check_fact("label_counts", table, len(table), who=path.name)
+    if table.shape[1] > MOST_LABELS:
+        raise bad(f"{path.name}", f"a table of at most {MOST_LABELS:,} columns", table.shape[1])
+    return np.asarray(np.rint(table), np.int64)
 
 
 def _numbers(path: Path) -> Array:
-    """What a file of numbers holds: an npy file, the first array of an npz file, or comma-separated text."""
+    """Read a file of numbers: an npy file, the first array of an npz file, or comma-separated text."""
     if path.suffix == ".npy":
         return read_npy(path)
     if path.suffix == ".npz":
         return next(iter(read_npz(path).values()), np.empty(0))
     text = read_regular(path).decode("utf-8-sig", errors="replace").strip()  # spreadsheets write a byte order mark
-    first, _, rest = text.partition("\n")
-    body = rest if _is_header(first) else text
-    return np.genfromtxt(io.StringIO(body), delimiter=",", ndmin=2) if body.strip() else np.empty(0)
+    first_line, _, other_lines = text.partition("\n")
+    if _is_header(first_line):
+        text = other_lines
+    if not text.strip():
+        return np.empty(0)
+    return np.genfromtxt(io.StringIO(text), delimiter=",", ndmin=2)
 
 
 def _is_header(line: str) -> bool:
-    """Whether a cell is not a number; an empty one is a number that is missing."""
+    """Tell whether a cell of the line is not a number; an empty one is a number that is missing."""
     try:
         for cell in line.split(","):
             float(cell.strip() or "nan")

@@ -10,15 +10,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sortition.advice.candidates import allowed, replayable, usable
-from sortition.advice.profile import Known
+from sortition.advice.candidates import Reasons, allowed, replayable, usable
+from sortition.advice.profile import KnownFederation
 from sortition.core.arrays import Array, Ids
 from sortition.core.registrar import Registrar
 from sortition.results.metrics import jain_index
+from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.results.table import Table
 
 CHOSEN = "as played"
-Rounds = Iterable[tuple[Ids, Array]]
+Cohorts = Iterable[tuple[Ids, Array]]  # ids and weights, one a round
 
 
 @dataclass(frozen=True)
@@ -41,26 +42,40 @@ class Selection:
     trainings: float
 
 
-def replay(source: Known, rounds: int | None = None, seed: int = 0) -> tuple[dict[str, Selection], dict[str, str]]:
-    """Label → what its cohorts do, the recorded ones first; and label → why it was not replayed."""
-    candidates, ruled_out = allowed(source.limits)
-    if not source.has_labels:
-        ruled_out |= {
-            label: "reads label counts" for label, one in candidates.items() if "label_counts" in one.needs.reads
-        }
-    silent, left = replayable((label, one) for label, one in candidates.items() if label not in ruled_out)
-    kept, unusable = usable(silent, source)
-    played = len(source.chosen) or rounds or source.rounds
-    there = source.present(seed)
-    present = [np.flatnonzero(there.at(t)) for t in range(played)]
-    found = {f"{CHOSEN}: {source.played_by}": measured(source, source.chosen, present)} if source.chosen else {}
-    for label, selector in kept.items():
-        registrar = Registrar(selector, source.population, horizon=played, seed=seed)
-        found[label] = measured(source, _cohorts(registrar, present, source.cohort), present)
-    return found, ruled_out | left | unusable
+def replay(
+    federation: KnownFederation, rounds: int | None = None, seed: int = 0
+) -> tuple[dict[str, Selection], Reasons]:
+    """Return what the cohorts of each method do, the recorded ones first, and why others were not replayed.
+
+    Both are by label. ``rounds`` holds where none were recorded; default: as the source says.
+    """
+    candidates, ruled_out = allowed(federation.limits)
+    if not federation.has_labels:
+        for label, selector in candidates.items():
+            if "label_counts" in selector.needs.reads:
+                ruled_out[label] = "reads label counts"
+    candidates = {label: selector for label, selector in candidates.items() if label not in ruled_out}
+    hear_nothing, hearing = replayable(candidates)
+    can_begin, unusable = usable(hear_nothing, federation)
+    n_rounds = _count_rounds(federation, rounds)
+    availability = federation.present(seed)
+    present = [np.flatnonzero(availability.at(t)) for t in range(n_rounds)]
+    selections: dict[str, Selection] = {}
+    if federation.chosen:
+        selections[f"{CHOSEN}: {federation.played_by}"] = measured(federation, federation.chosen, present)
+    for label, selector in can_begin.items():
+        registrar = Registrar(selector, federation.population, horizon=n_rounds, seed=seed)
+        selections[label] = measured(federation, _cohorts(registrar, present, federation.cohort), present)
+    return selections, ruled_out | hearing | unusable
 
 
-def _cohorts(registrar: Registrar, present: list[Ids], budget: int) -> Rounds:
+def _count_rounds(federation: KnownFederation, rounds: int | None) -> int:
+    """Return how many rounds are replayed: all that were recorded, else those asked for, else those planned."""
+    return len(federation.chosen) or rounds or federation.rounds
+
+
+def _cohorts(registrar: Registrar, present: list[Ids], budget: int) -> Cohorts:
+    """Choose in each round from those who were present."""
     for ids in present:
         turn = registrar.begin(ids, budget)
         cohort = turn.cohort
@@ -69,47 +84,68 @@ def _cohorts(registrar: Registrar, present: list[Ids], budget: int) -> Rounds:
         registrar.finish(turn)
 
 
-def measured(source: Known, cohorts: Rounds, present: list[Ids]) -> Selection:
-    """Coverage, fairness, bias and mixtures of these cohorts."""
-    n, sizes = source.clients, source.counts.sum(axis=1)
-    counts, weights, distances, rounds, members = np.zeros(n), np.zeros(n), list[float](), 0, 0
-    mixture = source.counts.sum(axis=0) / max(source.counts.sum(), 1)
-    shares = source.counts / np.maximum(sizes, 1)[:, None]
-    for ids, a in cohorts:
-        rounds, members = rounds + 1, members + ids.size
-        if ids.size and a.sum() > 0:
-            counts[ids] += 1
-            weights[ids] += a / a.sum()
-            distances.append(float(np.abs((a / a.sum()) @ shares[ids] - mixture).sum() / 2))
-    there = np.bincount(np.concatenate(present or [np.empty(0, np.int64)]), minlength=n)
-    met = there > 0
-    p = sizes / max(sizes.sum(), 1)
-    mean = weights / max(len(distances), 1)
+def measured(federation: KnownFederation, cohorts: Cohorts, present: list[Ids]) -> Selection:
+    """Measure coverage, fairness, bias and mixtures of these cohorts; ``present`` are those who were there."""
+    n = federation.clients
+    sizes = federation.counts.sum(axis=1)
+    mixture_of_all = population_mixture(federation.counts)
+    mixture_of_clients = label_mixtures(federation.counts)
+    times_chosen = np.zeros(n)
+    total_weights = np.zeros(n)
+    distances: list[float] = []
+    n_rounds = 0
+    n_trainings = 0
+    for ids, weights in cohorts:
+        n_rounds += 1
+        n_trainings += ids.size
+        if ids.size and weights.sum() > 0:
+            times_chosen[ids] += 1
+            total_weights[ids] += weights / weights.sum()
+            mixture_of_cohort = cohort_mixture(weights, mixture_of_clients[ids])
+            distances.append(float(total_variation(mixture_of_cohort, mixture_of_all)))
+    times_present = np.bincount(np.concatenate(present or [np.empty(0, np.int64)]), minlength=n)
+    ever_present = times_present > 0
+    coverage = 0.0
+    if ever_present.any():
+        coverage = float((times_chosen[ever_present] > 0).mean())
+    mean_weights = total_weights / max(len(distances), 1)
+    data_shares = sizes / max(sizes.sum(), 1)
+    mixture = None
+    if federation.has_labels and distances:
+        mixture = float(np.mean(distances))
     return Selection(
-        coverage=float((counts[met] > 0).mean()) if met.any() else 0.0,
-        jain=jain_index(counts[met] / there[met]) or 0.0,
-        bias=float(np.abs(mean - p).sum() / 2),
-        mixture=float(np.mean(distances)) if source.has_labels and distances else None,
-        trainings=members / max(rounds, 1),
+        coverage=coverage,
+        jain=jain_index(times_chosen[ever_present] / times_present[ever_present]) or 0.0,
+        bias=float(total_variation(mean_weights, data_shares)),
+        mixture=mixture,
+        trainings=n_trainings / max(n_rounds, 1),
     )
 
 
-def replay_table(found: dict[str, Selection], source: Known, rounds: int | None = None) -> Table:
-    """One row a method; ``rounds`` as they were given to :func:`replay`."""
-    played = len(source.chosen) or rounds or source.rounds
+def replay_table(selections: dict[str, Selection], federation: KnownFederation, rounds: int | None = None) -> Table:
+    """Make a table with one row a method; ``rounds`` as they were given to :func:`replay`."""
+    notes = list(federation.notes)
+    if not federation.has_labels:
+        notes.append("Label counts are unknown, so nothing is said of mixtures.")
+    notes.append(
+        "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture. "
+        "trainings: clients that train in a round."
+    )
+    n_rounds = _count_rounds(federation, rounds)
     table = Table(
-        f"{source.clients} clients, {source.cohort} a round, {played} rounds, no training",
+        f"{federation.clients} clients, {federation.cohort} a round, {n_rounds} rounds, no training",
         ["method", "coverage", "Jain", "bias of weights", "label distance", "trainings"],
-        notes=[
-            *source.notes,
-            *([] if source.has_labels else ["Label counts are unknown, so nothing is said of mixtures."]),
-            "Bias and label distance are total variation: 0 is the clients' shares, the population's mixture. "
-            "trainings: clients that train in a round.",
-        ],
+        notes=notes,
     )
-    for label, one in found.items():
-        mixture = "–" if one.mixture is None else f"{one.mixture:.3f}"
+    for label, selection in selections.items():
         table.rows.append(
-            [label, f"{one.coverage:.2f}", f"{one.jain:.2f}", f"{one.bias:.3f}", mixture, f"{one.trainings:.1f}"]
+            [
+                label,
+                f"{selection.coverage:.2f}",
+                f"{selection.jain:.2f}",
+                f"{selection.bias:.3f}",
+                "–" if selection.mixture is None else f"{selection.mixture:.3f}",
+                f"{selection.trainings:.1f}",
+            ]
         )
     return table

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, Known, Profile, from_profile
+from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, Profile, from_profile
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
@@ -22,8 +22,13 @@ from sortition.studies.plan import read
 UNKNOWN_PRESENCE = "The history does not say who was there, so everybody is taken to have been."
 
 
-def known(source: str | Path, *, cohort: int | None = None) -> Known:
-    """A profile's file, a run's folder, an audit log, a federation's history or label counts, by what the source is."""
+def known_federation(source: str | Path, *, cohort: int | None = None) -> KnownFederation:
+    """Read a federation from whatever the source is.
+
+    Args:
+        source: a profile's file, a run's folder, an audit log, a federation's history, or a table of label counts.
+        cohort: clients a round, where the source does not say it.
+    """
     path = Path(source)
     history = find_history(path)
     if history is not None:
@@ -43,29 +48,43 @@ def known(source: str | Path, *, cohort: int | None = None) -> Known:
     return from_profile(validated(Profile, table, "profile"), path.parent)
 
 
-def from_run(run: run_folder.Run) -> Known:
-    """A finished or unfinished run of a study: its federation, and whom its method chose."""
-    arrays, config = run.federation(), run.config
+def from_run(run: run_folder.Run) -> KnownFederation:
+    """Read a finished or unfinished run of a study: its federation, and whom its method chose."""
+    arrays = run.federation()
     if "label_counts" not in arrays:
         raise StorageError(f"{run.path} has no federation.npz to learn from.")
+    config = run.config
     with readable(run.path):
-        return _played(run.records, config, arrays, run.method)
+        return KnownFederation(
+            cohort=int(config["cohort"]),
+            rounds=int(config["rounds"]),
+            counts=arrays["label_counts"],
+            mode=validated(Named, config.get("availability") or {"name": "always"}, "availability"),
+            masks=arrays.get("availability"),
+            dropout=_configured_dropout(config),
+            chosen=_chosen(run.records),
+            played_by=run.method,
+        )
 
 
-def _played(records: list[dict[str, Any]], config: dict[str, Any], arrays: dict[str, Array], method: str) -> Known:
-    faults, devices = config.get("faults") or {}, config.get("devices") or {}
-    unharmed = 1 - sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))
-    chosen = tuple((np.array(r["cohort"], np.int64), np.array(r.get("weights") or [])) for r in records)
-    return Known(
-        int(config["cohort"]),
-        int(config["rounds"]),
-        arrays["label_counts"],
-        validated(Named, config.get("availability") or {"name": "always"}, "availability"),
-        arrays.get("availability"),
-        dropout=float(1 - unharmed * (1 - devices.get("dropout", 0.0))),
-        chosen=tuple((ids, weights if weights.size == ids.size else _equal(ids)) for ids, weights in chosen),
-        played_by=method,
-    )
+def _configured_dropout(config: Mapping[str, Any]) -> float:
+    """Return the chance that a chosen client of a study's run does not answer."""
+    faults = config.get("faults") or {}
+    devices = config.get("devices") or {}
+    without_fault = 1 - sum(faults.get(fate, 0.0) for fate in ("before", "during", "after"))
+    return float(1 - without_fault * (1 - devices.get("dropout", 0.0)))
+
+
+def _chosen(records: Sequence[Mapping[str, Any]]) -> tuple[tuple[Ids, Array], ...]:
+    """Return the cohorts and weights of all rounds; equal weights where a record has none."""
+    cohorts = []
+    for record in records:
+        ids = np.array(record["cohort"], np.int64)
+        weights = np.array(record.get("weights") or [])
+        if weights.size != ids.size:
+            weights = np.full(ids.size, 1.0 / max(ids.size, 1))
+        cohorts.append((ids, weights))
+    return tuple(cohorts)
 
 
 @contextmanager
@@ -79,40 +98,40 @@ def readable(path: Path) -> Iterator[None]:
         raise StorageError(f"{path} cannot be read: {shown(repr(error))}.") from None
 
 
-def from_log(path: Path) -> Known:
-    """An audit log: who was there and who was chosen; facts of clients where they were disclosed beside it."""
+def from_log(path: Path) -> KnownFederation:
+    """Read an audit log: who was there and who was chosen; facts of clients where they were disclosed beside it."""
     log = Log(path)
     if not log.entries:
         raise StorageError(f"{path} has no round yet.")
     with readable(path):
-        return _logged(log, path)
+        return _from_entries(log, path)
 
 
-def _logged(log: Log, path: Path) -> Known:
+def _from_entries(log: Log, path: Path) -> KnownFederation:
     rounds = [log.round(t) for t in range(len(log.entries))]
     clients = log.clients(len(rounds) - 1)
     if not 0 < clients * len(rounds) <= MOST_CELLS:
         raise StorageError(f"{path} cannot be read: {clients:,} clients in {len(rounds):,} rounds.")
     masks = np.zeros((len(rounds), clients), bool)
-    for t, one in enumerate(rounds):
-        masks[t, one.available] = True
-    disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
-    if "label_counts" in disclosed:
-        counts = np.asarray(disclosed["label_counts"])
+    for t, logged_round in enumerate(rounds):
+        masks[t, logged_round.available] = True
+    facts = run_folder.document(path.with_name(f"{path.name}.reveal.json")).get("facts") or {}
+    if "label_counts" in facts:
+        counts = np.asarray(facts["label_counts"])
     else:
-        counts = np.asarray(disclosed.get("sizes") or np.full(clients, MEAN_SIZE)).reshape(-1, 1)
-    return Known(
-        int(rounds[0].entry["budget"]),
-        len(rounds),
-        counts,
+        counts = np.asarray(facts.get("sizes") or np.full(clients, MEAN_SIZE)).reshape(-1, 1)
+    return KnownFederation(
+        cohort=int(rounds[0].entry["budget"]),
+        rounds=len(rounds),
+        counts=counts,
         masks=masks,
-        chosen=tuple((one.cohort, one.weights) for one in rounds),
+        chosen=tuple((logged_round.cohort, logged_round.weights) for logged_round in rounds),
         played_by=log.method,
     )
 
 
-def from_history(history: History, cohort: int | None = None) -> Known:
-    """A federation's history: who was there and who was chosen; facts of clients where its checkpoint is beside it."""
+def from_history(history: History, cohort: int | None = None) -> KnownFederation:
+    """Read a federation's history: who was there and who was chosen; facts where its checkpoint is beside it."""
     records = history.played()
     clients = history.clients
     if not 0 < clients * len(records) <= MOST_CELLS:
@@ -122,10 +141,10 @@ def from_history(history: History, cohort: int | None = None) -> Known:
     if counts is None:
         counts = facts.get("sizes", np.full(clients, MEAN_SIZE)).reshape(-1, 1)
     chosen = [(np.array(cohort_of(record), np.int64), np.array(record.get("weights") or [])) for record in records]
-    return Known(
-        cohort or max(history.cohort, 1),
-        len(records),
-        counts,
+    return KnownFederation(
+        cohort=cohort or max(history.cohort, 1),
+        rounds=len(records),
+        counts=counts,
         masks=_masks(history, clients),
         dropout=_dropout(history),
         chosen=tuple(chosen),
@@ -135,7 +154,7 @@ def from_history(history: History, cohort: int | None = None) -> Known:
 
 
 def _masks(history: History, clients: int) -> Array | None:
-    """(rounds, N) who could be chosen, where the records say it."""
+    """Return who could be chosen (rounds, N), where the records say it."""
     if not history.says_who_was_there:
         return None
     masks = np.zeros((len(history.records), clients), bool)
@@ -145,13 +164,9 @@ def _masks(history: History, clients: int) -> Array | None:
 
 
 def _dropout(history: History) -> float:
-    """Share of the chosen clients that were wanted and did not help; those that were not needed do not count."""
+    """Return the share of the chosen clients that were wanted and did not help; stand-bys do not count."""
     outcomes = [fate for record in history.records for fate in fates(record).values() if fate != "standby"]
     if not outcomes:
         return 0.0
-    lost = sum(fate != "used" for fate in outcomes)
-    return min(lost, len(outcomes) - 1) / len(outcomes)  # below 1: somebody may always answer
-
-
-def _equal(ids: Ids) -> Array:
-    return np.full(ids.size, 1.0 / max(ids.size, 1))
+    n_lost = sum(fate != "used" for fate in outcomes)
+    return min(n_lost, len(outcomes) - 1) / len(outcomes)  # below 1: somebody may always answer

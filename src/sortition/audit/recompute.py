@@ -15,7 +15,6 @@ import numpy as np
 from sortition.audit.encoding import decode_ids, encode_ids, json_value
 from sortition.audit.entries import digest_of, encode_answers, encode_cohort, encode_kept_out, encode_notes
 from sortition.audit.schema import (
-    FORMAT,
     AnswersEntry,
     JoinedEntry,
     QuestionEntry,
@@ -75,7 +74,6 @@ def recompute(
     *,
     evidence: Callable[[int], Evidence] = lambda t: Evidence(),
     population: Callable[[int], Population | None] = lambda clients: None,
-    form: int = FORMAT,
     called: Callable[[int], str] | None = None,
 ) -> Recomputation:
     """Recompute the rounds of a log, in order, until one differs or lacks what is needed.
@@ -85,14 +83,13 @@ def recompute(
         registrar: a fresh one of the same selection.
         evidence: what is known of a round from elsewhere: compared with the log, and vectors are taken from it.
         population: the first so many clients, for logs of federations that clients joined.
-        form: the log's format; older ones do not say whom the guards kept out, nor how many places stayed empty.
         called: what a client is called in messages, where names are known.
     """
     result = Recomputation()
     for entry in entries:
         where = f"Round {entry.get('round')}"
         try:
-            _Round(cast(RoundEntry, entry), registrar, evidence, form, called).check(population)
+            _Round(cast(RoundEntry, entry), registrar, evidence, called).check(population)
         except Differs as difference:
             result.differences.append(f"{where}: {difference}")
             result.left = "an earlier round differs"
@@ -118,12 +115,12 @@ class _Round:
         entry: RoundEntry,
         registrar: Registrar,
         evidence: Callable[[int], Evidence],
-        form: int,
         called: Callable[[int], str] | None,
     ) -> None:
         if entry["round"] != registrar.index:
             raise Differs(f"the log should have round {registrar.index} here.")
-        self.entry, self.registrar, self.form = entry, registrar, form
+        self.entry = entry
+        self.registrar = registrar
         self.called = called
         self.evidence = evidence(registrar.index)
 
@@ -135,8 +132,7 @@ class _Round:
             self._join(joined, population)
         available = decode_ids(self.entry["available"])
         turn = self.registrar.begin(available, self.entry["budget"])
-        if self.form > 1 or "kept_out" in self.entry:
-            _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
+        _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
         for at, question in enumerate(self.entry.get("asked") or []):
             self._answer(turn, at, question)
         if turn.question is not None:
@@ -171,10 +167,7 @@ class _Round:
             logged = decode_ids(self.entry["cohort"])
             raise Differs(f"the cohort should be {self._named(cohort.ids)}; the log has {self._named(logged)}.")
         _same("cohort", encode_cohort(cohort), cohort_of(self.entry))
-        notes = dict(cohort.notes)
-        if self.form == 1 and encode_notes(notes) != self.entry["notes"]:
-            notes.pop("shortfall", None)  # older versions did not note it
-        _same("notes", encode_notes(notes), self.entry["notes"])
+        _same("notes", encode_notes(cohort.notes), self.entry["notes"])
 
     def _named(self, ids: Ids) -> str:
         """Clients by name; at most a dozen."""

@@ -13,8 +13,7 @@ import numpy as np
 from sortition.audit.encoding import decode_ids, decode_numbers
 from sortition.core.arrays import Floats, Ids
 
-FORMAT = 2  # 2: whom the guards kept out, and a shortfall of clients
-READ = (1, 2)  # formats of logs that can be audited
+FORMAT = 1  # of the log, in its first line
 
 Encoded = Any  # ids or numbers, as JSON
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""Traces as a list of events (time, client, on or off): reading, repairing, and looking up any moment quickly."""
+"""Traces as a list of events (time, client, on or off): merging intervals, and looking up any moment quickly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sortition.core.arrays import Floats, Ids
 
 @dataclass(frozen=True, eq=False)
 class Events:
-    """Changes of state in the order of time; who has none at or before a moment is in its ``initial`` state.
+    """Changes of state in the order of time; a client without one at or before a moment is in its ``initial`` state.
 
     Attributes:
         times: (M,) ascending.
@@ -33,77 +33,109 @@ class Events:
     lasting: bool = False
 
     @cached_property
-    def _stride(self) -> int:
+    def _page_size(self) -> int:
+        """How many events lie between two checkpoints."""
         return max(len(self.initial), 1024)
 
     @cached_property
     def _checkpoints(self) -> list[npt.NDArray[np.uint8]]:
-        """Packed states before every ``_stride``-th event: a look-up then applies at most that many."""
-        state, kept = self.initial.copy(), []
-        for start in range(0, len(self.times) + 1, self._stride):
-            kept.append(np.packbits(state))
-            state[self.ids[start : start + self._stride]] = self.states[start : start + self._stride]
-        return kept
+        """Packed states at the beginning of every page of events: a look-up then applies at most one page."""
+        state = self.initial.copy()
+        checkpoints = []
+        for start in range(0, len(self.times) + 1, self._page_size):
+            checkpoints.append(np.packbits(state))
+            page = slice(start, start + self._page_size)
+            state[self.ids[page]] = self.states[page]
+        return checkpoints
 
     def at(self, moment: float) -> Mask:
-        """(N,) bool: an event at the very moment counts."""
-        done = int(np.searchsorted(self.times, moment, side="right"))
-        page = done // self._stride
+        """Return who is on at a moment, (N,) bool; an event at that very moment counts."""
+        n_past = int(np.searchsorted(self.times, moment, side="right"))
+        page = n_past // self._page_size
         state = np.unpackbits(self._checkpoints[page], count=len(self.initial)).astype(bool)
-        recent = slice(page * self._stride, done)
+        recent = slice(page * self._page_size, n_past)
         state[self.ids[recent]] = self.states[recent]  # of several events of one client the last one stays
         return state
 
 
 def from_intervals(ids: Ids, starts: Floats, ends: Floats, clients: int, notes: list[str]) -> Events:
-    """Half-open intervals [start, end); overlapping and touching ones are merged, reversed and empty ones dropped."""
-    reversed_, empty = ends < starts, ends == starts
-    if reversed_.any():
-        notes.append(f"{int(reversed_.sum())} intervals end before they start and were dropped.")
-    if empty.any():
-        notes.append(f"{int(empty.sum())} intervals of no length were dropped.")
-    good = ~(reversed_ | empty)
-    ids, starts, ends = ids[good], starts[good], ends[good]
-    span = (float(starts.min()), float(ends.max())) if len(ids) else (0.0, 0.0)
-    order = np.lexsort((starts, ids))
-    ids, starts, ends = ids[order], starts[order], ends[order]
-    reach = _running_max(ids, ends)
-    fresh = np.ones(len(ids), dtype=bool)
-    fresh[1:] = (ids[1:] != ids[:-1]) | (starts[1:] > reach[:-1])
-    if overlaps := int(np.sum(~fresh[1:] & (starts[1:] < reach[:-1]))):
+    """Return the events of half-open intervals [start, end) in which clients are on.
+
+    Overlapping and touching intervals are merged, reversed and empty ones dropped; ``notes`` says so.
+    """
+    is_reversed = ends < starts
+    is_empty = ends == starts
+    if is_reversed.any():
+        notes.append(f"{int(is_reversed.sum())} intervals end before they start and were dropped.")
+    if is_empty.any():
+        notes.append(f"{int(is_empty.sum())} intervals of no length were dropped.")
+    sound = np.flatnonzero(~(is_reversed | is_empty))
+    span = (0.0, 0.0)
+    if len(sound):
+        span = (float(starts[sound].min()), float(ends[sound].max()))
+
+    order = sound[np.lexsort((starts[sound], ids[sound]))]
+    ids = ids[order]
+    starts = starts[order]
+    reach = _running_max(ids, ends[order])
+    opens = np.ones(len(ids), dtype=bool)  # whether an interval begins a merged one
+    opens[1:] = (ids[1:] != ids[:-1]) | (starts[1:] > reach[:-1])
+    overlaps = int(np.sum(~opens[1:] & (starts[1:] < reach[:-1])))
+    if overlaps:
         notes.append(f"{overlaps} overlapping intervals were merged.")
-    last = np.append(np.flatnonzero(fresh)[1:] - 1, len(ids) - 1) if len(ids) else np.empty(0, np.int64)
-    ons, offs = (ids[fresh], starts[fresh], True), (ids[last], reach[last], False)
-    return _sorted([ons, offs], np.zeros(clients, dtype=bool), span)
+    closes = np.ones(len(ids), dtype=bool)  # whether an interval is the last of a merged one
+    closes[:-1] = opens[1:]
+
+    times = np.concatenate([starts[opens], reach[closes]])
+    clients_of_events = np.concatenate([ids[opens], ids[closes]])
+    states = np.repeat([True, False], [np.sum(opens), np.sum(closes)])
+    by_time = np.argsort(times, kind="stable")
+    return Events(
+        times=times[by_time],
+        ids=clients_of_events[by_time],
+        states=states[by_time],
+        initial=np.zeros(clients, dtype=bool),
+        span=span,
+    )
 
 
 def from_transitions(ids: Ids, times: Floats, states: Mask, clients: int, notes: list[str]) -> Events:
-    """State from each moment on; before its first transition a client is in the other state."""
+    """Return the events of transitions to a state; before its first transition a client is in the other state."""
     order = np.lexsort((np.arange(len(ids)), times, ids))
-    ids, times, states = ids[order], times[order], states[order]
-    if repeats := int(np.sum((ids[1:] == ids[:-1]) & (states[1:] == states[:-1]))):
-        notes.append(f"{repeats} transitions repeat the state before them; they change nothing.")
+    ids = ids[order]
+    times = times[order]
+    states = states[order]
+    repeats = int(np.sum((ids[1:] == ids[:-1]) & (states[1:] == states[:-1])))
+    if repeats:
+        notes.append(f"{repeats} transitions repeat the state that the client is in; they change nothing.")
+    is_first = np.ones(len(ids), dtype=bool)
+    is_first[1:] = ids[1:] != ids[:-1]
     initial = np.zeros(clients, dtype=bool)
-    first = np.ones(len(ids), dtype=bool)
-    first[1:] = ids[1:] != ids[:-1]
-    initial[ids[first]] = ~states[first]
-    span = (float(times.min()), float(times.max())) if len(ids) else (0.0, 0.0)
+    initial[ids[is_first]] = ~states[is_first]
+    span = (0.0, 0.0)
+    if len(ids):
+        span = (float(times.min()), float(times.max()))
     by_time = np.argsort(times, kind="stable")
-    return Events(times[by_time], ids[by_time], states[by_time], initial, span, lasting=True)
+    return Events(
+        times=times[by_time],
+        ids=ids[by_time],
+        states=states[by_time],
+        initial=initial,
+        span=span,
+        lasting=True,
+    )
 
 
 def _running_max(ids: Ids, ends: Floats) -> Floats:
-    """Per client (ids sorted) the running maximum of ends: rank-shifted so that one accumulate serves all clients."""
+    """Return the running maximum of ``ends`` of each client; ``ids`` are sorted.
+
+    Ranks of ends are shifted by client, so that one ``accumulate`` serves all clients.
+    """
+    if not len(ends):
+        return ends
     order = np.argsort(ends, kind="stable")
     rank = np.empty(len(ends), dtype=np.int64)
     rank[order] = np.arange(len(ends))
-    shifted = np.maximum.accumulate(rank + ids * len(ends)) if len(ends) else rank
-    return ends[order][shifted - ids * len(ends)]
-
-
-def _sorted(parts: list[tuple[Ids, Floats, bool]], initial: Mask, span: tuple[float, float]) -> Events:
-    ids = np.concatenate([part[0] for part in parts])
-    times = np.concatenate([part[1] for part in parts])
-    states = np.concatenate([np.full(len(part[0]), part[2]) for part in parts])
-    order = np.argsort(times, kind="stable")
-    return Events(times[order], ids[order], states[order], initial, span)
+    shift = ids * len(ends)
+    highest_rank = np.maximum.accumulate(rank + shift) - shift
+    return ends[order][highest_rank]

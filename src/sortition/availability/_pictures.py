@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.availability._mode import Mask
 
+if TYPE_CHECKING:
+    import altair as alt
 
-def availability_chart(masks: Mask, title: str, *, width: int = 300, height: int = 150) -> Any:
-    """An Altair chart of a (rounds, clients) matrix; stretches of reachable rounds are drawn as one piece."""
+
+def availability_chart(masks: Mask, title: str, *, width: int = 300, height: int = 150) -> alt.Chart:
+    """Draw a (rounds, clients) matrix as an Altair chart; stretches of reachable rounds are drawn as one piece."""
     import altair as alt
 
     rounds, clients = masks.shape
     edges = np.diff(masks.T.astype(np.int8), axis=1, prepend=0, append=0)
-    client, start = np.nonzero(edges == 1)
-    end = np.nonzero(edges == -1)[1]  # row by row like the starts, so they pair up
+    client_of_stretch, starts = np.nonzero(edges == 1)
+    ends = np.nonzero(edges == -1)[1]  # row by row like the starts, so they pair up
     values = [
-        {"client": k, "top": k + 1, "round": s, "until": e}
-        for k, s, e in zip(client.tolist(), start.tolist(), end.tolist(), strict=True)
+        {"client": client, "top": client + 1, "round": start, "until": end}
+        for client, start, end in zip(client_of_stretch.tolist(), starts.tolist(), ends.tolist(), strict=True)
     ]
     subtitle = f"{masks.mean():.0%} reachable on average"
     return (

@@ -1,11 +1,12 @@
-"""Reading a trace file: CSV or Parquet with named columns, or a 0/1 matrix of rounds × clients."""
+"""Reads a trace file: CSV or Parquet with named columns, or a 0/1 matrix of rounds × clients."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.availability._events import Events, from_intervals, from_transitions
 from sortition.availability._mode import Mask
@@ -19,54 +20,64 @@ if TYPE_CHECKING:
 
 WHO = "availability trace"
 MOST_ROWS = 100_000_000  # of a Parquet file, which can announce any number in a kilobyte
-PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x78\x9c", b"\x78\x01", b"\x78\xda")
-ON, OFF = ("1", "true", "on", "online", "available"), ("0", "false", "off", "offline", "unavailable")
+COMPRESSED = (
+    b"\x1f\x8b",
+    b"BZh",
+    b"\xfd7zXZ",
+    b"\x28\xb5\x2f\xfd",
+    b"PK\x03\x04",
+    b"\x78\x9c",
+    b"\x78\x01",
+    b"\x78\xda",
+)
+ON = ("1", "true", "on", "online", "available")
+OFF = ("0", "false", "off", "offline", "unavailable")
 
 
 def read(path: Path, clients: int, notes: list[str]) -> Events | Mask:
-    """Events, or the (rounds, clients) matrix where the file is one."""
+    """Read the events of a trace, or the (rounds, clients) matrix where the file is one."""
     if not path.is_file():
         raise bad(f"{WHO}.path", "a file", str(path))
     try:
         if path.suffix in (".npy", ".npz"):
-            return as_matrix(_array(path), clients)
-        table = _table(path)
+            return as_matrix(_read_array(path), clients)
+        table = _read_table(path)
     except InputError:
         raise
     except FOREIGN as error:
         raise DataError(f"{path} cannot be read as a trace: {error}.") from error
-    matrix = None if _named(table) else _plain(path)
-    if matrix is not None:
-        return as_matrix(matrix, clients)
+    if not _has_trace_columns(table):
+        matrix = _read_plain_numbers(path)
+        if matrix is not None:
+            return as_matrix(matrix, clients)
     return from_table(table, clients, notes)
 
 
 def from_table(table: pl.DataFrame, clients: int, notes: list[str]) -> Events:
-    """Events of a table ``client_id, start, end`` or ``client_id, time, state``."""
-    if not _named(table):
+    """Return the events of a table ``client_id, start, end`` or ``client_id, time, state``."""
+    if not _has_trace_columns(table):
         hint = "A matrix of 0 and 1 has no header, commas between its numbers, and rows of one length."
         raise bad(f"{WHO} columns", "client_id, start, end or client_id, time, state", ", ".join(table.columns), hint)
-    keep = _known(table["client_id"], clients, notes)
-    table = table.filter(keep)
+    table = table.filter(_names_a_client(table["client_id"], clients, notes))
     ids = table["client_id"].cast(int).to_numpy()
-    missing = clients - len(np.unique(ids))
-    if missing:
-        notes.append(f"{missing} of {clients} clients are not in the trace and are never reachable.")
+    n_absent = clients - len(np.unique(ids))
+    if n_absent:
+        notes.append(f"{n_absent} of {clients} clients are not in the trace and are never reachable.")
     if {"start", "end"} <= set(table.columns):
         return from_intervals(ids, _moments(table["start"], notes), _moments(table["end"], notes), clients, notes)
     return from_transitions(ids, _moments(table["time"], notes), _states(table["state"]), clients, notes)
 
 
-def _named(table: pl.DataFrame) -> bool:
+def _has_trace_columns(table: pl.DataFrame) -> bool:
     """Whether a table has the columns of a trace."""
     columns = set(table.columns)
     return {"client_id", "start", "end"} <= columns or {"client_id", "time", "state"} <= columns
 
 
-def as_matrix(given: Any, clients: int) -> Mask:
-    """(rounds, clients) bool of zeros and ones."""
+def as_matrix(values: npt.ArrayLike, clients: int) -> Mask:
+    """Return zeros and ones as a (rounds, clients) matrix of bool."""
     try:
-        matrix: Array = np.asarray(given)
+        matrix: Array = np.asarray(values)
     except ValueError:
         raise bad(f"{WHO} matrix", f"of shape (rounds, {clients})", "rows of different lengths") from None
     if matrix.ndim != 2 or matrix.shape[1] != clients or len(matrix) == 0:
@@ -76,82 +87,92 @@ def as_matrix(given: Any, clients: int) -> Mask:
     return matrix.astype(bool)
 
 
-def _array(path: Path) -> Array:
-    """The array of an npy file, or the first of an npz file."""
-    return read_npy(path) if path.suffix == ".npy" else next(iter(read_npz(path).values()), np.empty(0))
+def _read_array(path: Path) -> Array:
+    """Read the array of an npy file, or the first of an npz file."""
+    if path.suffix == ".npy":
+        return read_npy(path)
+    return next(iter(read_npz(path).values()), np.empty(0))
 
 
-def _table(path: Path) -> pl.DataFrame:
+def _read_table(path: Path) -> pl.DataFrame:
     try:
         import polars as pl
     except ImportError as error:
         raise DataError("Reading a trace needs polars: pip install 'sortition[lab]'.") from error
     try:
         if path.suffix == ".parquet":
-            rows = (
-                pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-            )  # from the file's foot: nothing is decompressed
+            counted = pl.scan_parquet(path, glob=False).select(pl.len()).collect()
+            rows = counted.item()  # read from the file's foot: nothing is decompressed
             if rows > MOST_ROWS:
                 raise ValueError(f"it announces {rows:,} rows, more than {MOST_ROWS:,}")
             return pl.read_parquet(path, glob=False)
         with path.open("rb") as file:
-            if file.read(6).startswith(PACKED):
+            if file.read(6).startswith(COMPRESSED):
                 raise ValueError("it is compressed; unpack it first")
         return pl.read_csv(path, infer_schema_length=None, glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise ValueError(str(error).splitlines()[0]) from error
 
 
-def _plain(path: Path) -> Array | None:
-    """Numbers without a header, if the file is that."""
+def _read_plain_numbers(path: Path) -> Array | None:
+    """Read numbers without a header; None if the file is something else."""
     try:
         return np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError:
         return None
 
 
-def _known(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series:
-    """Which rows name one of the clients 0 … N − 1."""
-    whole = ids.cast(int, strict=False)
-    keep = (whole >= 0) & (whole < clients)
-    keep = keep.fill_null(False) & (whole.cast(float) == ids.cast(float, strict=False)).fill_null(False)
-    if unknown := ids.filter(~keep).n_unique():
-        shown = ", ".join(map(str, ids.filter(~keep).unique(maintain_order=True).to_list()[:3]))
-        notes.append(f"{unknown} unknown clients ({shown}{', …' if unknown > 3 else ''}) were left out.")
-    if not keep.any():
+def _names_a_client(ids: pl.Series, clients: int, notes: list[str]) -> pl.Series:
+    """Return which rows name one of the clients 0 … N − 1."""
+    whole_ids = ids.cast(int, strict=False)
+    is_in_range = ((whole_ids >= 0) & (whole_ids < clients)).fill_null(False)
+    is_whole = (whole_ids.cast(float) == ids.cast(float, strict=False)).fill_null(False)
+    is_known = is_in_range & is_whole
+    unknown_ids = ids.filter(~is_known).unique(maintain_order=True).to_list()
+    if unknown_ids:
+        examples = ", ".join(map(str, unknown_ids[:3]))
+        if len(unknown_ids) > 3:
+            examples += ", …"
+        notes.append(f"{len(unknown_ids)} unknown clients ({examples}) were left out.")
+    if not is_known.any():
         raise bad(f"{WHO} client_id", f"in 0 … {clients - 1}", "no known client")
-    return keep
+    return is_known
 
 
 def _moments(column: pl.Series, notes: list[str]) -> Floats:
-    """Numbers as they are; dates as seconds since 1970 in UTC, whatever their zone."""
+    """Return numbers as they are, and dates as seconds since 1970 in UTC, whatever their zone."""
     if column.dtype.is_numeric():
         values = column.cast(float)
     else:
         values = _dates(column, notes).dt.epoch("us").cast(float) / 1e6
     if values.null_count() or not values.is_finite().all():
-        raise bad(f"{WHO}.{column.name}", "a number or a date in every row", f"{values.null_count()} rows without one")
+        faulty_rows = f"{values.null_count()} rows without one"
+        raise bad(f"{WHO}.{column.name}", "a number or a date in every row", faulty_rows)
     return values.to_numpy()
 
 
 def _dates(column: pl.Series, notes: list[str]) -> pl.Series:
+    """Return a column of dates, or of texts that are dates, as dates."""
     import polars as pl
 
     if column.dtype == pl.String:
-        zoned = column.str.contains(r"(Z|[+-]\d\d:?\d\d)$").fill_null(False)
-        if not zoned.all():
-            naive = f"{column.name}: {int((~zoned).sum())} dates have no time zone and were read as UTC."
-            notes.append(naive)
-        plain = pl.select(pl.when(zoned).then(column).otherwise(column + "Z")).to_series()
-        return plain.str.replace("Z$", "+00:00").str.to_datetime(time_zone="UTC", strict=False)
+        has_zone = column.str.contains(r"(Z|[+-]\d\d:?\d\d)$").fill_null(False)
+        if not has_zone.all():
+            n_naive = int((~has_zone).sum())
+            notes.append(f"{column.name}: {n_naive} dates have no time zone and were read as UTC.")
+        zoned_texts = pl.select(pl.when(has_zone).then(column).otherwise(column + "Z")).to_series()
+        return zoned_texts.str.replace("Z$", "+00:00").str.to_datetime(time_zone="UTC", strict=False)
     if not column.dtype.is_temporal():
         raise bad(f"{WHO}.{column.name}", "numbers or dates", str(column.dtype))
-    return column.cast(pl.Datetime("us", "UTC")) if column.dtype == pl.Date else column
+    if column.dtype == pl.Date:
+        return column.cast(pl.Datetime("us", "UTC"))
+    return column
 
 
 def _states(column: pl.Series) -> Mask:
+    """Return which rows say that the client is on."""
     words = column.cast(str).str.to_lowercase()
-    strange = words.filter(~words.is_in([*ON, *OFF]).fill_null(False))
-    if len(strange):
-        raise bad(f"{WHO}.state", "0 or 1, true or false, on or off", strange[0])
+    unknown_words = words.filter(~words.is_in([*ON, *OFF]).fill_null(False))
+    if len(unknown_words):
+        raise bad(f"{WHO}.state", "0 or 1, true or false, on or off", unknown_words[0])
     return words.is_in(list(ON)).to_numpy().astype(bool)

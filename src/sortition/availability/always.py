@@ -1,4 +1,4 @@
-"""Everybody, always (FedGS's IDL)."""
+"""All clients are always reachable (FedGS's IDL)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from sortition.availability._mode import Facts, Masks, Mode, Rates
 
 
 class Always(Mode):
-    """All clients in all rounds."""
+    """All clients are reachable in all rounds."""
 
     def masks(self, facts: Facts) -> Masks:
-        """All true."""
+        """Return masks of all clients."""
         return lambda t: np.ones(facts.clients, dtype=bool)
 
     def rates(self, facts: Facts) -> Rates:
-        """All 1."""
+        """Return rates of 1."""
         return lambda t: np.ones(facts.clients)

@@ -1,4 +1,4 @@
-"""Night and day, time zones and weekends: devices are free when their owners sleep."""
+"""Night and day, time zones and weekends: devices are reachable when their owners sleep."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from sortition.availability._mode import Chances, Facts, Rates
+from sortition.core.arrays import Floats
 from sortition.core.streams import stream
 
 
@@ -13,7 +14,7 @@ class Diurnal(Chances):
     """The rate swings between ``low`` and ``high`` over the local day, highest at hour ``peak``.
 
     Attributes:
-        repeat: draw again while nobody is reachable.
+        repeat: whether the draw is repeated while nobody is reachable.
         rounds_per_day: rounds in 24 hours.
         zones: hours ahead of UTC; each client belongs to one, at random, all equally likely.
         peak: local hour of the highest rate.
@@ -35,15 +36,15 @@ class Diurnal(Chances):
     start_day: int = Field(0, ge=0, le=6)
 
     def rates(self, facts: Facts) -> Rates:
-        """One rate per zone, looked up per client."""
+        """Return the rate of each client's time zone."""
         offsets = np.asarray(self.zones)
-        zone = stream(facts.seed, "availability zones").integers(len(offsets), size=facts.clients)
+        zone_of_client = stream(facts.seed, "availability zones").integers(len(offsets), size=facts.clients)
 
-        def rates(t: int) -> np.ndarray:
+        def rates_of_round(t: int) -> Floats:
             hours = self.start_hour + 24 * t / self.rounds_per_day + offsets
             wave = (1 + np.cos(2 * np.pi * (hours - self.peak) / 24)) / 2
-            weekend = (self.start_day + np.floor(hours / 24)) % 7 >= 5
-            rate = (self.low + (self.high - self.low) * wave) * np.where(weekend, self.weekend, 1.0)
-            return np.minimum(rate, 1.0)[zone]
+            is_weekend = (self.start_day + np.floor(hours / 24)) % 7 >= 5
+            rate_of_zone = (self.low + (self.high - self.low) * wave) * np.where(is_weekend, self.weekend, 1.0)
+            return np.minimum(rate_of_zone, 1.0)[zone_of_client]
 
-        return rates
+        return rates_of_round

@@ -1,4 +1,4 @@
-"""A rate per group and time of day: who holds the same labels comes at the same hours (the situation of FedSS).
+"""A rate per group and time of day: clients with the same labels come at the same hours (the situation of FedSS).
 
 FedSS took its rates from a live-streaming trace that is not public; the default is ours: waves between ``low`` and
 ``high`` over ``period`` rounds, each group's shifted by period / groups.
@@ -9,17 +9,27 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field, field_validator
 
-from sortition.availability._membership import By, membership
-from sortition.availability._mode import Chances, Facts, Rates
+from sortition.availability._mode import Chances, Facts, GroupedBy, Rates, group_of_clients
 from sortition.core.arrays import Floats
 
 
 class Groups(Chances):
-    """``table`` (groups × slots of the day) replaces the waves; a slot lasts ``rounds_per_slot`` rounds."""
+    """Each group's rate follows a wave, or a table.
+
+    Attributes:
+        repeat: whether the draw is repeated while nobody is reachable.
+        groups: number of groups.
+        by: how clients are grouped: by their commonest label, in blocks of ids, or at random.
+        low: lowest rate of the wave.
+        high: highest rate of the wave.
+        period: rounds of one wave.
+        table: rates (groups × slots of the day) in place of the waves.
+        rounds_per_slot: rounds that a slot lasts.
+    """
 
     repeat: bool = False
     groups: int = Field(5, ge=1)
-    by: By = "label"
+    by: GroupedBy = "label"
     low: float = Field(0.05, ge=0, le=1)
     high: float = Field(0.95, ge=0, le=1)
     period: int = Field(24, ge=1)
@@ -37,10 +47,10 @@ class Groups(Chances):
         return table
 
     def rates(self, facts: Facts) -> Rates:
-        """The group's rate at this time of day."""
+        """Return the rate of each client's group at this time of day."""
         table = self._table()
-        member = membership(self.by, len(table), facts, "groups")
-        return lambda t: table[:, t // self.rounds_per_slot % table.shape[1]][member]
+        group = group_of_clients(self.by, len(table), facts, "groups")
+        return lambda t: table[:, t // self.rounds_per_slot % table.shape[1]][group]
 
     def _table(self) -> Floats:
         if self.table is not None:

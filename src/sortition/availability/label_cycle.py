@@ -12,23 +12,29 @@ import numpy as np
 from pydantic import Field
 
 from sortition.availability._mode import Chances, Facts, Rates, fact
+from sortition.core.arrays import Floats
 
 
 class LabelCycle(Chances):
-    """``period`` is T_p in rounds, 10 L unless given."""
+    """Clients that hold the label whose turn it is are reachable; the others have the rate 1 − β.
+
+    Attributes:
+        beta: β.
+        period: T_p in rounds; default: 10 L.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ("label_counts",)
     beta: float = Field(0.9, ge=0, le=1)
     period: int | None = Field(None, ge=1)
 
     def rates(self, facts: Facts) -> Rates:
-        """Holders of the label whose turn it is, and the others."""
-        held = fact(facts, "label_counts", "label-cycle") > 0
-        labels = held.shape[1]
+        """Return 1 for holders of the label whose turn it is, and 1 − β for the others."""
+        holds_label = fact(facts, "label_counts", "label-cycle") > 0
+        labels = holds_label.shape[1]
         period = self.period or 10 * labels
 
-        def rates(t: int) -> np.ndarray:
+        def rates_of_round(t: int) -> Floats:
             turn = ((1 + t % period) * labels - 1) // period  # ⌈r L⌉ − 1 in whole numbers
-            return np.where(held[:, turn], 1.0, 1 - self.beta)
+            return np.where(holds_label[:, turn], 1.0, 1 - self.beta)
 
-        return rates
+        return rates_of_round

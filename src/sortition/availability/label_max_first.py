@@ -11,14 +11,17 @@ from sortition.availability._mode import Chances, Facts, Rates, fact
 
 
 class LabelMaxFirst(Chances):
-    """Who holds label 0 is rarely there, who holds only the last label always; without data the rate is 1 − β."""
+    """Clients with label 0 are rarely reachable, those with only the last label always.
+
+    A client without data has the rate 1 − β.
+    """
 
     needs: ClassVar[tuple[str, ...]] = ("label_counts",)
     beta: float = Field(0.9, ge=0, le=1)
 
     def rates(self, facts: Facts) -> Rates:
-        """The same in every round."""
-        held = fact(facts, "label_counts", "label-max-first") > 0
-        lowest = np.argmax(held, axis=1)
-        rates = self.beta * lowest / max(1, held.shape[1] - 1) + (1 - self.beta)
+        """Return the same rates in every round."""
+        holds_label = fact(facts, "label_counts", "label-max-first") > 0
+        lowest_label = np.argmax(holds_label, axis=1)
+        rates = self.beta * lowest_label / max(1, holds_label.shape[1] - 1) + (1 - self.beta)
         return lambda t: rates

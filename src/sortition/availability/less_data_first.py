@@ -17,7 +17,7 @@ class LessDataFirst(Chances):
     beta: float = Field(0.7, ge=0)
 
     def rates(self, facts: Facts) -> Rates:
-        """The same in every round."""
+        """Return the same rates in every round."""
         sizes = np.maximum(fact(facts, "sizes", "less-data-first"), 1).astype(float)
         rates = (sizes.min() / sizes) ** self.beta
         return lambda t: rates

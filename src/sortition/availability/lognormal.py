@@ -15,22 +15,27 @@ from sortition.core.streams import stream
 
 
 class Lognormal(Chances):
-    """β = 0 makes everybody reachable; near 1 a few clients are there and most hardly ever."""
+    """β = 0 makes all clients reachable; near 1 a few are often reachable and most hardly ever.
+
+    Attributes:
+        beta: β.
+        legacy: whether to take the rates of the paper's own tables.
+    """
 
     beta: float = Field(0.5, ge=0, lt=1)
     legacy: bool = False
 
     def rates(self, facts: Facts) -> Rates:
-        """The same in every round."""
-        rates = relative(self.beta, facts, self.legacy)
+        """Return the same rates in every round."""
+        rates = relative_rates(self.beta, facts, legacy=self.legacy)
         return lambda t: rates
 
 
-def relative(beta: float, facts: Facts, legacy: bool) -> Floats:
-    """(N,) c_k / max c."""
+def relative_rates(beta: float, facts: Facts, *, legacy: bool) -> Floats:
+    """Return c_k / max c, (N,)."""
     if legacy:
-        released = np.random.RandomState(21 + facts.seed)  # the released rates, which only the legacy generator has
-        c = released.lognormal(0, -np.log(max(1 - beta - 1e-6, 1e-300)), facts.clients)
+        released_rng = np.random.RandomState(21 + facts.seed)  # the released rates, which only the legacy generator has
+        c = released_rng.lognormal(0, -np.log(max(1 - beta - 1e-6, 1e-300)), facts.clients)
     else:
         c = stream(facts.seed, "availability rates").lognormal(0, -np.log(1 - beta), facts.clients)
     return np.asarray(c / c.max())

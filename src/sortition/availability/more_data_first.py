@@ -10,13 +10,13 @@ from sortition.availability._mode import Chances, Facts, Rates, fact
 
 
 class MoreDataFirst(Chances):
-    """Clients with much data are reachable more often; β = 0 makes everybody so."""
+    """Clients with much data are reachable more often; β = 0 makes all reachable."""
 
     needs: ClassVar[tuple[str, ...]] = ("sizes",)
     beta: float = Field(0.7, ge=0)
 
     def rates(self, facts: Facts) -> Rates:
-        """The same in every round."""
+        """Return the same rates in every round."""
         sizes = fact(facts, "sizes", "more-data-first").astype(float)
         rates = (sizes / max(sizes.max(), 1)) ** self.beta
         return lambda t: rates

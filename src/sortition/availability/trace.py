@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,20 +12,20 @@ from pydantic import Field
 from sortition.availability._events import Events
 from sortition.availability._mode import Facts, Mask, Masks, Mode
 from sortition.availability._tables import as_matrix, from_table, read
-from sortition.core.errors import InputError, bad
+from sortition.core.errors import bad
 
 
 class Trace(Mode):
-    """Round t is the moment ``start`` + t · ``step``; what comes after the trace's end, ``after`` says.
+    """Clients are reachable as in a record; round t is the moment ``start`` + t · ``step``.
 
     Attributes:
         path: the file; client ids are 0 … N − 1.
         matrix: rounds × clients of 0 and 1, instead of a file.
-        frame: a polars frame with the columns of a file, instead of one; from Python only.
+        frame: a polars frame with the columns of a file, instead of a file; from Python only.
         step: time between rounds, in the trace's unit (seconds where it has dates).
-        start: moment of round 0; the trace's first moment unless given.
-        after: "loop" begins again, "hold" keeps the last state (of transitions, the one that the last of them made),
-            "end" leaves nobody.
+        start: moment of round 0; default: the trace's first moment.
+        after: what follows the trace's end: "loop" begins again, "hold" keeps the last state (of transitions, the one
+            that the last of them made), "end" leaves nobody reachable.
     """
 
     path: str | None = None
@@ -35,38 +36,50 @@ class Trace(Mode):
     after: Literal["loop", "hold", "end"] = "loop"
 
     def masks(self, facts: Facts) -> Masks:
-        """A look-up in the matrix or among the events."""
-        given = [name for name in ("path", "matrix", "frame") if getattr(self, name) is not None]
-        if len(given) != 1:
-            got = "both" if len(given) == 2 else ", ".join(given) or "none"
-            raise InputError(f"availability trace must be given either path or matrix; got {got}.")
+        """Look rounds up in the matrix or among the events."""
+        sources = [name for name in ("path", "matrix", "frame") if getattr(self, name) is not None]
+        if len(sources) != 1:
+            raise bad("availability trace", "given either path or matrix", " and ".join(sources) or "neither of them")
+        trace: Events | Mask
         if self.frame is not None:
-            return self._timed(from_table(self.frame, facts.clients, facts.notes), facts)
-        if self.matrix is not None:
-            return self._looped(as_matrix(self.matrix, facts.clients))
-        found = read(Path(str(self.path)).expanduser(), facts.clients, facts.notes)
-        return self._timed(found, facts) if isinstance(found, Events) else self._looped(found)
+            trace = from_table(self.frame, facts.clients, facts.notes)
+        elif self.matrix is not None:
+            trace = as_matrix(self.matrix, facts.clients)
+        else:
+            trace = read(Path(str(self.path)).expanduser(), facts.clients, facts.notes)
+        if isinstance(trace, Events):
+            return self._masks_of_events(trace, facts.clients)
+        return self._masks_of_matrix(trace)
 
-    def _looped(self, matrix: Mask) -> Masks:
-        return self._after(lambda t: matrix[t].copy(), len(matrix), matrix.shape[1])
+    def _masks_of_matrix(self, matrix: Mask) -> Masks:
+        rounds, clients = matrix.shape
+        return self._continued(lambda t: matrix[t].copy(), rounds, clients, lambda: matrix[rounds - 1].copy())
 
-    def _timed(self, events: Events, facts: Facts) -> Masks:
+    def _masks_of_events(self, events: Events, clients: int) -> Masks:
         first, last = events.span
-        start = first if self.start is None else self.start
-        if start >= last and self.start is not None:
-            raise bad("availability trace.start", f"before the trace's end, {last:g}", start)
+        start = first
+        if self.start is not None:
+            start = self.start
+            if start >= last:
+                raise bad("availability trace.start", f"before the trace's end, {last:g}", start)
         rounds = max(1, int(np.ceil((last - start) / self.step)))
-        held = last if events.lasting else start + (rounds - 1) * self.step  # the moment that "hold" keeps
-        return self._after(lambda t: events.at(start + t * self.step), rounds, facts.clients, lambda _: events.at(held))
+        last_moment = start + (rounds - 1) * self.step
+        if events.lasting:
+            last_moment = last
+        return self._continued(
+            lambda t: events.at(start + t * self.step), rounds, clients, lambda: events.at(last_moment)
+        )
 
-    def _after(self, inside: Masks, rounds: int, clients: int, held: Masks | None = None) -> Masks:
-        def at(t: int) -> Mask:
+    def _continued(self, within: Masks, rounds: int, clients: int, last_mask: Callable[[], Mask]) -> Masks:
+        """Return the masks of all rounds, given those within the trace and the one that "hold" keeps."""
+
+        def mask_of_round(t: int) -> Mask:
             if t < rounds:
-                return inside(t)
-            if self.after == "end":
-                return np.zeros(clients, dtype=bool)
-            if self.after == "hold" and held is not None:
-                return held(t)
-            return inside(t % rounds if self.after == "loop" else rounds - 1)
+                return within(t)
+            if self.after == "loop":
+                return within(t % rounds)
+            if self.after == "hold":
+                return last_mask()
+            return np.zeros(clients, dtype=bool)
 
-        return at
+        return mask_of_round

@@ -32,10 +32,10 @@ def advise(
     Example: sortition advise profile.toml
     """
     from sortition.advice import advise as advisor
-    from sortition.advice.sources import known
+    from sortition.advice.sources import known_federation
 
     with allowing(allow):
-        described = known(source, cohort=cohort)
+        described = known_federation(source, cohort=cohort)
         found = advisor.advise(described, seconds=seconds, say=(lambda text: None) if quiet else typer.echo)
     if not quiet:
         console().print(found.table())
@@ -56,10 +56,10 @@ def replay(
     """
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table
-    from sortition.advice.sources import known
+    from sortition.advice.sources import known_federation
 
     with allowing(allow):
-        recorded = known(source, cohort=cohort)
+        recorded = known_federation(source, cohort=cohort)
         found, left = replayed(recorded, rounds, seed)
     console().print(replay_table(found, recorded, rounds))
     _excluded(left)

@@ -44,7 +44,7 @@ def list_() -> None:
     table.rows.append(["digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded"])
     table.rows.append(["synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used"])
     for entry in (*ENTRIES.values(), *SETS.values()):
-        here = fetch.kept(entry.name) is not None
+        here = fetch.find_stored(entry.name) is not None
         table.rows.append([entry.name, entry.title, "fetched" if here else f"sortition data get {entry.name}"])
     table.notes.append(f"Fetched data sets are in {fetch.directory()}.")
     natural = [partitions.NATURAL, "least=1 (the data set's own clients that have so many examples)"]
@@ -93,7 +93,7 @@ def where(
         return
     if name not in data.names():
         data.load(name)  # raises, with the nearest name
-    place = fetch.kept(name)
+    place = fetch.find_stored(name)
     typer.echo(str(place) if place else f"{name} is not in {fetch.directory()}")
 
 

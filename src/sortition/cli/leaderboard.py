@@ -39,7 +39,6 @@ def leaderboard(
     weights: Annotated[str | None, typer.Option(help="give all methods the same weights, such as 'size'")] = None,
     seeds: Seeds = None,
     jobs: Jobs = None,
-    page: Annotated[Path | None, typer.Option(help="write the page here as well, such as docs/leaderboard.md")] = None,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -51,7 +50,6 @@ def leaderboard(
     """
     from sortition.cli.run import finish
     from sortition.leaderboard.board import Board
-    from sortition.leaderboard.page import write_page
     from sortition.leaderboard.suite import load_suite
     from sortition.leaderboard.variants import plain_rows
     from sortition.studies.overlay import label_of
@@ -67,8 +65,6 @@ def leaderboard(
         labels = [label_of(one) for one in chosen]
         board = Board(suite, cells, plain_rows(rows, labels))
         _print_standings(board, labels if method or tune or weights else [], quiet)
-        if page is not None:
-            typer.echo(f"page: {write_page(suite, rows, page)}")
         if execution is not None:
             finish(execution, f"the same command goes on: {out}")
 
@@ -124,11 +120,11 @@ def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
 
 def _print_standings(board: Board, named: list[str], quiet: bool) -> None:
     """The whole table, and a line for each method that was named."""
-    from sortition.leaderboard.page import standing_of, standings_table
+    from sortition.leaderboard.standings import standing_lines, standings_table
 
     if not quiet and board.ranked:
         console().print(standings_table(board))
-    for line in standing_of(board, named):
+    for line in standing_lines(board, named):
         typer.echo(line)
 
 

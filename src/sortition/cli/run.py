@@ -43,13 +43,13 @@ def run(
     """
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
-    from sortition.studies.selection import selected
+    from sortition.studies.run_filter import matching_runs
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
         with naming(file):
             whole = plan(table, tuple(set_ or ()), owner=file.name)
-        chosen = selected(whole, tuple(only or ()))
+        chosen = matching_runs(whole, tuple(only or ()))
         if dry_run:
             _estimate(chosen, jobs)
         else:
@@ -125,7 +125,7 @@ def _estimate(plan: StudyPlan, jobs: int | None) -> None:
     listing = Table(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
     for one in found:
         cells = [one.setting, one.method, str(one.runs), str(one.rounds)]
-        listing.rows.append([*cells, f"{1000 * one.round:.1f}", f"{one.seconds:.0f}"])
+        listing.rows.append([*cells, f"{1000 * one.seconds_per_round:.1f}", f"{one.seconds:.0f}"])
     total = sum(one.seconds for one in found) / min(side, max(1, len(plan.runs)))
     listing.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
     console().print(listing)

@@ -6,7 +6,7 @@ of training that is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from sortition.clients.models import Model, output_layer, shared_update
-from sortition.clients.received import Received
+from sortition.clients.received import Config, Received
 from sortition.core.arrays import Array
+from sortition.core.client import LocalResult
 from sortition.core.errors import InputError
 
 LOSSES = ("train_loss", "train-loss", "train_logloss", "loss")  # as Flower's own examples call it
@@ -25,10 +26,16 @@ RATES = ("lr", "learning-rate", "learning_rate")
 
 @dataclass(frozen=True)
 class AppReply:
-    """What a training function returned: the model, its metrics, and the seconds that it took."""
+    """What a training function returned.
+
+    Attributes:
+        model: the trained arrays by name; those that the app keeps at home are absent.
+        metrics: its metrics by name. Default: none.
+        duration: seconds that it took.
+    """
 
     model: Model
-    metrics: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Config = field(default_factory=dict)
     duration: float = 0.0
 
 
@@ -36,12 +43,23 @@ class AppResult:
     """Implements core's ``LocalResult`` on the reply of a training function."""
 
     def __init__(self, client: AppClient, reply: AppReply) -> None:
-        self.reply, self._client = reply, client
+        self.reply = reply
+        self._client = client
+
+    @cached_property
+    def _clients_own(self) -> LocalResult | None:
+        """The result of the client behind, where it is that client that trained; None where the app did."""
+        if not self._client.trains_itself:
+            return None
+        result: LocalResult = self._client.part("train")()
+        return result
 
     @property
     def duration(self) -> float:
         """Seconds of the training."""
-        return float(self._client.part("train")().duration) if self._client.trains_itself else self.reply.duration
+        if self._clients_own is not None:
+            return float(self._clients_own.duration)
+        return self.reply.duration
 
     @property
     def update(self) -> Array:
@@ -49,8 +67,9 @@ class AppResult:
         return shared_update(self.reply.model, self._client.received.model)
 
     def _change(self, name: str) -> Array:
-        before = self._client.received.model[name]
-        return np.asarray(self.reply.model.get(name, before) - before)
+        """Return the change of one array; 0 where it did not come back."""
+        received = self._client.received.model[name]
+        return np.asarray(self.reply.model.get(name, received) - received)
 
     @property
     def output_weight(self) -> Array:
@@ -64,16 +83,21 @@ class AppResult:
     @property
     def output_bias(self) -> Array:
         """The change of the last array, if it is one number a class and came back; else row means of the weight's."""
-        weight = self.output_weight
+        weight_change = self.output_weight
         _, bias = output_layer(self._client.received.model)
-        return self._change(bias) if bias in self.reply.model else weight.mean(axis=1)
+        if bias in self.reply.model:
+            return self._change(bias)
+        return np.asarray(weight_change.mean(axis=1))
 
-    def _metric(self, what: str, names: tuple[str, ...], own: str, *, configured: bool = False) -> float:
-        """A number of the client's, where that one trained; else of the reply's metrics, or also of a config."""
-        if self._client.trains_itself:
-            return float(getattr(self._client.part("train")(), own))
-        received = self._client.received
-        for source in (self.reply.metrics, *((received.config, received.run_config) if configured else ())):
+    def _metric(self, what: str, names: tuple[str, ...], *, or_config: bool = False) -> float:
+        """Return the metric of the reply that has one of these names; with ``or_config``, else a value of a config.
+
+        ``what`` says in the message what the selector asks for.
+        """
+        sources = [self.reply.metrics]
+        if or_config:
+            sources += [self._client.received.config, self._client.received.run_config]
+        for source in sources:
             for name in names:
                 if name in source:
                     return float(source[name])
@@ -82,39 +106,52 @@ class AppResult:
     @property
     def loss(self) -> float:
         """A metric of the reply."""
-        return self._metric("the training loss", LOSSES, "loss")
+        if self._clients_own is not None:
+            return float(self._clients_own.loss)
+        return self._metric("the training loss", LOSSES)
 
     @property
     def steps(self) -> int:
         """A metric of the reply; else what the client's data and the run's ``local-epochs`` make of it."""
-        if not any(name in self.reply.metrics for name in STEPS) and not self._client.trains_itself:
-            batches = getattr(self._client.inner, "batches", 0)
+        if self._clients_own is not None:
+            return int(self._clients_own.steps)
+        if not any(name in self.reply.metrics for name in STEPS):
+            batches: int = getattr(self._client.inner, "batches", 0)
             epochs = int(self._client.received.run_config.get("local-epochs", 0))
             if batches and epochs:
                 return batches * epochs
-        return int(self._metric("the number of local steps", STEPS, "steps", configured=True))
+        return int(self._metric("the number of local steps", STEPS, or_config=True))
 
     @property
     def learning_rate(self) -> float:
         """A metric of the reply, or ``lr`` of the train config or of the run config."""
-        return self._metric("the learning rate", RATES, "learning_rate", configured=True)
+        if self._clients_own is not None:
+            return float(self._clients_own.learning_rate)
+        return self._metric("the learning rate", RATES, or_config=True)
 
     @property
     def dispersion(self) -> float:
         """A metric of the reply."""
-        return self._metric("the spread of stochastic gradients", ("dispersion",), "dispersion")
+        if self._clients_own is not None:
+            return float(self._clients_own.dispersion)
+        return self._metric("the spread of stochastic gradients", ("dispersion",))
 
     def rms_loss(self, part: str) -> float:
-        """Metric ``rms_loss``, ``rms_loss_first`` or ``rms_loss_last``; else the training loss, as if all alike."""
-        if self._client.trains_itself:
-            return float(self._client.part("train")().rms_loss(part))
+        """Return the metric ``rms_loss``, ``rms_loss_first`` or ``rms_loss_last``; else the training loss.
+
+        The training loss stands for a root mean square as if the losses of all examples were alike.
+        """
+        if self._clients_own is not None:
+            return float(self._clients_own.rms_loss(part))
         name = "rms_loss" if part == "all" else f"rms_loss_{part}"
-        return float(self.reply.metrics[name]) if name in self.reply.metrics else self.loss
+        if name in self.reply.metrics:
+            return float(self.reply.metrics[name])
+        return self.loss
 
     def outputs(self, inputs: Array) -> Array:
-        """Logits of the trained model, where the client can compute them."""
-        if self._client.trains_itself:
-            return np.asarray(self._client.part("train")().outputs(inputs))
+        """Return the logits of the trained model, where the client can compute them."""
+        if self._clients_own is not None:
+            return np.asarray(self._clients_own.outputs(inputs))
         return np.asarray(self._client.part("outputs_of")(self.reply.model, inputs))
 
 
@@ -132,20 +169,22 @@ class AppClient:
         self,
         received: Received,
         run: Callable[[], AppReply],
-        make: Callable[[], Any] | None = None,
+        make: Callable[[], object] | None = None,
         *,
         trains_itself: bool = False,
     ) -> None:
-        self.received, self.trains_itself = received, trains_itself
-        self._run, self._make = run, make
+        self.received = received
+        self.trains_itself = trains_itself
+        self._run = run
+        self._make = make
 
     @cached_property
-    def inner(self) -> Any:
-        """The client behind, made once."""
+    def inner(self) -> object:
+        """The client behind, made once; None where there is none."""
         return None if self._make is None else self._make()
 
     def part(self, name: str) -> Any:
-        """A method or attribute of the client behind; said in words where it has none."""
+        """Return a method or attribute of the client behind; say what is missing where it has none."""
         if self.inner is None:
             raise InputError(
                 f"The app must have a client with {name}: the selector asks for it. Give one to answer(app, client)."
@@ -161,27 +200,27 @@ class AppClient:
 
     @property
     def label_counts(self) -> Array:
-        """Of the client behind."""
+        """The label counts of the client behind."""
         return np.asarray(self.part("label_counts"))
 
     def resources(self) -> Array:
-        """Of the client behind."""
+        """Ask the client behind."""
         return np.asarray(self.part("resources")())
 
     def loss(self) -> float:
-        """Of the client behind."""
+        """Ask the client behind."""
         return float(self.part("loss")())
 
     def batch_loss(self) -> float:
-        """Of the client behind."""
+        """Ask the client behind."""
         return float(self.part("batch_loss")())
 
     def accuracy(self) -> float:
-        """Of the client behind."""
+        """Ask the client behind."""
         return float(self.part("accuracy")())
 
     def gradient(self) -> Array:
-        """Of the client behind."""
+        """Ask the client behind."""
         return np.asarray(self.part("gradient")())
 
     @cached_property

@@ -7,34 +7,42 @@ hold keep the values that ``load`` gave them, so frozen parameters and layers th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from sortition.clients.models import Model
-from sortition.clients.received import Received
+from sortition.clients.received import Context, Received
 from sortition.clients.torch_data import (
     TorchData,
     accuracy,
     count_classes,
     count_labels,
     forward,
-    held,
     loaded,
     mean_loss,
+    tensors_by_name,
 )
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
 
 if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.nn import Module
+
+    from sortition.clients.rule_training import RuleResult
+    from sortition.clients.torch_data import Inputs, Loss, RawInputs
     from sortition.learning import LocalRule
 
-Load = Callable[[Any], tuple[Any, ...]]  # from a node's context to (module, x, y) or (module, batches)
-Loss = Callable[[Any, Any], Any]  # from (outputs, labels) to the mean loss
-Resources = Callable[[Any], tuple[float, float]]  # from a node's context to seconds of training and of sending
+    Arrays: TypeAlias = tuple[Module, RawInputs, Tensor | npt.ArrayLike]  # (module, x, y)
+    Batches: TypeAlias = tuple[Module, Iterable[object]]  # (module, batches)
+    Load: TypeAlias = Callable[[Context], Arrays | Batches]  # from a node's context to its module and examples
+
+Resources = Callable[[Context], tuple[float, float]]  # from a node's context to seconds of training and of sending
 BATCH = 64  # rows of a mini-batch where no rule says how many
 
 
@@ -52,42 +60,48 @@ class PyTorch:
         engine: str,
         resources: Resources | None = None,
     ) -> None:
-        self.load, self.rule, self.loss, self.classes = load, rule, loss, classes
-        self.seed, self.device, self.engine, self.resources = seed, device, engine, resources
+        self.load = load
+        self.rule = rule
+        self.loss = loss
+        self.classes = classes
+        self.seed = seed
+        self.device = device
+        self.engine = engine
+        self.resources = resources
         self.trains = rule is not None
 
     @property
     def lacks(self) -> tuple[str, ...]:
         """What its clients cannot answer."""
-        return () if self.resources is not None else ("resources",)
+        return ("resources",) if self.resources is None else ()
 
     def __call__(self, received: Received) -> TorchClient:
-        """The client that received this model."""
+        """Make the client that received this model."""
         return TorchClient(self, received)
 
-    def facts(self, context: Any) -> Mapping[str, Any]:
-        """Size and label counts of the node's data; the labels are counted only if they are read."""
+    def facts(self, context: Context) -> Mapping[str, npt.ArrayLike]:
+        """Return size and label counts of the node's data; the labels are counted only if they are read."""
         model, data = loaded(self.load(context))
         return NodeFacts(data, lambda: self.classes or count_classes(model, data.largest_label))
 
 
-class NodeFacts(Mapping[str, Any]):
+class NodeFacts(Mapping[str, npt.ArrayLike]):
     """Facts that are computed when they are read: a size needs no label, and a regression has none."""
 
     def __init__(self, data: TorchData, classes: Callable[[], int]) -> None:
-        self._known: dict[str, Callable[[], Any]] = {
+        self._compute: dict[str, Callable[[], npt.ArrayLike]] = {
             "sizes": lambda: len(data),
             "label_counts": lambda: data.label_counts(classes()),
         }
 
-    def __getitem__(self, name: str) -> Any:
-        return self._known[name]()
+    def __getitem__(self, name: str) -> npt.ArrayLike:
+        return self._compute[name]()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
+        return iter(self._compute)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._compute)
 
 
 def pytorch(
@@ -101,7 +115,7 @@ def pytorch(
     engine: str = "auto",
     resources: Resources | None = None,
 ) -> PyTorch:
-    """Clients of a PyTorch model.
+    """Make clients of a PyTorch model.
 
     Args:
         load: from a node's context to (module, x, y), or to (module, batches) with batches such as a DataLoader's:
@@ -119,25 +133,44 @@ def pytorch(
         raise bad("pytorch(load)", "a function from a context to (module, x, y)", load)
     if rule is not None and rule.keep_state:
         raise bad("pytorch(rule).keep_state", "false: a client here ends with its message", True)
-    return PyTorch(load, rule, loss, classes, seed, device, engine, resources)
+    return PyTorch(
+        load=load,
+        rule=rule,
+        loss=loss,
+        classes=classes,
+        seed=seed,
+        device=device,
+        engine=engine,
+        resources=resources,
+    )
 
 
 class TorchClient:
-    """Implements core's ``LocalClient`` for one node and one message."""
+    """Implements core's ``LocalClient`` for one node and one message.
+
+    Attributes:
+        maker: what made it, with the options of :func:`pytorch`.
+        received: the message.
+        begun: when it was made, in seconds of ``time.monotonic``.
+        model: the module, with the received arrays in it.
+        data: the node's examples.
+    """
 
     def __init__(self, maker: PyTorch, received: Received) -> None:
-        self.maker, self.received, self.begun = maker, received, time.monotonic()
+        self.maker = maker
+        self.received = received
+        self.begun = time.monotonic()
         self.model, self.data = loaded(maker.load(received.context))
         self._assign(received.model)
 
-    def _assign(self, arrays: Model) -> None:
+    def _assign(self, arrays: Model | Mapping[str, Tensor]) -> None:
         """Load the received arrays into the module; what was not received stays as it is."""
         import torch
 
-        state = held(self.model, arrays)
+        tensors = tensors_by_name(self.model, arrays)
         self.model.to(self.maker.device)
         with torch.no_grad():
-            for name, tensor in state.items():
+            for name, tensor in tensors.items():
                 tensor.copy_(torch.as_tensor(arrays[name]))
         self.model.eval()
 
@@ -148,7 +181,7 @@ class TorchClient:
 
     @property
     def classes(self) -> int:
-        """C."""
+        """How many labels there are, C."""
         return self.maker.classes or count_classes(self.model, self.data.largest_label)
 
     @property
@@ -157,85 +190,99 @@ class TorchClient:
         return self.data.label_counts(self.classes)
 
     def resources(self) -> Array:
-        """Expected seconds (2,) of a training and of sending the model, as the maker's function says."""
+        """Return the expected seconds (2,) of a training and of sending the model, as the maker's function says."""
         if self.maker.resources is None:
             raise bad("pytorch(resources)", "a function that gives seconds of training and of sending", None)
         return np.asarray(self.maker.resources(self.received.context), np.float64)
 
     def loss(self) -> float:
-        """F_k(w) on all local data."""
+        """Return F_k(w) on all local data."""
         import torch
 
+        total = 0.0
         with torch.inference_mode():
-            return sum((float(self._loss(x, y)) * share for x, y, share in self.data.chunks(self.maker.device)), 0.0)
+            for x, y, share in self.data.chunks(self.maker.device):
+                total += float(self._loss(x, y)) * share
+        return total
 
     def batch_loss(self) -> float:
-        """The same on one mini-batch, drawn by (seed, t, client); on all data where no label of the batch counts."""
+        """Return the loss on one mini-batch, drawn by (seed, t, client); on all data if none of its labels counts."""
         import torch
 
-        rows = BATCH if self.maker.rule is None else self.maker.rule.rows(len(self.data))
+        n_rows = BATCH
+        if self.maker.rule is not None:
+            n_rows = self.maker.rule.rows(len(self.data))
         rng = stream(self.maker.seed, "loss-batch", self.received.t, self.received.client)
         with torch.inference_mode():
-            x, y = self.data.sample(rows, rng, self.maker.device)
-            return float(self._loss(x, y)) if count_labels(y) else self.loss()
+            x, y = self.data.sample(n_rows, rng, self.maker.device)
+            if count_labels(y):
+                return float(self._loss(x, y))
+            return self.loss()
 
     def accuracy(self) -> float:
-        """Share of the local labels that the received model gives."""
+        """Return the share of the local labels that the received model gives."""
         import torch
 
+        total = 0.0
         with torch.inference_mode():
-            return sum((accuracy(self.model, x, y) * share for x, y, share in self.data.chunks(self.maker.device)), 0.0)
+            for x, y, share in self.data.chunks(self.maker.device):
+                total += accuracy(self.model, x, y) * share
+        return total
 
     def gradient(self) -> Array:
-        """∇F_k(w) on all local data (P,), in the order of the received arrays; 0 for those without a gradient."""
+        """Return ∇F_k(w) on all local data (P,), in the order of the received arrays; 0 where there is no gradient."""
         import torch
 
-        trained = [p for p in self.model.parameters() if p.requires_grad]
-        total = [torch.zeros_like(p, dtype=torch.float32) for p in trained]
+        parameters = [parameter for parameter in self.model.parameters() if parameter.requires_grad]
+        totals = [torch.zeros_like(parameter, dtype=torch.float32) for parameter in parameters]
         for x, y, share in self.data.chunks(self.maker.device):
-            found = torch.autograd.grad(self._loss(x, y), trained, allow_unused=True)
-            for into, part in zip(total, found, strict=True):
-                if part is not None:
-                    into += part.float() * share
-        by_parameter = {id(p): g for p, g in zip(trained, total, strict=True)}
-        return self._in_order({n: by_parameter.get(id(t)) for n, t in held(self.model, self.received.model).items()})
-
-    def _in_order(self, gradients: Mapping[str, Any]) -> Array:
+            gradients = torch.autograd.grad(self._loss(x, y), parameters, allow_unused=True)
+            for total, gradient in zip(totals, gradients, strict=True):
+                if gradient is not None:
+                    total += gradient.float() * share
+        total_by_parameter = {id(parameter): total for parameter, total in zip(parameters, totals, strict=True)}
+        tensors = tensors_by_name(self.model, self.received.model)
         parts = []
         for name, value in self.received.model.items():
-            if value.dtype.kind == "f":
-                found = gradients.get(name)
-                parts.append(np.zeros(value.size, np.float32) if found is None else found.reshape(-1).cpu().numpy())
-        return np.concatenate(parts) if parts else np.empty(0, np.float32)
+            if value.dtype.kind != "f":
+                continue
+            total_gradient = total_by_parameter.get(id(tensors[name]))
+            if total_gradient is None:
+                parts.append(np.zeros(value.size, np.float32))
+            else:
+                parts.append(total_gradient.reshape(-1).cpu().numpy())
+        if not parts:
+            return np.empty(0, np.float32)
+        return np.concatenate(parts)
 
-    def _loss(self, x: Any, y: Any) -> Any:
+    def _loss(self, x: Inputs, y: Tensor) -> Tensor:
         return mean_loss(self.model, x, y, self.maker.loss)
 
     def outputs_of(self, model: Model, inputs: Array) -> Array:
-        """Logits of a model for given inputs (n, …); all other answers remain those of the received model."""
+        """Return a model's logits for given inputs (n, …); all other answers remain those of the received model."""
         import torch
 
         first, _ = self.data.sample(1, np.random.Generator(np.random.PCG64(0)), self.maker.device)
         if not isinstance(first, torch.Tensor):
             raise bad("pytorch(load)", "one array of examples where a probe is asked", type(first).__name__)
-        before = {name: tensor.detach().clone() for name, tensor in held(self.model, model).items()}
+        previous = {name: tensor.detach().clone() for name, tensor in tensors_by_name(self.model, model).items()}
         try:
             self._assign(model)
             with torch.inference_mode():
                 x = torch.as_tensor(np.asarray(inputs), dtype=first.dtype, device=first.device)
                 logits = forward(self.model, x.reshape(len(inputs), *first.shape[1:]))
         finally:
-            self._assign(before)
+            self._assign(previous)
         return np.asarray(logits.float().cpu().numpy())
 
     @cached_property
-    def _trained(self) -> Any:
+    def _trained(self) -> RuleResult:
         from sortition.clients.rule_training import RuleResult
 
         if self.maker.rule is None:
             raise bad("pytorch(load, rule)", "given a rule where the app has no train function of its own", None)
         return RuleResult(self, self.maker.rule)
 
-    def train(self) -> Any:
-        """This round's local training by the rule, once."""
+    def train(self) -> RuleResult:
+        """Train by the rule, once a round."""
         return self._trained

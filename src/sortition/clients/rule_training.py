@@ -24,33 +24,39 @@ class RuleResult:
     def __init__(self, client: TorchClient, rule: LocalRule) -> None:
         from sortition.learning.learner import Learner
 
-        received, maker = client.received, client.maker
+        received = client.received
         if "proximal-mu" in received.config:
             rule = replace(rule, proximal=float(received.config["proximal-mu"]))
         x, y = client.data.arrays
-        self._client, self._rows = client, len(y)
-        self._learner = Learner(client.model, x, y, rule, device=maker.device, engine=maker.engine, channels_last=False)
-        self._start = self._vector()
+        self._client = client
+        self._n_examples = len(y)
+        self._learner = Learner(
+            client.model, x, y, rule, device=client.maker.device, engine=client.maker.engine, channels_last=False
+        )
+        self._received_vector = self._in_learners_order()
         trained = self._train()
         self._delta = trained.deltas[0]
-        self.loss, self.steps = float(trained.losses[0]), int(trained.steps[0])
+        self.loss = float(trained.losses[0])
+        self.steps = int(trained.steps[0])
         self.learning_rate = rule.lr_at(received.t)
         self.duration = time.monotonic() - client.begun
 
-    def _vector(self) -> Array:
-        """The received model in the learner's order: parameters first, then running statistics."""
-        layout, model = self._learner.layout, self._client.received.model
-        if missing := [name for name in layout.names if name not in model]:
-            raise bad("model", f"one with {missing[0]}", sorted(model), "Send model.state_dict().")
-        return np.concatenate([model[name].reshape(-1) for name in layout.names]).astype(np.float32, copy=False)
+    def _in_learners_order(self) -> Array:
+        """Return the received model as a vector in the learner's order: parameters first, then running statistics."""
+        names = self._learner.layout.names
+        model = self._client.received.model
+        for name in names:
+            if name not in model:
+                raise bad("model", f"one with {name}", sorted(model), "Send model.state_dict().")
+        return np.concatenate([model[name].reshape(-1) for name in names]).astype(np.float32, copy=False)
 
     def _train(self, *, dispersion: bool = False, rms_losses: bool = False) -> Trained:
         """Train on batches that belong to (seed, purpose, t, client)."""
-        received, ids = self._client.received, np.array([self._client.received.client])
+        received = self._client.received
         return self._learner.train(
-            self._start,
-            [np.arange(self._rows)],
-            ids,
+            self._received_vector,
+            [np.arange(self._n_examples)],
+            np.array([received.client]),
             seed=self._client.maker.seed,
             t=received.t,
             purpose=received.purpose,
@@ -61,11 +67,14 @@ class RuleResult:
     @property
     def update(self) -> Array:
         """Δ_k (P,), in the order of the received arrays."""
-        layout, start, parts = self._learner.layout, 0, {}
+        layout = self._learner.layout
+        change_by_name = {}
+        start = 0
         for name, size in zip(layout.names, layout.sizes, strict=True):
-            parts[name] = self._delta[start : start + size]
+            change_by_name[name] = self._delta[start : start + size]
             start += size
-        return np.concatenate([parts[n] for n, value in self._client.received.model.items() if value.dtype.kind == "f"])
+        model = self._client.received.model
+        return np.concatenate([change_by_name[name] for name, value in model.items() if value.dtype.kind == "f"])
 
     @property
     def output_weight(self) -> Array:
@@ -77,7 +86,9 @@ class RuleResult:
     def output_bias(self) -> Array:
         """The output layer's bias change (C,), or the row means of its weight change."""
         _, bias = self._learner.layout.head(self._client.classes)
-        return np.asarray(self.output_weight.mean(axis=1) if bias is None else self._delta[bias])
+        if bias is None:
+            return np.asarray(self.output_weight.mean(axis=1))
+        return np.asarray(self._delta[bias])
 
     @cached_property
     def dispersion(self) -> float:
@@ -90,12 +101,13 @@ class RuleResult:
         return self._train(rms_losses=True).rms_losses
 
     def rms_loss(self, part: str) -> float:
-        """Root mean square of sample losses in a part of the training, which is repeated to measure it."""
+        """Return the root mean square of sample losses in a part of the training, which is repeated to measure it."""
         from sortition.learning.learner import PARTS
 
-        found = self._rms_losses
-        return 0.0 if found is None else float(found[0, PARTS.index(part)])
+        if self._rms_losses is None:
+            return 0.0
+        return float(self._rms_losses[0, PARTS.index(part)])
 
     def outputs(self, inputs: Array) -> Array:
-        """Logits of the locally trained model."""
-        return np.asarray(self._learner.passes.outputs(self._start + self._delta, np.asarray(inputs)))
+        """Return the logits of the locally trained model."""
+        return np.asarray(self._learner.passes.outputs(self._received_vector + self._delta, np.asarray(inputs)))

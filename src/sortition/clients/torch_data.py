@@ -2,41 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from sortition.clients.models import Model
-from sortition.core.arrays import Array
+from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    from torch import Tensor
+    from torch.nn import Module
+
+    Inputs: TypeAlias = Tensor | Mapping[str, "Inputs"]  # what a module is called with
+    RawInputs: TypeAlias = Tensor | npt.ArrayLike | Mapping[str, "RawInputs"]  # the same, as it was loaded
+    Batch: TypeAlias = tuple[Inputs, Tensor]  # inputs and labels
+    Loss: TypeAlias = Callable[[Any, Tensor], Tensor]  # from (outputs, labels) to the mean loss
 
 CHUNK = 1024  # rows of one forward pass
 LABELS = ("label", "labels", "target", "targets", "y")  # under which a batch that is a dict holds its labels
 IGNORED = -100  # a label that PyTorch's cross-entropy leaves out: padding, or the prompt of a language model
-MANY, FAR = 100, 20  # outputs that are so many, and so many times as many as the labels, are no labels
-Batch = tuple[Any, Any]  # inputs and labels
-GIVES = "a function that gives (module, x, y) or (module, batches)"
+# outputs that are so many, and so many times as many as the labels, are no labels
+MANY_OUTPUTS = 100
+MANY_TIMES_THE_LABELS = 20
+LOADS = "a function that gives (module, x, y) or (module, batches)"
 
 
 class TorchData:
-    """The examples of one node: arrays x and y, or batches as a DataLoader gives them."""
+    """The examples of one node: arrays x and y, or batches as a DataLoader gives them.
+
+    Args:
+        batches: inputs and labels of each batch; one for arrays.
+        whole: whether the examples were given as arrays, not in batches.
+    """
 
     def __init__(self, batches: list[Batch], whole: bool) -> None:
-        self._batches, self.whole = batches, whole
-        self._rows = [_rows(y, x) for x, y in batches]
+        self.whole = whole
+        self._batches = batches
+        self._rows = [_count_rows(labels, inputs) for inputs, labels in batches]
 
     @classmethod
     def of(cls, *examples: Any) -> TorchData:
-        """From (x, y), or from one iterable of batches."""
+        """Take the examples from (x, y), or from one iterable of batches."""
         if len(examples) == 2:
-            x, y = _tensor(examples[0]), _tensor(examples[1])
-            return cls([(x, y)], whole=True)
-        if len(examples) == 1 and isinstance(examples[0], Mapping):
-            return cls([_split(examples[0])], whole=True)
-        if len(examples) == 1:
-            return cls([_split(batch) for batch in examples[0]], whole=False)
-        raise bad("pytorch(load)", GIVES, f"{len(examples) + 1} values")
+            x, y = examples
+            return cls([(_as_inputs(x), _as_tensor(y))], whole=True)
+        if len(examples) != 1:
+            raise bad("pytorch(load)", LOADS, f"{len(examples) + 1} values")
+        (batches,) = examples
+        if isinstance(batches, Mapping):
+            return cls([_split(batches)], whole=True)
+        return cls([_split(batch) for batch in batches], whole=False)
 
     def __len__(self) -> int:
         return sum(self._rows)
@@ -54,23 +72,26 @@ class TorchData:
             raise InputError("pytorch(load, rule) must be given (module, x, y) with arrays x and y; got batches.")
         return x.numpy(), y.numpy()
 
-    def chunks(self, device: str) -> Iterator[tuple[Any, Any, float]]:
-        """(inputs, labels, share of the labels that count), all examples in order; without a label left, none."""
-        total = sum(count_labels(y) for _, y in self._batches)
-        for (x, y), rows in zip(self._batches, self._rows, strict=True):
-            for start in range(0, rows, CHUNK):
-                part = slice(start, start + CHUNK)
-                if labels := count_labels(y[part]):
-                    yield _at(x, part, device), _at(y, part, device), labels / total
+    def chunks(self, device: str) -> Iterator[tuple[Inputs, Tensor, float]]:
+        """Give (inputs, labels, share of the labels that count) of all examples in order; none without a label."""
+        n_labels = sum(count_labels(y) for _, y in self._batches)
+        for (x, y), n_rows in zip(self._batches, self._rows, strict=True):
+            for start in range(0, n_rows, CHUNK):
+                rows = slice(start, start + CHUNK)
+                n_labels_here = count_labels(y[rows])
+                if n_labels_here:
+                    yield _rows_of(x, rows, device), y[rows].to(device), n_labels_here / n_labels
 
-    def sample(self, rows: int, rng: np.random.Generator, device: str) -> Batch:
-        """One mini-batch: ``rows`` examples of the arrays, or one of the batches."""
-        if not self.whole:
+    def sample(self, n_rows: int, rng: np.random.Generator, device: str) -> Batch:
+        """Draw one mini-batch: ``n_rows`` examples of the arrays, or one of the batches."""
+        rows: slice | Ids
+        if self.whole:
+            x, y = self._batches[0]
+            rows = rng.choice(len(self), min(n_rows, len(self)), replace=False)
+        else:
             x, y = self._batches[int(rng.integers(len(self._batches)))]
-            return _at(x, slice(None), device), _at(y, slice(None), device)
-        x, y = self._batches[0]
-        index = rng.choice(len(self), min(rows, len(self)), replace=False)
-        return _at(x, index, device), _at(y, index, device)
+            rows = slice(None)
+        return _rows_of(x, rows, device), y[rows].to(device)
 
     @property
     def largest_label(self) -> int:
@@ -79,93 +100,112 @@ class TorchData:
         return max((int(y.max()) for y in labels if y.numel()), default=0)
 
     def label_counts(self, classes: int) -> Array:
-        """Examples per label (C,), of labels or of label masks."""
+        """Return the examples per label (C,), of labels or of label masks."""
         counts = np.zeros(classes, np.int64)
         for _, labels in self._batches:
             y = labels.cpu().numpy()
             if y.dtype.kind == "f":
                 raise bad("label_counts", "asked of labels that are whole numbers", f"{y.dtype} targets")
-            mask = y.ndim == 2 and y.shape[1] == classes and set(np.unique(y)) <= {0, 1}
-            counts += y.astype(bool).sum(axis=0) if mask else _bincount(y[y != IGNORED], classes)
+            is_mask = y.ndim == 2 and y.shape[1] == classes and set(np.unique(y)) <= {0, 1}
+            if is_mask:
+                counts += y.astype(bool).sum(axis=0)
+            else:
+                counts += _bincount(y[y != IGNORED], classes)
         return counts
 
 
 def _bincount(y: Array, classes: int) -> Array:
+    """Count labels; refuse one that is not from 0 to C − 1."""
     if y.size and not 0 <= y.min() <= y.max() < classes:
-        odd = int(y.min() if y.min() < 0 else y.max())
-        raise bad("label_counts", f"asked of labels from 0 to {classes - 1}", odd, "Give pytorch(classes=…).")
+        odd_label = int(y.min() if y.min() < 0 else y.max())
+        raise bad("label_counts", f"asked of labels from 0 to {classes - 1}", odd_label, "Give pytorch(classes=…).")
     return np.bincount(y, minlength=classes)
 
 
-def _tensor(value: Any) -> Any:
+def _as_tensor(value: Tensor | npt.ArrayLike) -> Tensor:
+    """Return a tensor as it is, and anything else as one."""
     import torch
 
+    if isinstance(value, torch.Tensor):
+        return value
+    return torch.as_tensor(np.array(value))
+
+
+def _as_inputs(value: RawInputs) -> Inputs:
+    """Return inputs as tensors: one, or one by name."""
     if isinstance(value, Mapping):
-        return {name: _tensor(part) for name, part in value.items()}
-    return value if isinstance(value, torch.Tensor) else torch.as_tensor(np.array(value))
+        return {name: _as_inputs(part) for name, part in value.items()}
+    return _as_tensor(value)
 
 
-def _split(batch: Any) -> Batch:
-    """Inputs and labels of one batch."""
+def _split(batch: object) -> Batch:
+    """Split one batch into inputs and labels."""
     if isinstance(batch, Mapping):
-        key = next((name for name in LABELS if name in batch), None)
-        if key is None:
+        label_key = next((name for name in LABELS if name in batch), None)
+        if label_key is None:
             raise bad("a batch", f"a dict with its labels under {' or '.join(LABELS[:2])}", ", ".join(batch))
-        inputs = {name: _tensor(value) for name, value in batch.items() if name != key}
-        only = next(iter(inputs.values()))
-        return (only if len(inputs) == 1 else inputs), _tensor(batch[key])
+        inputs = {name: _as_inputs(value) for name, value in batch.items() if name != label_key}
+        labels = _as_tensor(batch[label_key])
+        if len(inputs) == 1:
+            (only_input,) = inputs.values()
+            return only_input, labels
+        return inputs, labels
     if isinstance(batch, list | tuple) and len(batch) == 2:
-        return _tensor(batch[0]), _tensor(batch[1])
+        return _as_inputs(batch[0]), _as_tensor(batch[1])
     raise bad("a batch", "a pair (x, y) or a dict with its labels", type(batch).__name__)
 
 
-def loaded(found: Any) -> tuple[Any, TorchData]:
-    """The module and the examples that ``load`` gave."""
-    if not isinstance(found, tuple | list):
-        raise bad("pytorch(load)", GIVES, type(found).__name__)
-    model, *examples = found
+def loaded(values: Iterable[Any]) -> tuple[Module, TorchData]:
+    """Return the module and the examples that ``load`` gave."""
+    if not isinstance(values, tuple | list):
+        raise bad("pytorch(load)", LOADS, type(values).__name__)
+    model, *examples = values
     return model, TorchData.of(*examples)
 
 
-def _rows(labels: Any, inputs: Any) -> int:
+def _count_rows(labels: Tensor, inputs: Inputs) -> int:
+    """Return how many examples a batch has; refuse one with another number of labels."""
     if not labels.ndim:
-        raise bad("pytorch(load)", GIVES, "single examples in place of batches", "Put the data set in a DataLoader.")
-    rows = len(labels)
+        raise bad("pytorch(load)", LOADS, "single examples in place of batches", "Put the data set in a DataLoader.")
+    n_rows = len(labels)
     parts = inputs.values() if isinstance(inputs, Mapping) else [inputs]
-    if any(len(part) != rows for part in parts):
-        raise bad("pytorch(load)", "as many labels as examples", f"{rows} labels")
-    return rows
+    if any(len(part) != n_rows for part in parts):
+        raise bad("pytorch(load)", "as many labels as examples", f"{n_rows} labels")
+    return n_rows
 
 
-def _at(value: Any, rows: Any, device: str) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _at(part, rows, device) for name, part in value.items()}
-    return value[rows].to(device)
+def _rows_of(inputs: Inputs, rows: slice | Ids, device: str) -> Inputs:
+    """Return some rows of inputs, on a device."""
+    if isinstance(inputs, Mapping):
+        return {name: _rows_of(part, rows, device) for name, part in inputs.items()}
+    return inputs[rows].to(device)
 
 
-def count_labels(y: Any) -> int:
-    """How many labels a mean loss is the mean of."""
-    return int(y.numel() if y.is_floating_point() else (y != IGNORED).sum())
+def count_labels(y: Tensor) -> int:
+    """Return how many labels a mean loss is the mean of."""
+    if y.is_floating_point():
+        return int(y.numel())
+    return int((y != IGNORED).sum())
 
 
-def forward(model: Any, x: Any) -> Any:
-    """The outputs: tensors, or their ``logits`` where the module wraps them."""
-    out = model(**x) if isinstance(x, Mapping) else model(x)
-    return getattr(out, "logits", out)
+def forward(model: Module, x: Inputs) -> Any:
+    """Return the module's outputs: a tensor, or whatever it returns; their ``logits`` where it wraps them."""
+    outputs = model(**x) if isinstance(x, Mapping) else model(x)
+    return getattr(outputs, "logits", outputs)
 
 
-def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None) -> Any:
-    """The mean loss of one batch: by the given function, by the module's own, or by what the labels are."""
+def mean_loss(model: Module, x: Inputs, y: Tensor, loss: Loss | None) -> Tensor:
+    """Return the mean loss of one batch: by the given function, by the module's own, or by what the labels are."""
     from torch.nn import functional
 
-    if loss is None and hasattr(model, "config"):  # modules of transformers compute their loss themselves
-        inputs = x if isinstance(x, Mapping) else {"input_ids": x}
-        own = getattr(model(**inputs, labels=y), "loss", None)
-        if own is not None:
-            return own
-    outputs = forward(model, x)
     if loss is not None:
-        return loss(outputs, y)
+        return loss(forward(model, x), y)
+    if hasattr(model, "config"):  # modules of transformers compute their loss themselves
+        inputs = x if isinstance(x, Mapping) else {"input_ids": x}
+        modules_loss: Tensor | None = getattr(model(**inputs, labels=y), "loss", None)
+        if modules_loss is not None:
+            return modules_loss
+    outputs = forward(model, x)
     if not hasattr(outputs, "float"):
         raise bad(
             "pytorch(loss)",
@@ -173,71 +213,81 @@ def mean_loss(model: Any, x: Any, y: Any, loss: Callable[[Any, Any], Any] | None
             type(outputs).__name__,
             "Or give answer() a class with a method loss() of your own.",
         )
-    outputs = outputs.float()
+    logits: Tensor = outputs.float()
     if y.is_floating_point():
-        return functional.mse_loss(outputs.reshape(y.shape), y.float())
-    if y.ndim == outputs.ndim:
-        return functional.binary_cross_entropy_with_logits(outputs, y.float())
-    return functional.cross_entropy(outputs.flatten(0, -2), y.flatten().long())
+        return functional.mse_loss(logits.reshape(y.shape), y.float())
+    if y.ndim == logits.ndim:
+        return functional.binary_cross_entropy_with_logits(logits, y.float())
+    return functional.cross_entropy(logits.flatten(0, -2), y.flatten().long())
 
 
-def accuracy(model: Any, x: Any, y: Any) -> float:
-    """Share of right labels in one batch, of those that count."""
+def accuracy(model: Module, x: Inputs, y: Tensor) -> float:
+    """Return the share of right labels in one batch, of those that count."""
     outputs = forward(model, x)
     if y.is_floating_point() or y.ndim == outputs.ndim:
         raise bad("accuracy", "asked of labels that are whole numbers", f"{y.dtype} targets of shape {tuple(y.shape)}")
     return float((outputs.argmax(-1) == y)[y != IGNORED].float().mean())
 
 
-def held(model: Any, arrays: Model) -> dict[str, Any]:
-    """The module's own tensors by the names of the received arrays; arrays in a list are matched by their order."""
-    state = dict(model.state_dict(keep_vars=True))
-    if (
-        arrays
-        and not arrays.keys() & state.keys()
-        and [v.shape for v in arrays.values()] == [tuple(t.shape) for t in state.values()]
-    ):
-        return dict(zip(arrays, state.values(), strict=True))
+def tensors_by_name(model: Module, names: Model | Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the module's own tensors by the names of received arrays; arrays in a list are matched by their order."""
+    state: dict[str, Tensor] = dict(model.state_dict(keep_vars=True))
+    shapes = [tuple(value.shape) for value in names.values()]
+    shares_no_name = not names.keys() & state.keys()
+    if names and shares_no_name and shapes == [tuple(tensor.shape) for tensor in state.values()]:
+        return dict(zip(names, state.values(), strict=True))
     state = _without_adapter_names(model, state) | state
-    for name, value in arrays.items():
-        if name not in state or tuple(state[name].shape) != value.shape:
-            raise bad("model", f"one with {name} of shape {value.shape}", sorted(state), "Send model.state_dict().")
-    return {name: state[name] for name in arrays}
+    for name, shape in zip(names, shapes, strict=True):
+        if name not in state or tuple(state[name].shape) != shape:
+            raise bad("model", f"one with {name} of shape {shape}", sorted(state), "Send model.state_dict().")
+    return {name: state[name] for name in names}
 
 
-def _without_adapter_names(model: Any, state: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of PEFT's adapters as ``get_peft_model_state_dict`` calls them; nothing in other modules."""
-    adapter = str(getattr(model, "active_adapter", "default"))
+def _without_adapter_names(model: Module, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of PEFT's adapters as ``get_peft_model_state_dict`` calls them; nothing in other modules."""
     if not hasattr(model, "peft_config"):
         return {}
-    parts = {name: [part for part in name.split(".") if part != "modules_to_save"] for name in state}
-    own = {name: path for name, path in parts.items() if adapter in path}
-    return {".".join(part for part in path if part != adapter): state[name] for name, path in own.items()}
+    adapter = str(getattr(model, "active_adapter", "default"))
+    tensors = {}
+    for name, tensor in state.items():
+        path = [part for part in name.split(".") if part != "modules_to_save"]
+        if adapter in path:
+            tensors[".".join(part for part in path if part != adapter)] = tensor
+    return tensors
 
 
-def count_classes(model: Any, largest: int = 0) -> int:
-    """How many labels there are, by the outputs of the model's last layer.
+def count_classes(model: Module, largest: int = 0) -> int:
+    """Return how many labels there are, by the outputs of the model's last layer.
 
     Refused where that layer is not understood, or has far more outputs than ``largest``, the largest label of the data:
     an autoencoder's pixels are no classes.
     """
     hint = "Give pytorch(classes=…)."
     layers = [module for module in model.modules() if list(module.parameters(recurse=False))]
-    sized = [layer for layer in layers if not _is_norm(layer)]
-    last = sized[-1] if sized else None
-    outputs = getattr(last, "out_features", None)
-    if outputs is None and not getattr(last, "transposed", False):
-        outputs = getattr(last, "out_channels", None)
-    if outputs is None and last is not None and not getattr(last, "transposed", False):
-        outputs = list(last.parameters(recurse=False))[-1].shape[0]
-    if not isinstance(outputs, int):
-        kind = "no layer with parameters" if last is None else type(last).__name__
+    layers = [layer for layer in layers if not _is_norm(layer)]
+    if not layers:
+        raise bad("classes", "given where the last layer has no output per label", "no layer with parameters", hint)
+    last_layer = layers[-1]
+    outputs = _count_outputs(last_layer)
+    if outputs is None:
+        kind = type(last_layer).__name__
         raise bad("classes", "given where the last layer has no output per label", kind, hint)
-    if outputs > MANY and outputs >= FAR * (largest + 1):
+    if outputs > MANY_OUTPUTS and outputs >= MANY_TIMES_THE_LABELS * (largest + 1):
         got = f"{outputs} outputs for labels up to {largest}"
         raise bad("classes", "given where the model's outputs are no labels", got, hint)
     return outputs
 
 
-def _is_norm(layer: Any) -> bool:
+def _count_outputs(layer: Module) -> int | None:
+    """Return how many outputs a layer has; None where that is not understood, as of a transposed convolution."""
+    outputs = getattr(layer, "out_features", None)
+    if outputs is None and not getattr(layer, "transposed", False):
+        outputs = getattr(layer, "out_channels", None)
+        if outputs is None:
+            outputs = list(layer.parameters(recurse=False))[-1].shape[0]
+    return outputs if isinstance(outputs, int) else None
+
+
+def _is_norm(layer: Module) -> bool:
+    """Tell whether a layer only normalises."""
     return "Norm" in type(layer).__name__

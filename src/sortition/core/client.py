@@ -8,7 +8,7 @@ from sortition.core.arrays import Array
 
 
 class LocalResult(Protocol):
-    """What one local training left behind; computed on the client, never sent as such."""
+    """The result of one local training; computed on the client, never sent as such."""
 
     @property
     def update(self) -> Array:

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-LISTED = 60  # names that a message lists
+MOST_NAMES = 60  # that a message lists
+LONGEST_VALUE = 120  # letters of a value in a message
+LARGEST_ARRAY = 6  # numbers of an array that a message shows
 
 
 class SortitionError(Exception):
@@ -31,30 +33,48 @@ class DataError(SortitionError):
 
 
 def shown(value: object) -> str:
-    """A value as an error message shows it: short, arrays by their shape."""
-    if isinstance(value, np.ndarray) and value.size > 6:
+    """Write a value as an error message shows it: short, and a large array by its shape."""
+    if isinstance(value, np.ndarray) and value.size > LARGEST_ARRAY:
         return f"an array of shape {value.shape}"
-    text = value if isinstance(value, str) and " " in value else repr(value)
-    return text if len(text) <= 120 else text[:117] + "..."
+    is_phrase = isinstance(value, str) and " " in value
+    text = str(value) if is_phrase else repr(value)
+    if len(text) > LONGEST_VALUE:
+        return text[: LONGEST_VALUE - 3] + "..."
+    return text
 
 
 def bad(who: str, rule: str, got: object, hint: str = "") -> InputError:
-    """The message: ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``"""
-    return InputError(f"{who} must be {rule}; got {shown(got)}.{' ' + hint if hint else ''}")
+    """Make the error with the message ``PowerOfChoice.d must be ≥ 1; got 0. Hint.``"""
+    message = f"{who} must be {rule}; got {shown(got)}."
+    if hint:
+        message += f" {hint}"
+    return InputError(message)
 
 
 def closest(name: str, known: Iterable[str]) -> str:
-    """``Did you mean 'alpha'?`` where some known name is near, else nothing."""
-    near = difflib.get_close_matches(str(name)[:LISTED], list(known)[:LISTED], n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    """Return `` Did you mean 'alpha'?`` where some known name is near, else an empty text."""
+    candidates = list(known)[:MOST_NAMES]
+    matches = difflib.get_close_matches(str(name)[:MOST_NAMES], candidates, n=1, cutoff=0.5)
+    if not matches:
+        return ""
+    return f" Did you mean {matches[0]!r}?"
 
 
 def unknown(what: str, name: str, known: Iterable[str], owner: str = "") -> InputError:
-    """``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?`` Names are quoted if one has a comma."""
+    """Make the error ``Unknown key 'alhpa'; FedGS has alpha, epsilon. Did you mean 'alpha'?``"""
     names = list(known)
-    more = f" and {len(names) - LISTED:,} more" if len(names) > LISTED else ""
-    quoted = any("," in name for name in names[:LISTED])
-    listed = ", ".join(repr(name) if quoted else name for name in names[:LISTED]) + more if names else "none"
-    return InputError(
-        f"Unknown {what} {shown(name)}; {owner or 'known'} {'has' if owner else 'are'} {listed}.{closest(name, names)}"
-    )
+    subject = f"{owner} has" if owner else "known are"
+    return InputError(f"Unknown {what} {shown(name)}; {subject} {_listed(names)}.{closest(name, names)}")
+
+
+def _listed(names: list[str]) -> str:
+    """List names, at most 60 of them; they are quoted if one has a comma."""
+    if not names:
+        return "none"
+    first_names = names[:MOST_NAMES]
+    if any("," in name for name in first_names):
+        first_names = [repr(name) for name in first_names]
+    text = ", ".join(first_names)
+    if len(names) > MOST_NAMES:
+        text += f" and {len(names) - MOST_NAMES:,} more"
+    return text

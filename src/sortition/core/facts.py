@@ -26,8 +26,8 @@ def check_names(names: Iterable[str], owner: str) -> None:
     for name in names:
         if name in FACTS:
             continue
-        near = difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE)
-        if near or not name.isidentifier() or name.startswith("_") or name in TAKEN:
+        is_misspelt = bool(difflib.get_close_matches(name, FACTS, n=1, cutoff=ALIKE))
+        if is_misspelt or not name.isidentifier() or name.startswith("_") or name in TAKEN:
             raise unknown("population fact", name, FACTS, owner)
 
 
@@ -37,43 +37,53 @@ def check_row(name: str, row: npt.ArrayLike, who: str) -> None:
 
 
 def check_fact(name: str, value: Array, n: int, rows: slice | Ids = slice(None), who: str = "Population") -> None:
-    """Refuse a fact of ``n`` clients that has another shape, or of these rows one that cannot be true."""
-    whose = f"{who}.{name}"
-    _check_form(name, value, n, whose)
-    held = value[rows]
-    if value.dtype.kind == "f" and not np.isfinite(held).all():
-        raise bad(whose, "finite", "NaN or infinity")
-    if name in ("sizes", "label_counts") and held.size:
-        if held.min() < 0:
-            raise bad(whose, "≥ 0", held.min().item())
-        _check_amount(whose, totals(held), LARGEST, rows, "at most 2**53 examples a client")
-    if name == "features" and held.size:
-        _check_amount(whose, np.abs(held).max(axis=1), FARTHEST, rows, f"within ±{FARTHEST:g}")
+    """Refuse a fact of ``n`` clients that has another shape, or whose ``rows`` cannot be true."""
+    fact = f"{who}.{name}"
+    _check_form(name, value, n, fact)
+    checked = value[rows]
+    if value.dtype.kind == "f" and not np.isfinite(checked).all():
+        raise bad(fact, "finite", "NaN or infinity")
+    if checked.size == 0:
+        return
+    if name in ("sizes", "label_counts"):
+        if checked.min() < 0:
+            raise bad(fact, "≥ 0", checked.min().item())
+        _check_amount(fact, amounts=totals(checked), limit=LARGEST, rows=rows, rule="at most 2**53 examples a client")
+    if name == "features":
+        largest = np.abs(checked).max(axis=1)
+        _check_amount(fact, amounts=largest, limit=FARTHEST, rows=rows, rule=f"within ±{FARTHEST:g}")
 
 
-def _check_form(name: str, value: Array, n: int, whose: str) -> None:
-    """One row a client, of numbers; facts of ours have a number of axes each."""
-    wide = name in TABLES or (name not in FACTS and value.ndim > 1)
-    if (value.ndim != (2 if wide else 1) and name in FACTS) or value.ndim < 1 or len(value) != n:
-        raise bad(whose, f"of shape ({n}, …), one row a client" if wide else f"of shape ({n},)", f"shape {value.shape}")
-    if value.dtype.kind not in ("iuf" if name != "groups" else "iu"):
-        raise bad(whose, "numbers" if name != "groups" else "whole numbers", f"dtype {value.dtype}")
+def _check_form(name: str, value: Array, n: int, fact: str) -> None:
+    """Refuse a fact that has not one row of numbers a client; facts of ours have a number of axes each."""
+    is_ours = name in FACTS
+    is_table = name in TABLES or (not is_ours and value.ndim > 1)
+    axes = 2 if is_table else 1
+    if (is_ours and value.ndim != axes) or value.ndim < 1 or len(value) != n:
+        shape = f"({n}, …), one row a client" if is_table else f"({n},)"
+        raise bad(fact, f"of shape {shape}", f"shape {value.shape}")
+    if name == "groups" and value.dtype.kind not in "iu":
+        raise bad(fact, "whole numbers", f"dtype {value.dtype}")
+    if value.dtype.kind not in "iuf":
+        raise bad(fact, "numbers", f"dtype {value.dtype}")
 
 
 def totals(rows: Array) -> Array:
-    """(n,) examples per client, of sizes (n,) or label counts (n, C); infinite where they overflow."""
+    """Return (n,) examples per client, of sizes (n,) or label counts (n, C); infinite where they overflow."""
     if rows.ndim == 1:
         return rows
     with np.errstate(over="ignore"):
         return np.asarray(rows.sum(axis=1, dtype=np.float64))
 
 
-def _check_amount(whose: str, amount: Array, most: float, rows: slice | Ids, rule: str) -> None:
-    if amount.max() <= most:
+def _check_amount(fact: str, *, amounts: Array, limit: float, rows: slice | Ids, rule: str) -> None:
+    """Refuse an amount of some client that is above the limit, and name that client where there are several."""
+    if amounts.max() <= limit:
         return
-    at = int(amount.argmax())
-    if amount.size == 1:
-        raise bad(whose, rule, float(amount[at]))
-    client = at if isinstance(rows, slice) else int(rows[at])
+    row = int(amounts.argmax())
+    amount = float(amounts[row])
+    if amounts.size == 1:
+        raise bad(fact, rule, amount)
+    client = row if isinstance(rows, slice) else int(rows[row])
     hint = "Leave its facts out (Population(known=…)), or correct them."
-    raise bad(whose, rule, f"{float(amount[at]):g} of client {client}", hint)
+    raise bad(fact, rule, f"{amount:g} of client {client}", hint)

@@ -14,13 +14,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from sortition.core.errors import InputError, bad
-from sortition.moved import current
 
 
 @dataclass(frozen=True)
 class _Policy:
-    modules: tuple[str, ...]  # everything that they hold may be named
-    own: tuple[str, ...]  # only what they define themselves
+    """What files may name.
+
+    Attributes:
+        modules: modules and packages of which everything may be named.
+        our_packages: packages of ours, of which only what a module defines itself may be named.
+    """
+
+    modules: tuple[str, ...]
+    our_packages: tuple[str, ...]
 
 
 _policy: ContextVar[_Policy | None] = ContextVar("policy", default=None)
@@ -28,35 +34,36 @@ _policy: ContextVar[_Policy | None] = ContextVar("policy", default=None)
 
 @contextmanager
 def only(modules: Iterable[str], own: Iterable[str] = ()) -> Iterator[None]:
-    """Until this ends, nothing is imported by name but these modules and what is inside them.
+    """Allow imports by name from these modules and what is inside them, and from nowhere else, until the block ends.
 
     Of ``own``, packages of ours, only what a module defines itself can be named, not what it imports.
     """
-    before = _policy.set(_Policy(tuple(modules), tuple(own)))
+    token = _policy.set(_Policy(modules=tuple(modules), our_packages=tuple(own)))
     try:
         yield
     finally:
-        _policy.reset(before)
+        _policy.reset(token)
 
 
 def imported(path: str, what: str) -> Any:
-    """What ``package.module:name`` means, if it may be imported; names of before are understood."""
-    name, _, attribute = path.partition(":")
-    module, policy = current(name), _policy.get()
-    own = policy is not None and _inside(module, policy.own)
-    if policy is not None and not own and not _inside(module, policy.modules):
+    """Import what ``package.module:name`` names, if the policy allows it; ``what`` names the value in messages."""
+    module, _, attribute = path.partition(":")
+    policy = _policy.get()
+    is_ours = policy is not None and _inside(module, policy.our_packages)
+    if policy is not None and not is_ours and not _inside(module, policy.modules):
         raise InputError(
             f"{what} {path!r} would import and run code of the module {module!r}. "
             f"If you trust it, add --allow {module}."
         )
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        value = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise bad(what, "importable as package.module:name", path, f"{str(error).rstrip('.')}.") from error
-    if own and getattr(found, "__module__", "") != module:
+    if is_ours and getattr(value, "__module__", "") != module:
         raise bad(what, f"something that {module} defines", path)
-    return found
+    return value
 
 
 def _inside(module: str, packages: Iterable[str]) -> bool:
+    """Whether a module is one of these packages or inside one."""
     return any(f"{module}.".startswith(f"{package}.") for package in packages)

@@ -10,14 +10,15 @@ from sortition.core.errors import InputError
 
 
 class OneThread:
-    """Guards an object; the same thread may enter several times."""
+    """Guard an object against a second thread; the same thread may enter several times."""
 
     def __init__(self, who: str) -> None:
-        self._who, self._lock = who, threading.RLock()
+        self._who = who
+        self._lock = threading.RLock()
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Run the block, unless another thread is inside one; then nothing has been changed."""
+        """Run the block; refuse it, before anything has changed, while another thread is inside one."""
         if not self._lock.acquire(blocking=False):
             raise InputError(f"{self._who} must be called from one thread at a time; got a call during another one.")
         try:

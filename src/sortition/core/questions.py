@@ -19,7 +19,14 @@ NEVER: Floats = frozen(np.empty(0))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measure:
-    """Ask ``ids`` for ``signal``; with ``after``, under the model that this cohort would give (a rehearsal)."""
+    """A question: ask ``ids`` for ``signal``.
+
+    Attributes:
+        signal: what is asked for.
+        ids: (n,) who is asked.
+        after: the cohort of a rehearsal: the signal is measured under the model that this cohort would give. Default:
+            none, the current model.
+    """
 
     signal: Signal
     ids: Ids
@@ -33,7 +40,12 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reading:
-    """Who answered, and one row each; of a pairs signal, row i holds the products with the asked ids in order."""
+    """The answer to a question.
+
+    Attributes:
+        ids: (n,) who answered.
+        values: (n, …) a row each; of a pairs signal, row i holds the products with the asked ids in order.
+    """
 
     ids: Ids
     values: Array
@@ -56,13 +68,13 @@ class Reading:
         return int(self.ids.size)
 
     def largest(self, k: int, rng: np.random.Generator | None = None) -> Ids:
-        """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
+        """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
         return top(self.ids, self.values, k, rng)
 
     def restrict(self, ids: npt.ArrayLike) -> Reading:
-        """Only the rows of these ids (those who did not answer are left out), in this reading's order."""
-        keep = np.isin(self.ids, np.asarray(ids, dtype=np.int64))
-        return Reading(self.ids[keep], self.values[keep])
+        """Return the rows of these ids alone, in this reading's order; those who did not answer are left out."""
+        is_wanted = np.isin(self.ids, np.asarray(ids, dtype=np.int64))
+        return Reading(self.ids[is_wanted], self.values[is_wanted])
 
     def scatter(self, into: Array) -> Array:
         """Write each row to its client's place in a table of all clients, and return that table.
@@ -77,7 +89,7 @@ class Reading:
 
     @classmethod
     def empty(cls) -> Reading:
-        """Nobody answered."""
+        """Return the reading of a question that nobody answered."""
         return cls(np.empty(0, np.int64), np.empty(0))
 
 
@@ -89,8 +101,8 @@ class Feedback:
         round: the latest selection.
         cohort: everybody whose work ended since the last step, whether or not an update came of it. Where a step is
             made of one selection, it is that cohort; where it mixes several, the weights are those that the step used.
-        ids: those whose updates are used.
-        reports: a reading per declared report.
+        ids: (k,) those whose updates are used.
+        reports: a reading by the name of each declared report.
         staleness: (k,) versions that were made while each of ``ids`` trained; 0 for a fresh update.
         durations: (k,) seconds from the dispatch of each of ``ids`` to its arrival; NaN where there is no clock.
     """
@@ -110,7 +122,7 @@ class Feedback:
             object.__setattr__(self, "durations", np.full(self.ids.size, np.nan))
 
     def report(self, signal: Signal) -> Reading:
-        """The reports of one signal; empty if nobody sent any. One that ``needs.reports`` does not name is refused."""
+        """Return the reports of one signal, empty if nobody sent any; refuse one that ``needs.reports`` lacks."""
         if signal.name not in self.reports:
             raise UndeclaredError(f"{self._owner} read reports of {signal.name!r}, which needs.reports do not declare.")
         return self.reports[signal.name]

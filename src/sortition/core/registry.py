@@ -23,24 +23,37 @@ R = TypeVar("R", bound=Rule)
 
 
 class Family(Generic[R]):
-    """The rules in the files of one package; outside, names have hyphens, and underscores are accepted."""
+    """The rules in the files of one package.
+
+    Outside, names have hyphens; underscores are accepted.
+
+    Args:
+        package: the package whose files are searched.
+        what: what a rule is called in messages, such as ``partition``.
+        base: the class that all rules derive from.
+        aliases: short names of rules in capital letters, such as those that papers use.
+    """
 
     def __init__(self, package: str, what: str, base: type[R], aliases: Mapping[str, str] | None = None) -> None:
-        self.package, self.what, self.base, self.aliases = package, what, base, dict(aliases or {})
+        self.package = package
+        self.what = what
+        self.base = base
+        self.aliases = dict(aliases or {})
 
     def discover(self) -> list[str]:
-        """The names, sorted; nothing is imported but the package."""
+        """List the names, sorted; nothing is imported but the package."""
         path = importlib.import_module(self.package).__path__
         return sorted(
             item.name.replace("_", "-") for item in pkgutil.iter_modules(path) if not item.name.startswith("_")
         )
 
     def find(self, name: str) -> type[R]:
-        """The rule's class by its name or alias."""
-        plain = self.aliases.get(str(name).upper(), str(name)).replace("_", "-")
-        if plain not in (names := self.discover()):
+        """Return the class of a rule by its name or alias."""
+        full_name = self.aliases.get(str(name).upper(), str(name)).replace("_", "-")
+        names = self.discover()
+        if full_name not in names:
             raise unknown(self.what, str(name), [*names, *self.aliases])
-        module = importlib.import_module(f"{self.package}.{plain.replace('-', '_')}")
+        module = importlib.import_module(f"{self.package}.{full_name.replace('-', '_')}")
         return next(
             rule
             for rule in vars(module).values()
@@ -48,7 +61,7 @@ class Family(Generic[R]):
         )
 
     def make(self, name: str, parameters: Mapping[str, Any]) -> R:
-        """A rule with these parameters, or an error that says what is wrong with them."""
+        """Make a rule with these parameters, or raise an error that says what is wrong with them."""
         rule = self.find(name)
         try:
             return rule(**parameters)

@@ -10,73 +10,78 @@ from sortition.core.ties import rounded
 
 
 def uniformly(ids: Ids, k: int, rng: np.random.Generator) -> Ids:
-    """k distinct ids, each set equally likely; all of them if there are no more."""
+    """Draw k distinct ids, each set equally likely; return all of them if there are no more."""
     if k >= ids.size:
         return ids.copy()
     return ids[rng.choice(ids.size, size=max(k, 0), replace=False, shuffle=False)]
 
 
 def weighted(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
-    """k distinct ids drawn one after the other in proportion to ``weights`` (aligned with ids).
+    """Draw k distinct ids one after the other in proportion to ``weights`` (aligned with ids).
 
     Exponential keys (Efraimidis and Spirakis 2006): the k smallest E_i / weight_i, which is the same law in one pass.
     Clients of weight zero come last, at random.
     """
-    w = _checked(ids, weights)
+    weights = _checked_weights(ids, weights)
     if k >= ids.size:
         return ids.copy()
     if k <= 0:
         return ids[:0]
     with np.errstate(divide="ignore"):
-        keys = rng.standard_exponential(ids.size) / w
-    zero = w <= 0
-    if int(ids.size - zero.sum()) < k:
-        positive = ids[~zero]
-        return np.concatenate([positive, uniformly(ids[zero], k - positive.size, rng)])
+        keys = rng.standard_exponential(ids.size) / weights
+    is_zero = weights <= 0
+    if int(ids.size - is_zero.sum()) < k:
+        positive = ids[~is_zero]
+        return np.concatenate([positive, uniformly(ids[is_zero], k - positive.size, rng)])
     chosen = np.argpartition(keys, k - 1)[:k]
     return ids[chosen[np.argsort(keys[chosen], kind="stable")]]
 
 
 def with_replacement(ids: Ids, weights: Array, k: int, rng: np.random.Generator) -> Ids:
-    """k independent draws in proportion to ``weights``; uniformly where all are zero."""
-    w = _checked(ids, weights)
+    """Draw k ids independently in proportion to ``weights``; uniformly where all are zero."""
+    weights = _checked_weights(ids, weights)
     if ids.size == 0:
         return ids
-    bounds = np.cumsum(w if w.sum() > 0 else np.ones_like(w))
-    at = np.searchsorted(bounds, rng.random(k) * bounds[-1], side="right")
-    drawn: Ids = ids[np.minimum(at, ids.size - 1)]
-    return drawn
+    if weights.sum() <= 0:
+        weights = np.ones_like(weights)
+    cumulated = np.cumsum(weights)
+    positions = np.searchsorted(cumulated, rng.random(k) * cumulated[-1], side="right")
+    draws: Ids = ids[np.minimum(positions, ids.size - 1)]
+    return draws
 
 
 def top(ids: Ids, values: Array, k: int, rng: np.random.Generator | None = None) -> Ids:
-    """The ids of the k largest values, largest first; ties go to the lowest id, or at random if given a rng."""
+    """Return the ids of the k largest values, largest first; ties go to the lowest id, or at random by ``rng``."""
     if values.ndim != 1 or values.shape != ids.shape:
         raise bad("top.values", f"one number per id, shape {ids.shape}", f"shape {values.shape}")
     values = rounded(values)
-    at = _leading(ids, values, k, rng)
-    tie = ids[at] if rng is None else rng.permutation(at.size)
-    return ids[at[np.lexsort((tie, -values[at]))]]
+    positions = _leading_positions(ids, values, k, rng)
+    tie_order = ids[positions] if rng is None else rng.permutation(positions.size)
+    return ids[positions[np.lexsort((tie_order, -values[positions]))]]
 
 
 def leading(ids: Ids, values: Array, k: int) -> Ids:
-    """The ids of the k largest values in no order, ties to the lowest id: :func:`top` without the sorting."""
-    return ids[_leading(ids, rounded(values), k, None)]
+    """Return the ids of the k largest values in no order, ties to the lowest id: :func:`top` without the sorting."""
+    return ids[_leading_positions(ids, rounded(values), k, None)]
 
 
-def _leading(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
+def _leading_positions(ids: Ids, values: Array, k: int, rng: np.random.Generator | None) -> Ids:
+    """Return the positions of the k largest values in no order."""
     k = min(max(k, 0), ids.size)
     if k in (0, ids.size):
         return np.arange(k)
-    bar = np.partition(values, ids.size - k)[ids.size - k]
-    above, level = np.flatnonzero(values > bar), np.flatnonzero(values == bar)
-    order = np.argsort(ids[level]) if rng is None else rng.permutation(level.size)
-    return np.concatenate([above, level[order[: k - above.size]]])
+    kth_largest = np.partition(values, ids.size - k)[ids.size - k]
+    above = np.flatnonzero(values > kth_largest)
+    tied = np.flatnonzero(values == kth_largest)
+    order = np.argsort(ids[tied]) if rng is None else rng.permutation(tied.size)
+    return np.concatenate([above, tied[order[: k - above.size]]])
 
 
-def _checked(ids: Ids, weights: Array) -> Array:
-    w = np.asarray(weights, dtype=np.float64)
-    if w.shape != ids.shape:
-        raise bad("weights", f"one per id, shape {ids.shape}", f"shape {w.shape}")
-    if w.size and not (np.isfinite(w).all() and w.min() >= 0):
-        raise bad("weights", "finite and ≥ 0", w)
-    return w
+def _checked_weights(ids: Ids, weights: Array) -> Array:
+    """Return the weights as floats; refuse another shape than the ids', and weights that are not finite and ≥ 0."""
+    floats = np.asarray(weights, dtype=np.float64)
+    if floats.shape != ids.shape:
+        raise bad("weights", f"one per id, shape {ids.shape}", f"shape {floats.shape}")
+    if floats.size and not (np.isfinite(floats).all() and floats.min() >= 0):
+        raise bad("weights", "finite and ≥ 0", floats)
+    return floats

@@ -23,7 +23,7 @@ Log = Callable[[str, str, str], None]  # (from, to, what)
 
 
 def mask(length: int) -> Ring:
-    """Fresh uniform elements of the ring."""
+    """Draw fresh uniform elements of the ring."""
     return np.frombuffer(secrets.token_bytes(8 * length), np.uint64).copy()
 
 
@@ -34,37 +34,41 @@ class Holder:
         values = np.asarray(vector, np.float64)
         if values.ndim != 1 or not np.array_equal(values, np.rint(values)):
             raise bad("secure product", "of a vector of whole numbers", vector, "Scale and round it first.")
-        self._own = values.astype(np.int64).astype(np.uint64)
+        self._vector = values.astype(np.int64).astype(np.uint64)
 
     def receive(self, R: Ring, r: np.uint64) -> Ring:
-        """Steps 2 and 3: keep the mask, give the masked vector."""
-        self._R, self._r = R, r
-        return self._own + R
+        """Steps 2 and 3: keep the mask and return the masked vector."""
+        self._R = R
+        self._r = r
+        return self._vector + R
 
     def reply(self, masked: Ring) -> tuple[np.uint64, np.uint64]:
-        """Step 5, client B: v2 at random, u = Â·B + r_b − v2."""
+        """Step 5, client B: draw v2 and return u = Â·B + r_b − v2 with it."""
         v2 = mask(1)
-        u = dot(masked, self._own) + self._r - v2
+        u = dot(masked, self._vector) + self._r - v2
         return u[0], v2[0]
 
     def close(self, u: np.uint64, masked: Ring) -> np.uint64:
-        """Step 7, client A: v1 = u − R_a·B̂ + r_a = A·B − v2."""
+        """Step 7, client A: return v1 = u − R_a·B̂ + r_a = A·B − v2."""
         v1 = np.array([u]) - dot(self._R, masked) + self._r
         return np.uint64(v1[0])
 
 
 def dot(a: Ring, b: Ring) -> Ring:
-    """Inner product in the ring, shape (1,): numpy's unsigned integers wrap around."""
+    """Return the inner product in the ring, shape (1,): numpy's unsigned integers wrap around."""
     return np.asarray((a * b).sum(keepdims=True, dtype=np.uint64))
 
 
 def secure_product(alice: Holder, bob: Holder, length: int, log: Log = lambda *_: None) -> int:
-    """The server's part of Algorithm 2; ``log`` hears of every message."""
-    Ra, Rb, ra = mask(length), mask(length), mask(1)  # step 1: r_a + r_b = R_a·R_b
+    """Play the server's part of Algorithm 2 and return the product; ``log`` is called with every message."""
+    Ra = mask(length)  # step 1: r_a + r_b = R_a·R_b
+    Rb = mask(length)
+    ra = mask(1)
     rb = dot(Ra, Rb) - ra
     log("server", "A", "R_a, r_a")  # step 2
     log("server", "B", "R_b, r_b")
-    masked_a, masked_b = alice.receive(Ra, ra[0]), bob.receive(Rb, rb[0])
+    masked_a = alice.receive(Ra, ra[0])
+    masked_b = bob.receive(Rb, rb[0])
     log("A", "server", "Â")  # step 3
     log("B", "server", "B̂")
     log("server", "B", "Â")  # step 4
@@ -78,7 +82,7 @@ def secure_product(alice: Holder, bob: Holder, length: int, log: Log = lambda *_
 
 
 def secure_products(vectors: Sequence[Array]) -> Floats:
-    """All inner products (n, n), each by a run of its own; on the diagonal, what each client computes for itself."""
+    """Return all inner products (n, n), each by a run of its own; clients compute the diagonal for themselves."""
     holders = [Holder(vector) for vector in vectors]
     table = np.empty((len(holders), len(holders)))
     for i, alice in enumerate(holders):

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from types import FunctionType
-from typing import Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast, dataclass_transform, get_args
 
 import numpy as np
 from pydantic import ConfigDict, ValidationError
@@ -54,12 +54,14 @@ class Needs:
             ("asks", Signal, "a tuple of signals, such as (LOSS,)"),
             ("reports", Signal, "a tuple of signals, such as (TRAINING_LOSS,)"),
         ):
-            given = getattr(self, name)
-            if not isinstance(given, tuple | list) or not all(isinstance(one, kind) for one in given):
-                raise bad(f"Needs.{name}", rule, given)
+            values = getattr(self, name)
+            if not isinstance(values, tuple | list) or not all(isinstance(value, kind) for value in values):
+                raise bad(f"Needs.{name}", rule, values)
         check_names((*self.reads, *self.optional), "a selector.needs.reads: Population")
-        if own := [signal.name for signal in self.asks if signal.of == "server"]:
-            raise bad("Needs.asks", "of signals of clients", own[0], "What the server computes itself is in reports.")
+        for signal in self.asks:
+            if signal.of == "server":
+                hint = "What the server computes itself is in reports."
+                raise bad("Needs.asks", "of signals of clients", signal.name, hint)
 
     @property
     def of_server(self) -> tuple[Signal, ...]:
@@ -100,7 +102,7 @@ class Selector(ABC, Generic[S]):
         return Needs()
 
     def resolved(self, facts: Collection[str]) -> Selector[S]:
-        """The same method for a federation that gives these of its ``needs.optional``.
+        """Return the same method for a federation that gives these of its ``needs.optional``.
 
         The registrar resolves its selector once, before the first round; what was resolved stands in snapshots, records
         and audit logs, and a federation that is resumed keeps it. So ``needs`` of what is returned have no options.
@@ -108,7 +110,7 @@ class Selector(ABC, Generic[S]):
         return self
 
     def init(self, n_clients: int, rng: np.random.Generator) -> S:
-        """The state before the first round."""
+        """Return the state before the first round."""
         return cast(S, self.memory(n_clients))
 
     @abstractmethod
@@ -116,31 +118,34 @@ class Selector(ABC, Generic[S]):
         """Choose from ``round.available``: return a Cohort, or yield questions first and return it then."""
 
     def observe(self, state: S, feedback: Feedback) -> None:
-        """Learn from what came back; those who are silent teach nothing."""
+        """Learn from what came back of the round; clients that did not answer are absent from it."""
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Parameters that together cover the variants; the contract is checked on each."""
+        """Return parameters that together cover the variants; the contract is checked on each."""
         return [{}]
 
     @classmethod
-    def load(cls, **parameters: Any) -> Selector[Any]:
-        """An instance with these parameters; an unknown one is met with 'did you mean'."""
+    def load(cls, **parameters: Any) -> AnySelector:
+        """Make an instance with these parameters; an unknown name is refused, with the nearest known one."""
         if not is_dataclass(cls):
             raise undecorated(cls)
-        names = [item.name for item in fields(cls)]
+        known_names = [item.name for item in fields(cls)]
         for name in parameters:
-            if name not in names:
-                raise unknown("parameter", name, names, cls.__name__)
+            if name not in known_names:
+                raise unknown("parameter", name, known_names, cls.__name__)
         return cls(**parameters)
 
     def parameters(self) -> dict[str, Any]:
-        """The hyper-parameters, by name."""
+        """Return the hyper-parameters by name."""
         return {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
 
 
+AnySelector: TypeAlias = Selector[Any]  # a method, whatever its memory
+
+
 def resolved_for(selector: Selector[S], population: Population) -> Selector[S]:
-    """The selector for this population: a fact that is held is held of all known clients."""
+    """Return the selector for this population, whose facts are those that all known clients give."""
     return selector.resolved([name for name in selector.needs.optional if name in population.facts])
 
 
@@ -149,49 +154,54 @@ def method(cls: C) -> C:
     """Make a Selector class what it must be: a frozen dataclass whose parameters are validated in our grammar."""
     _check_declared(cls)
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
-    made = pydantic_dataclass(frozen=True, kw_only=True, config=config)(cls)
-    initialise: Callable[..., None] = made.__init__
+    frozen_class = pydantic_dataclass(frozen=True, kw_only=True, config=config)(cls)
+    initialise: Callable[..., None] = frozen_class.__init__
 
     @functools.wraps(initialise)
-    def checked(self: Any, *args: Any, **parameters: Any) -> None:
+    def initialise_in_our_words(self: object, *args: object, **parameters: object) -> None:
         try:
             initialise(self, *args, **parameters)
         except ValidationError as error:
-            raise translated(error, cls.__name__, [item.name for item in fields(type(self))]) from None
+            raise translated(error, cls.__name__, [item.name for item in fields(frozen_class)]) from None
 
-    made.__init__ = checked  # type: ignore[method-assign]
-    made.__setattr__ = _frozen  # type: ignore[method-assign]
-    return cast(C, made)
+    frozen_class.__init__ = initialise_in_our_words  # type: ignore[method-assign]
+    frozen_class.__setattr__ = _refuse_to_set  # type: ignore[method-assign]
+    return cast(C, frozen_class)
 
 
-def _frozen(self: Any, name: str, value: Any) -> NoReturn:
+def _refuse_to_set(self: object, name: str, value: object) -> NoReturn:
+    """Refuse to set an attribute of a method, and say where its memory belongs."""
     hint = "What a method remembers belongs in its memory, a State: it is saved, resumed and kept apart for every run."
     raise FrozenInstanceError(f"{type(self).__name__}.{name} cannot be set: a method is frozen. {hint}")
 
 
 def undecorated(cls: type) -> InputError:
-    """The message for a Selector class without :func:`method`."""
+    """Make the error for a Selector class without :func:`method`."""
     return bad(
         cls.__name__, "decorated with @method", "a plain class", "Write @method above it: from sortition import method."
     )
 
 
-def _check_declared(cls: Any) -> None:
+def _check_declared(cls: type) -> None:
     """Refuse what is no Selector, a memory that cannot be kept, and needs that are no property."""
     if not (isinstance(cls, type) and issubclass(cls, Selector)):
         raise bad("@method", "above a class that derives from Selector", cls)
-    memory, who = cls.memory, f"{cls.__name__}.memory"
-    if not (isinstance(memory, type) and issubclass(memory, State)):
-        raise bad(who, "a class that derives from State", memory, "Write class Memory(State), then memory = Memory.")
-    if vars(memory).get("__annotations__") and "__dataclass_fields__" not in vars(memory):
-        raise bad(who, "a dataclass", memory, f"Write @dataclass above {memory.__name__}.")
-    said = [one for base in vars(cls).get("__orig_bases__", ()) for one in get_args(base) if isinstance(one, type)]
-    if said and not issubclass(memory, said[0]):
-        raise bad(
-            who,
-            f"{said[0].__name__}, as Selector[{said[0].__name__}] says",
-            memory,
-            f"Write memory = {said[0].__name__}.",
-        )
+    _check_memory(cls)
     if isinstance(inspect.getattr_static(cls, "needs"), FunctionType):
         raise bad(f"{cls.__name__}.needs", "a property", "a function", "Write @property above it.")
+
+
+def _check_memory(cls: type[AnySelector]) -> None:
+    """Refuse a memory that is no State, no dataclass, or another one than ``Selector[…]`` names."""
+    memory = cls.memory
+    attribute = f"{cls.__name__}.memory"
+    if not (isinstance(memory, type) and issubclass(memory, State)):
+        hint = "Write class Memory(State), then memory = Memory."
+        raise bad(attribute, "a class that derives from State", memory, hint)
+    if vars(memory).get("__annotations__") and "__dataclass_fields__" not in vars(memory):
+        raise bad(attribute, "a dataclass", memory, f"Write @dataclass above {memory.__name__}.")
+    for base in vars(cls).get("__orig_bases__", ()):
+        for argument in get_args(base):
+            if isinstance(argument, type) and not issubclass(memory, argument):
+                name = argument.__name__
+                raise bad(attribute, f"{name}, as Selector[{name}] says", memory, f"Write memory = {name}.")

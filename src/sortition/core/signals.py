@@ -25,6 +25,8 @@ from sortition.core.server import CohortModels
 from sortition.core.streams import stream
 
 Payload = Mapping[str, Array]
+# (client, payload) -> row; of pairs (clients, payload) -> products; of the server (cohort models, payload) -> rows
+Compute = Callable[[Any, Payload], Any]
 _SKETCH = re.compile(r"(?P<vector>.+)-sketch(?P<dim>[0-9]+)(-(?P<seed>[0-9]+))?")
 
 
@@ -65,7 +67,7 @@ class Signal:
 
     name: str
     of: Literal["model", "training", "device", "pairs", "server"]
-    compute: Callable[[Any, Payload], Any] = field(repr=False)
+    compute: Compute = field(repr=False)
     scalar: bool = True
     nonnegative: bool = False
     payload: Payload = field(default_factory=dict, repr=False)
@@ -74,7 +76,7 @@ class Signal:
     width: Literal["parameters", "classes", "head", "outputs"] | int | None = None
 
     def __post_init__(self) -> None:
-        if not self.name or not all(c.isalnum() or c in "_-" for c in self.name):
+        if not self.name or not all(letter.isalnum() or letter in "_-" for letter in self.name):
             raise bad("Signal.name", "letters, digits, '-' and '_'", self.name)
         if self.of not in ("model", "training", "device", "pairs", "server"):
             raise bad(f"Signal({self.name}).of", "'model', 'training', 'device', 'pairs' or 'server'", self.of)
@@ -86,33 +88,37 @@ class Signal:
         return hash(self.name)
 
     def row(self, client: LocalClient) -> Array:
-        """This client's answer."""
+        """Compute the answer of one client."""
         return np.asarray(self.compute(client, self.payload), dtype=np.float64)
 
     def table(self, clients: Sequence[LocalClient]) -> Array:
-        """The answers of several clients, one row each; of pairs, row i holds the products with all of them."""
+        """Compute the answers of several clients, one row each; of pairs, row i holds the products with all of them."""
         if self.of == "pairs":
             return np.asarray(self.compute(clients, self.payload), dtype=np.float64)
-        return np.stack([self.row(client) for client in clients]) if clients else np.empty(0)
+        if not clients:
+            return np.empty(0)
+        return np.stack([self.row(client) for client in clients])
 
     def of_cohort(self, models: CohortModels) -> Array:
-        """The server's own answer, a row for each client whose update arrived."""
+        """Compute the server's own answer, a row for each client whose update arrived."""
         return np.asarray(self.compute(models, self.payload), dtype=np.float64)
 
     def length(self, model: ModelSize | None) -> int | None:
-        """How many numbers a client's row has, where that is known."""
+        """Return how many numbers a client's row has; None where that is not known."""
         if self.width is None or isinstance(self.width, int):
             return self.width
-        found: int | None = None if model is None else getattr(model, self.width)
-        return found
+        if model is None:
+            return None
+        length: int | None = getattr(model, self.width)
+        return length
 
     @property
     def floats_down(self) -> int:
-        """Numbers sent to each asked client beside the model."""
+        """How many numbers are sent to each asked client beside the model."""
         return int(sum(np.size(array) for array in self.payload.values()))
 
     def sketch(self, dim: int, seed: int = 0) -> Signal:
-        """The same vector, projected on the client to ``dim`` numbers by a shared seed.
+        """Return the signal of the same vector, projected on the client to ``dim`` numbers by a shared seed.
 
         A count sketch (Charikar et al. 2002): inner products are unbiased with relative variance ≤ 2/dim.
         """
@@ -120,14 +126,17 @@ class Signal:
             raise bad(f"{self.name}.sketch(dim)", "a whole number ≥ 1", dim)
         if self.scalar or self.of == "pairs":
             raise bad(f"{self.name}.sketch", "of a vector signal", f"the {self.of} signal {self.name!r}")
-        inner = self.compute
+        compute_vector = self.compute
 
         def project(client: LocalClient, payload: Payload) -> Array:
-            return fold(np.asarray(inner(client, payload), dtype=np.float64), dim, seed)
+            return fold(np.asarray(compute_vector(client, payload), dtype=np.float64), dim, seed)
 
+        name = f"{self.name}-sketch{dim}"
+        if seed:
+            name += f"-{seed}"
         return replace(
             self,
-            name=f"{self.name}-sketch{dim}" + (f"-{seed}" if seed else ""),
+            name=name,
             compute=project,
             width=dim,
             summary=f"{self.summary}, projected to {dim} numbers",
@@ -136,23 +145,24 @@ class Signal:
 
 @lru_cache(maxsize=8)
 def buckets_and_signs(length: int, dim: int, seed: int) -> tuple[Array, Array]:
-    """Where :func:`fold` adds each coordinate, and with what sign."""
+    """Draw the bucket to which :func:`fold` adds each coordinate, and its sign."""
     rng = stream(seed, "sketch", length, dim)
     return rng.integers(dim, size=length), rng.choice(np.array([-1.0, 1.0]), size=length)
 
 
 def fold(vector: Array, dim: int, seed: int = 0) -> Array:
-    """Count sketch of a vector of any length: each coordinate is added, with a random sign, to a random bucket."""
+    """Return the count sketch of a vector: each coordinate is added, with a random sign, to a random bucket."""
     buckets, signs = buckets_and_signs(vector.size, dim, seed)
     return np.bincount(buckets, weights=vector * signs, minlength=dim)
 
 
 def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signal:
-    """FedGS eq. 12: mean logits of the locally trained model on Gaussian noise with the given moments.
+    """Make the signal of FedGS eq. 12: mean logits of the locally trained model on Gaussian noise of given moments.
 
     ``mean`` and ``scale`` have the shape of one input and come from a validation set of the server.
     """
-    mean, scale = np.asarray(mean, np.float64), np.asarray(scale, np.float64)
+    mean = np.asarray(mean, np.float64)
+    scale = np.asarray(scale, np.float64)
     if mean.shape != scale.shape:
         raise bad("probe.scale", f"of the mean's shape {mean.shape}", f"shape {scale.shape}")
 
@@ -163,8 +173,28 @@ def probe(mean: Array, scale: Array, samples: int = 128, seed: int = 0) -> Signa
 
     payload = MappingProxyType({"mean": mean, "scale": scale})
     return Signal(
-        "probe", "training", mean_output, False, payload=payload, summary="mean response to noise", width="outputs"
+        name="probe",
+        of="training",
+        compute=mean_output,
+        scalar=False,
+        payload=payload,
+        summary="mean response to noise",
+        width="outputs",
     )
+
+
+def _step_gradient(client: LocalClient, _: Payload) -> Array:
+    result = client.train()
+    return result.update / (-result.learning_rate * max(result.steps, 1))
+
+
+def _head_update(client: LocalClient, _: Payload) -> Array:
+    result = client.train()
+    return np.concatenate([np.ravel(result.output_weight), np.ravel(result.output_bias)])
+
+
+def _update_norm(client: LocalClient, _: Payload) -> float:
+    return float(np.linalg.norm(np.asarray(client.train().update, np.float64)))
 
 
 def _rms_loss(part: str, client: LocalClient, _: Payload) -> float:
@@ -175,88 +205,130 @@ def _products(clients: Sequence[LocalClient], _: Payload) -> Array:
     return secure_products([client.label_counts for client in clients])
 
 
-LOSS = Signal("loss", "model", lambda c, _: c.loss(), nonnegative=True, summary="mean loss of the current model")
+LOSS = Signal(
+    name="loss",
+    of="model",
+    compute=lambda client, _: client.loss(),
+    nonnegative=True,
+    summary="mean loss of the current model",
+)
 BATCH_LOSS = Signal(
-    "batch-loss", "model", lambda c, _: c.batch_loss(), nonnegative=True, summary="loss of one mini-batch"
+    name="batch-loss",
+    of="model",
+    compute=lambda client, _: client.batch_loss(),
+    nonnegative=True,
+    summary="loss of one mini-batch",
 )
 ACCURACY = Signal(
-    "accuracy", "model", lambda c, _: c.accuracy(), nonnegative=True, summary="accuracy of the current model"
+    name="accuracy",
+    of="model",
+    compute=lambda client, _: client.accuracy(),
+    nonnegative=True,
+    summary="accuracy of the current model",
 )
 GRADIENT = Signal(
-    "gradient", "model", lambda c, _: c.gradient(), False, summary="full gradient", exact=True, width="parameters"
+    name="gradient",
+    of="model",
+    compute=lambda client, _: client.gradient(),
+    scalar=False,
+    summary="full gradient",
+    exact=True,
+    width="parameters",
 )
 UPDATE = Signal(
-    "update", "training", lambda c, _: c.train().update, False, summary="model update", exact=True, width="parameters"
+    name="update",
+    of="training",
+    compute=lambda client, _: client.train().update,
+    scalar=False,
+    summary="model update",
+    exact=True,
+    width="parameters",
 )
 STEP_GRADIENT = Signal(
-    "step-gradient",
-    "training",
-    lambda c, _: c.train().update / (-c.train().learning_rate * max(c.train().steps, 1)),
-    False,
+    name="step-gradient",
+    of="training",
+    compute=_step_gradient,
+    scalar=False,
     summary="model update per local step",
     exact=True,
     width="parameters",
 )
 BIAS_UPDATE = Signal(
-    "bias-update",
-    "training",
-    lambda c, _: c.train().output_bias,
-    False,
+    name="bias-update",
+    of="training",
+    compute=lambda client, _: client.train().output_bias,
+    scalar=False,
     summary="output-layer bias change",
     exact=True,
     width="classes",
 )
 HEAD_UPDATE = Signal(
-    "head-update",
-    "training",
-    lambda c, _: np.concatenate([np.ravel(c.train().output_weight), np.ravel(c.train().output_bias)]),
-    False,
+    name="head-update",
+    of="training",
+    compute=_head_update,
+    scalar=False,
     summary="output-layer change",
     exact=True,
     width="head",
 )
 TRAINING_LOSS = Signal(
-    "training-loss", "training", lambda c, _: c.train().loss, nonnegative=True, summary="mean loss while training"
+    name="training-loss",
+    of="training",
+    compute=lambda client, _: client.train().loss,
+    nonnegative=True,
+    summary="mean loss while training",
 )
 DISPERSION = Signal(
-    "dispersion",
-    "training",
-    lambda c, _: c.train().dispersion,
+    name="dispersion",
+    of="training",
+    compute=lambda client, _: client.train().dispersion,
     nonnegative=True,
     summary="spread of stochastic gradients",
 )
 UPDATE_NORM = Signal(
-    "update-norm",
-    "training",
-    lambda c, _: np.linalg.norm(np.asarray(c.train().update, np.float64)),
+    name="update-norm",
+    of="training",
+    compute=_update_norm,
     nonnegative=True,
     summary="length of the model update",
 )
 RMS_LOSSES = {
     part: Signal(
-        "rms-loss" if part == "all" else f"rms-loss-{part}",
-        "training",
-        partial(_rms_loss, part),
+        name=name,
+        of="training",
+        compute=partial(_rms_loss, part),
         nonnegative=True,
-        summary=f"root mean square of sample losses in {which}",
+        summary=f"root mean square of sample losses in {batches}",
     )
-    for part, which in (
-        ("all", "all mini-batches"),
-        ("first", "the mini-batches of the first epoch"),
-        ("last", "the last mini-batch"),
+    for part, name, batches in (
+        ("all", "rms-loss", "all mini-batches"),
+        ("first", "rms-loss-first", "the mini-batches of the first epoch"),
+        ("last", "rms-loss-last", "the last mini-batch"),
     )
 }
-DURATION = Signal("duration", "training", lambda c, _: c.train().duration, nonnegative=True, summary="time to answer")
+DURATION = Signal(
+    name="duration",
+    of="training",
+    compute=lambda client, _: client.train().duration,
+    nonnegative=True,
+    summary="time to answer",
+)
 RESOURCES = Signal(
-    "resources",
-    "device",
-    lambda c, _: c.resources(),
-    False,
+    name="resources",
+    of="device",
+    compute=lambda client, _: client.resources(),
+    scalar=False,
     nonnegative=True,
     summary="expected seconds of a training and of sending the model",
     width=2,
 )
-PRODUCTS = Signal("products", "pairs", _products, False, summary="inner products of label counts between clients")
+PRODUCTS = Signal(
+    name="products",
+    of="pairs",
+    compute=_products,
+    scalar=False,
+    summary="inner products of label counts between clients",
+)
 
 # what a client answers without being given more; a probe's moments come with the question
 SIGNALS = (
@@ -279,16 +351,18 @@ SIGNALS = (
 
 
 def sketched(name: str) -> tuple[str, int | None, int]:
-    """(signal, dim, seed) of a sketch's name; dim is None for any other signal."""
-    found = _SKETCH.fullmatch(name)
-    if found is None:
+    """Split a sketch's name into (signal, dim, seed); dim is None for any other signal."""
+    match = _SKETCH.fullmatch(name)
+    if match is None:
         return name, None, 0
-    return found["vector"], int(found["dim"]), int(found["seed"] or 0)
+    return match["vector"], int(match["dim"]), int(match["seed"] or 0)
 
 
 def find_signal(name: str, known: Mapping[str, Signal]) -> Signal | None:
-    """The signal of this name among ``known``, folded where a sketch is meant; None if there is none."""
+    """Return the signal of this name among ``known``, or the sketch of one; None if there is none."""
     if name in known:
         return known[name]
     vector, dim, seed = sketched(name)
-    return known[vector].sketch(dim, seed) if dim is not None and vector in known else None
+    if dim is None or vector not in known:
+        return None
+    return known[vector].sketch(dim, seed)

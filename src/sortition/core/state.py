@@ -16,22 +16,26 @@ from sortition.core.errors import StorageError, UndeclaredError, bad, closest
 
 _AXES = "sortition_axes"
 _NUMBERS = "fiub"  # kinds of dtype that a snapshot holds
+# the kinds of dtype that a stored value may have, by the kind that the field has at first
+_FITTING_KINDS = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}
+
+Value = bool | int | float | np.generic | Array | None  # what a field holds
 
 
-def per_client(fill: float = 0.0, *, dtype: type = float, width: int | None = None) -> Any:
-    """One entry a client; with ``width``, one row (0: a width that the first readings fix)."""
+def per_client(fill: float = 0.0, *, dtype: type = float, width: int | None = None) -> Any:  # as dataclasses.field
+    """Declare a field with one entry a client; with ``width``, one row (0: a width that the first readings fix)."""
     shape = () if width is None else (width,)
     return field(default=None, metadata={_AXES: 1, "fill": fill, "dtype": dtype, "shape": shape})
 
 
 def per_pair(fill: float = 0.0, *, dtype: type = float) -> Any:
-    """One entry per pair of clients: N × N, for methods that stop scaling at a few thousand clients."""
+    """Declare a field with one entry per pair, N × N, for methods that stop scaling at a few thousand clients."""
     return field(default=None, metadata={_AXES: 2, "fill": fill, "dtype": dtype, "shape": ()})
 
 
-def shared(value: Any = None) -> Any:
-    """A value of no client axis: a number, or an array of any shape (given here empty, as ``None``)."""
-    _check_kept("shared(value)", value)
+def shared(value: Value = None) -> Any:
+    """Declare a field of no client axis: a number, or an array of any shape (given here empty, as ``None``)."""
+    _check_storable("shared(value)", value)
     return field(default=value, metadata={_AXES: 0})
 
 
@@ -44,16 +48,17 @@ class State:
 
     n_clients: int
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: Value) -> None:
         """Refuse what would be lost with the round (no field), or with a restart (neither number nor array)."""
-        who, declared = f"{type(self).__name__}.{name}", type(self).__dataclass_fields__
+        owner = type(self).__name__
+        declared = type(self).__dataclass_fields__
         if name not in declared:
             raise UndeclaredError(
-                f"{who} cannot be set: {type(self).__name__} declares {', '.join(declared)}.{closest(name, declared)} "
+                f"{owner}.{name} cannot be set: {owner} declares {', '.join(declared)}.{closest(name, declared)} "
                 f"A round keeps declared fields alone. Declare it in the memory, a @dataclass: {name}: np.ndarray = "
                 f"per_client() for one value a client, {name}: float = shared(0.0) for one in all."
             )
-        _check_kept(who, value)
+        _check_storable(f"{owner}.{name}", value)
         object.__setattr__(self, name, value)
 
     def __post_init__(self) -> None:
@@ -63,74 +68,81 @@ class State:
                 setattr(self, item.name, np.full(shape, item.metadata["fill"], item.metadata["dtype"]))
 
     def axes(self) -> dict[str, int]:
-        """How many axes of each field run over clients."""
+        """Return how many axes of each field run over clients."""
         return {item.name: item.metadata[_AXES] for item in fields(self) if _AXES in item.metadata}
 
     def copy(self) -> Self:
-        """An independent copy."""
+        """Return an independent copy."""
         twin = object.__new__(type(self))
         for item in fields(self):
             value = getattr(self, item.name)
-            setattr(twin, item.name, value.copy() if isinstance(value, np.ndarray) else value)
+            if isinstance(value, np.ndarray):
+                value = value.copy()
+            setattr(twin, item.name, value)
         return twin
 
     def grow(self, n_clients: int) -> None:
         """Make room for clients that joined; those who were there keep their ids and values."""
-        extra = n_clients - self.n_clients
-        if extra <= 0:
+        n_new = n_clients - self.n_clients
+        if n_new <= 0:
             return
-        larger: dict[str, Any] = {"n_clients": n_clients}
+        larger: dict[str, Array] = {}
         for item in fields(self):
             axes = item.metadata.get(_AXES, 0)
             if axes:
                 value = getattr(self, item.name)
-                padding = [(0, extra)] * axes + [(0, 0)] * (value.ndim - axes)
+                padding = [(0, n_new)] * axes + [(0, 0)] * (value.ndim - axes)
                 larger[item.name] = np.pad(value, padding, constant_values=item.metadata["fill"])
-        for name, value in larger.items():
-            setattr(self, name, value)
+        self.n_clients = n_clients
+        for name, array in larger.items():
+            setattr(self, name, array)
 
     def arrays(self) -> dict[str, Array]:
-        """Every field as a named array; an absent (None) one is left out."""
+        """Return every field as a named array; an absent (None) one is left out."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
     @classmethod
     def restored(cls, arrays: Mapping[str, Array]) -> Self:
-        """The state that :meth:`arrays` described; other kinds of numbers and other shapes are refused."""
-        arrays = cls.migrated(arrays)
+        """Return the state that :meth:`arrays` described; refuse other kinds of numbers and other shapes."""
         state = cls(1)  # the kinds of its fields; what the file says of N may be anything
         state.n_clients = cls._stored_clients(arrays)
         for item in fields(cls):
-            axes, start = item.metadata.get(_AXES, 0), getattr(state, item.name)
-            value = arrays.get(item.name)
-            if value is None and start is None:
-                continue
-            fault = "is missing" if value is None else _misfit(value, start, axes, state.n_clients)
-            if value is None or fault:
-                raise StorageError(f"Snapshot does not fit {cls.__qualname__}: field {item.name!r} {fault}.")
-            single = value.ndim == 0 and not isinstance(start, np.ndarray)
-            setattr(state, item.name, value.item() if single else value.copy())
+            first_value = getattr(state, item.name)
+            stored = arrays.get(item.name)
+            if stored is None:
+                if first_value is None:
+                    continue
+                raise _misfitting(cls, f"field {item.name!r} is missing.")
+            fault = _fault(stored, first_value, item.metadata.get(_AXES, 0), state.n_clients)
+            if fault:
+                raise _misfitting(cls, f"field {item.name!r} {fault}.")
+            if stored.ndim == 0 and not isinstance(first_value, np.ndarray):
+                setattr(state, item.name, stored.item())
+            else:
+                setattr(state, item.name, stored.copy())
         return state
 
     @classmethod
-    def migrated(cls, arrays: Mapping[str, Array]) -> Mapping[str, Array]:
-        """The arrays of a snapshot of an older version as today's fields; a state that changed overrides this."""
-        return arrays
-
-    @classmethod
     def _stored_clients(cls, arrays: Mapping[str, Array]) -> int:
-        """N of a snapshot that has no field that is unknown here."""
+        """Return N of a snapshot; refuse one with a field that is unknown here."""
         unknown = sorted(set(arrays) - {item.name for item in fields(cls)})
-        if unknown or "n_clients" not in arrays:
-            missing = "" if unknown else " n_clients is missing."
-            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: unknown fields {unknown}.{missing}")
+        if unknown:
+            raise _misfitting(cls, f"unknown fields {unknown}.")
+        if "n_clients" not in arrays:
+            raise _misfitting(cls, "n_clients is missing.")
         n = arrays["n_clients"]
         if n.shape != () or n.dtype.kind not in "iu" or n < 1:
-            raise StorageError(f"Snapshot does not fit {cls.__qualname__}: n_clients must be a number ≥ 1.")
+            raise _misfitting(cls, "n_clients must be a number ≥ 1.")
         return int(n)
 
 
-def _check_kept(who: str, value: Any) -> None:
+def _misfitting(cls: type[State], reason: str) -> StorageError:
+    """Make the error for a snapshot that is not of this state."""
+    return StorageError(f"Snapshot does not fit {cls.__qualname__}: {reason}")
+
+
+def _check_storable(who: str, value: object) -> None:
     """Refuse values that a snapshot cannot hold, and that two rounds would share."""
     if value is None or isinstance(value, bool | int | float):
         return
@@ -141,14 +153,24 @@ def _check_kept(who: str, value: Any) -> None:
     raise bad(who, "a number, an array of numbers or None", kind, hint)
 
 
-def _misfit(value: Array, start: Any, axes: int, n: int) -> str:
-    """How a stored value differs from what the field holds at first; a width of 0 takes any, None any numbers."""
-    kind = "f" if isinstance(start, float) else np.asarray(start).dtype.kind
-    kinds = {"f": "fiu", "i": "iu", "u": "iu", "b": "b"}.get(kind, "fiub")
-    if value.dtype.kind not in kinds:
-        return f"has type {value.dtype}"
-    if axes:
-        free = start.ndim > axes and start.shape[axes] == 0
-        rest = value.shape[axes:] if free and value.ndim == start.ndim else start.shape[axes:]
-        return "" if value.shape == (n,) * axes + rest else f"has shape {value.shape} for {n} clients"
-    return f"has shape {value.shape}" if start is not None and not isinstance(start, np.ndarray) and value.ndim else ""
+def _fault(stored: Array, first_value: Value, axes: int, n_clients: int) -> str:
+    """Say how a stored value differs from the field's first value; empty if it fits.
+
+    A width of 0 takes any width, and None any numbers.
+    """
+    kind = "f" if isinstance(first_value, float) else np.asarray(first_value).dtype.kind
+    if stored.dtype.kind not in _FITTING_KINDS.get(kind, _NUMBERS):
+        return f"has type {stored.dtype}"
+    if isinstance(first_value, np.ndarray):
+        if not axes:
+            return ""
+        row_shape = first_value.shape[axes:]
+        takes_any_width = first_value.ndim > axes and first_value.shape[axes] == 0
+        if takes_any_width and stored.ndim == first_value.ndim:
+            row_shape = stored.shape[axes:]
+        if stored.shape != (n_clients,) * axes + row_shape:
+            return f"has shape {stored.shape} for {n_clients} clients"
+        return ""
+    if first_value is not None and stored.ndim:
+        return f"has shape {stored.shape}"
+    return ""

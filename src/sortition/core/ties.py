@@ -19,31 +19,32 @@ FINEST = float(np.finfo(np.float64).tiny)  # the smallest float of full precisio
 
 
 def rounded(values: Array, scale: float | None = None) -> Floats:
-    """Values to ``BITS`` significant bits each; with a ``scale``, all to multiples of 2⁻³² of it.
+    """Round values to ``BITS`` significant bits each; with a ``scale``, all to multiples of 2⁻³² of it.
 
     A scale is needed where values are differences of numbers of that size, whose last bits are noise.
     """
-    wide = np.asarray(values, np.float64)
+    floats = np.asarray(values, np.float64)
     if scale is None:
-        out, exponent = np.frexp(wide)
-        out *= 2.0**BITS
-        return np.asarray(np.ldexp(np.rint(out), exponent - BITS))
+        mantissa, exponent = np.frexp(floats)
+        mantissa *= 2.0**BITS
+        return np.asarray(np.ldexp(np.rint(mantissa), exponent - BITS))
     step = grid(scale)
-    out = np.asarray(wide / step)
-    out = np.rint(out, out=out)  # in place: memory that is new for each step takes longer than the step
-    out *= step
-    return out
+    multiples = np.asarray(floats / step)
+    multiples = np.rint(multiples, out=multiples)  # in place: memory that is new takes longer than the step
+    multiples *= step
+    return multiples
 
 
 def grid(scale: float, bits: int = BITS) -> float:
-    """A power of two that is about 2^−bits of the scale, and the same one if the scale differs in its last bits."""
+    """Return a power of two, about 2^−bits of the scale; the same one if the scale differs in its last bits."""
     if not (np.isfinite(scale) and scale > 0):
         return 2.0**-bits
-    return max(float(2.0 ** (np.frexp(scale * (1 + 2.0**-20))[1] - bits)), FINEST)  # no natural number is near the edge
+    _, exponent = np.frexp(scale * (1 + 2.0**-20))  # shifted, so that no natural number is near the edge
+    return max(float(2.0 ** (exponent - bits)), FINEST)
 
 
 def first_largest(score: Array, scale: float = 0.0) -> int:
-    """The first position whose score is within the tolerance of the largest, relative to it or to a larger scale."""
+    """Return the first position whose score is within the tolerance of the largest, relative to it or to ``scale``."""
     best = float(np.max(score))
     if not np.isfinite(best):
         return int(np.argmax(score))
@@ -51,5 +52,5 @@ def first_largest(score: Array, scale: float = 0.0) -> int:
 
 
 def first_smallest(score: Array, scale: float = 0.0) -> int:
-    """The first position whose score is within the tolerance of the smallest."""
+    """Return the first position whose score is within the tolerance of the smallest."""
     return first_largest(-np.asarray(score), scale)

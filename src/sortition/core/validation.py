@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from pydantic import ConfigDict, ValidationError, with_config
 
 from sortition.core.errors import InputError, bad, unknown
 
-_BOUNDS = {"greater_than": ("gt", ">"), "greater_than_equal": ("ge", "≥"), "less_than": ("lt", "<")}
-_BOUNDS |= {"less_than_equal": ("le", "≤")}
+# pydantic's code of a bound → the key of its limit, and the sign that we write
+_BOUNDS = {
+    "greater_than": ("gt", ">"),
+    "greater_than_equal": ("ge", "≥"),
+    "less_than": ("lt", "<"),
+    "less_than_equal": ("le", "≤"),
+}
+# the first word of pydantic's code of a type → what we call it
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -32,16 +38,16 @@ C = TypeVar("C")
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a number; true and false are none."""
+    """Tell whether a value is a number; true and false are none."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether it is a whole number from ``least`` on; true and false are none."""
+    """Tell whether a value is a whole number from ``least`` on; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def check_takes(function: Callable[..., Any], names: tuple[str, ...], who: str, **options: Any) -> None:
+def check_takes(function: Callable[..., object], names: tuple[str, ...], who: str, **options: object) -> None:
     """Refuse a user's function that cannot be called with these arguments, in this order, before anything runs."""
     try:
         signature = inspect.signature(function)
@@ -59,25 +65,33 @@ def known_keys_only(cls: type[C]) -> type[C]:
 
 
 def translated(error: ValidationError, owner: str, known: Iterable[str] = ()) -> InputError:
-    """The first finding of a pydantic error in our grammar; ``known`` are the names that the owner has."""
-    found = error.errors(include_url=False)
-    # an unknown name is the likelier slip than what it made invalid
-    first: Any = next((e for e in found if e["type"] in _UNKNOWN), found[0])
-    path = ".".join(str(part) for part in first["loc"])
-    who = f"{owner}.{path}" if path else owner
-    kind, context = first["type"], first.get("ctx", {})
-    if kind in _UNKNOWN:
-        return unknown("key", str(first["loc"][-1]), known, owner)
-    if kind.startswith("missing"):
-        return InputError(f"{who} must be given; got nothing.")
-    if kind in _BOUNDS:
-        key, sign = _BOUNDS[kind]
-        return bad(who, f"{sign} {context[key]:g}", first["input"])
-    if kind == "literal_error":
-        return bad(who, f"one of {context['expected']}", first["input"])
-    if kind == "value_error":
+    """Write the first finding of a pydantic error in our grammar; ``known`` are the names that the owner has."""
+    details = cast(list[dict[str, Any]], error.errors(include_url=False))
+    for finding in details:  # an unknown name is the likelier slip than what it made invalid
+        if finding["type"] in _UNKNOWN:
+            return unknown("key", str(finding["loc"][-1]), known, owner)
+    return _translated_finding(details[0], owner)
+
+
+def _translated_finding(finding: Mapping[str, Any], owner: str) -> InputError:
+    """Write one finding on a known name."""
+    name = ".".join([owner, *(str(part) for part in finding["loc"])])
+    code = finding["type"]
+    context = finding.get("ctx", {})
+    value = finding["input"]
+    if code.startswith("missing"):
+        return InputError(f"{name} must be given; got nothing.")
+    if code in _BOUNDS:
+        key, sign = _BOUNDS[code]
+        return bad(name, f"{sign} {context[key]:g}", value)
+    if code == "literal_error":
+        return bad(name, f"one of {context['expected']}", value)
+    if code == "value_error":
         cause = context["error"]
-        return cause if isinstance(cause, InputError) else bad(who, str(cause), first["input"])
-    if "too_short" in kind or "too_long" in kind:
-        return bad(who, first["msg"].removeprefix("List should have "), first["input"])
-    return bad(who, _KINDS.get(kind.split("_")[0], first["msg"].lower()), first["input"])
+        if isinstance(cause, InputError):
+            return cause
+        return bad(name, str(cause), value)
+    if "too_short" in code or "too_long" in code:
+        return bad(name, finding["msg"].removeprefix("List should have "), value)
+    first_word = code.split("_")[0]
+    return bad(name, _KINDS.get(first_word, finding["msg"].lower()), value)

@@ -16,14 +16,14 @@ class Entry:
 
     Attributes:
         name: what a configuration calls it.
-        title: one line for people.
+        title: one line that describes it.
         classes: number of labels.
         shapes: of the images, per split.
         sha256: of the decoded uint8 arrays, by "train/images" and so on.
         md5: of the published files, where no decoded copy was at hand to compute ``sha256``.
         official: addresses of the publisher's files.
-        packages: (client, package) pairs: registries that carry a copy.
-        by_hand: the files that a person may put into the data directory.
+        packages: (client, package) pairs of registries that have a copy.
+        by_hand: the files that a user may put into the data directory.
     """
 
     name: str

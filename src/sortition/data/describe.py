@@ -1,4 +1,4 @@
-"""How skewed is a partition? Sizes, labels per client, distance of each client's mixture from the global one."""
+"""How skewed a partition is: sizes, labels per client, distance of each client's mixture from the global one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sortition.data.partitions import Partition
 
 @dataclass(frozen=True, eq=False)
 class Description:
-    """What a partition looks like from outside.
+    """The figures of a partition.
 
     Attributes:
         counts: (N, L) examples of each label at each client.
         labels: (N,) number of labels that a client holds.
         distance: (N,) total variation ½ Σ_l |p_kl − p_l| between a client's label mixture and the global one.
-        digest: the partition's.
-        notes: the partition's.
+        digest: of the partition.
+        notes: on the partition, in sentences.
     """
 
     counts: Ids
@@ -29,7 +29,7 @@ class Description:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        """A few lines for people."""
+        """Write the figures in a few lines."""
         sizes = self.counts.sum(axis=1)
         rows = [
             ("clients", f"{len(sizes):,}"),
@@ -45,15 +45,20 @@ class Description:
 
 
 def describe(partition: Partition, labels: Ids, classes: int) -> Description:
-    """The numbers of a partition of examples with these ``labels`` (n,)."""
+    """Compute the figures of a partition of examples with these ``labels`` (n,)."""
     counts = partition.label_counts(labels, classes)
     sizes = counts.sum(axis=1, keepdims=True)
     mixtures = counts / np.maximum(sizes, 1)
-    overall = counts.sum(axis=0) / max(int(counts.sum()), 1)
-    distance = np.abs(mixtures - overall).sum(axis=1) / 2
-    return Description(counts, (counts > 0).sum(axis=1), distance, partition.digest, partition.notes)
+    global_mixture = counts.sum(axis=0) / max(int(counts.sum()), 1)
+    return Description(
+        counts=counts,
+        labels=(counts > 0).sum(axis=1),
+        distance=np.abs(mixtures - global_mixture).sum(axis=1) / 2,
+        digest=partition.digest,
+        notes=partition.notes,
+    )
 
 
-def _spread(values: Ids | Floats, form: str) -> str:
-    low, middle, high = (form.format(float(value)) for value in np.quantile(values, (0, 0.5, 1)))
-    return f"{low} … {high}, median {middle}"
+def _spread(values: Ids | Floats, number_format: str) -> str:
+    low, median, high = (number_format.format(float(value)) for value in np.quantile(values, (0, 0.5, 1)))
+    return f"{low} … {high}, median {median}"

@@ -1,4 +1,4 @@
-"""Having a real data set: find it, fetch it, verify it, keep it. Nothing here runs on import."""
+"""Finds, fetches, verifies and stores real data sets. Nothing here runs on import."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from sortition.data.dataset import Dataset
 from sortition.data.image_files import Splits, decode
 from sortition.data.sources import Report, sources
 
-NAMES = ("x_train", "y_train", "x_test", "y_test")
+ARRAY_NAMES = ("x_train", "y_train", "x_test", "y_test")
 
 
 def directory() -> Path:
-    """Where data sets are kept: ``SORTITION_DATA``, else the user's cache."""
+    """Return the folder of data sets: ``SORTITION_DATA``, else the user's cache."""
     if chosen := os.environ.get("SORTITION_DATA"):
         return Path(chosen).expanduser()
     if sys.platform == "win32" and (local := os.environ.get("LOCALAPPDATA")):
@@ -34,17 +34,18 @@ def directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sortition" / "data"
 
 
-def kept(name: str) -> Path | None:
-    """The file or folder that holds ``name``: in the data directory, else a system copy (Debian's share/datasets)."""
+def find_stored(name: str) -> Path | None:
+    """Return the file or folder of a data set: in the data directory, else a system copy (Debian's share/datasets)."""
     roots = (os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share").split(os.pathsep)
-    system = [Path(root, "datasets", name) for root in roots if root]
-    return next((place for place in (directory() / f"{name}.npz", directory() / name, *system) if place.exists()), None)
+    system_places = [Path(root, "datasets", name) for root in roots if root]
+    places = [directory() / f"{name}.npz", directory() / name, *system_places]
+    return next((place for place in places if place.exists()), None)
 
 
 def get(name: str, *, report: Report = lambda line: None, refresh: bool = False) -> Path:
-    """Have a real data set, verified; returns its file or folder. Fetched where missing, damaged, or on demand."""
+    """Verify a real data set and return its file or folder; fetch it if it is missing or damaged, or on ``refresh``."""
     entry = _entry(name)
-    place = kept(entry.name)
+    place = find_stored(entry.name)
     if place is not None and not refresh:
         try:
             read(entry.name)
@@ -53,7 +54,7 @@ def get(name: str, *, report: Report = lambda line: None, refresh: bool = False)
             report(str(error))
     target = directory() / f"{entry.name}.npz"
     make_directory(target.parent)
-    tried = []
+    failures = []
     for title, fill in sources(entry, report):
         report(f"{entry.name}: trying {title}")
         try:
@@ -63,50 +64,64 @@ def get(name: str, *, report: Report = lambda line: None, refresh: bool = False)
                     raise DataError("holds none of the known files")
                 verify(entry, splits)
         except (DataError, OSError) as error:
-            _no_space(error, target)
-            tried.append(f"  {title}: {error}")
+            _raise_if_disk_is_full(error, target)
+            failures.append(f"  {title}: {error}")
             continue
-        _write(target, splits)
+        _write_npz(target, splits)
         return target
     raise DataError(
-        f"{entry.name} could not be had:\n"
-        + "\n".join(tried)
+        f"{entry.name} could not be fetched:\n"
+        + "\n".join(failures)
         + f"\nPut {entry.by_hand} into {directory() / entry.name}."
     )
 
 
 def read(name: str) -> Dataset:
-    """A real data set that is in the data directory or installed on the system, verified."""
+    """Read and verify a real data set that is in the data directory or installed on the system."""
     entry = _entry(name)
-    place = kept(entry.name)
+    place = find_stored(entry.name)
     if place is None:
         raise DataError(f"{entry.name} is not in {directory()}. Run 'sortition data get {entry.name}'.")
-    splits = _read_npz(place) if place.suffix == ".npz" else decode(place, entry)
+    splits = _read_stored(place, entry)
     if splits is None:
         raise DataError(f"{place} holds no {entry.name}. Put {entry.by_hand} there.")
     verify(entry, splits)
-    (x_train, y_train), (x_test, y_test) = splits["train"], splits["test"]
-    return Dataset(entry.name, x_train, y_train, x_test, y_test, entry.classes)
+    x_train, y_train = splits["train"]
+    x_test, y_test = splits["test"]
+    return Dataset(
+        name=entry.name,
+        x_train=x_train,
+        y_train=y_train,
+        x_test=x_test,
+        y_test=y_test,
+        classes=entry.classes,
+    )
 
 
 def verify(entry: Entry, splits: Splits) -> None:
-    """Shapes, types and SHA-256 of the decoded arrays against the catalogue."""
+    """Check shapes, types and SHA-256 of the decoded arrays against the catalogue."""
     for split, (images, labels) in splits.items():
-        for what, array, shape in (
-            ("images", images, entry.shapes[split]),
-            ("labels", labels, entry.shapes[split][:1]),
-        ):
-            if array.shape != shape or array.dtype != np.uint8:
-                raise DataError(
-                    f"{entry.name} {split} {what} must be uint8 of shape {shape}; got {array.dtype} {array.shape}."
-                )
-            wanted = entry.sha256.get(f"{split}/{what}")
-            found = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
-            if wanted is not None and found != wanted:
-                raise DataError(
-                    f"{entry.name} {split} {what} must have SHA-256 {wanted[:12]}…; got {found[:12]}…. "
-                    f"The copy is damaged or another version. Run 'sortition data get {entry.name}'."
-                )
+        image_shape = entry.shapes[split]
+        _verify_array(entry, f"{split}/images", images, image_shape)
+        _verify_array(entry, f"{split}/labels", labels, image_shape[:1])
+
+
+def _verify_array(entry: Entry, key: str, array: Array, shape: tuple[int, ...]) -> None:
+    array_name = f"{entry.name} {key.replace('/', ' ')}"
+    if array.shape != shape or array.dtype != np.uint8:
+        raise DataError(f"{array_name} must be uint8 of shape {shape}; got {array.dtype} {array.shape}.")
+    if key in entry.sha256:
+        verify_digest(array_name, array, entry.sha256[key], entry.name)
+
+
+def verify_digest(who: str, array: Array, expected: str, data_set: str) -> None:
+    """Refuse an array whose bytes have another SHA-256."""
+    digest = hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+    if digest != expected:
+        raise DataError(
+            f"{who} must have SHA-256 {expected[:12]}…; got {digest[:12]}…. "
+            f"The copy is damaged or another version. Run 'sortition data get {data_set}'."
+        )
 
 
 def _entry(name: str) -> Entry:
@@ -116,42 +131,53 @@ def _entry(name: str) -> Entry:
 
 
 def make_directory(folder: Path) -> None:
-    """The data directory, made where there is none."""
+    """Make the data directory where there is none."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise bad("SORTITION_DATA", "a folder that can be written", str(folder), f"{error.strerror}.") from error
 
 
+def _read_stored(place: Path, entry: Entry) -> Splits | None:
+    """Read our own file or the published files in a folder; None if the folder holds none of them."""
+    if place.suffix == ".npz":
+        return _read_npz(place)
+    return decode(place, entry)
+
+
 def _read_npz(path: Path) -> Splits:
     try:
         stored = read_npz(path)
-        arrays: dict[str, Array] = {name: stored[name] for name in NAMES}
+        arrays: dict[str, Array] = {name: stored[name] for name in ARRAY_NAMES}
     except FOREIGN as error:
         raise DataError(f"{path} is damaged: {error}. Run 'sortition data get {path.stem}'.") from error
     return {split: (arrays[f"x_{split}"], arrays[f"y_{split}"]) for split in ("train", "test")}
 
 
-def _write(target: Path, splits: Splits) -> None:
-    write_arrays(target, {f"{axis}_{split}": pair[i] for split, pair in splits.items() for i, axis in enumerate("xy")})
+def _write_npz(target: Path, splits: Splits) -> None:
+    arrays = {}
+    for split, (images, labels) in splits.items():
+        arrays[f"x_{split}"] = images
+        arrays[f"y_{split}"] = labels
+    write_arrays(target, arrays)
 
 
 def write_arrays(target: Path, arrays: dict[str, Array]) -> None:
-    """All or nothing: a temporary name, flushed, then renamed."""
+    """Write an npz file, all or nothing: under a temporary name, flushed, then renamed."""
     temporary = target.with_name(f".{target.name}-{os.getpid()}")
     try:
-        with temporary.open("wb") as out:
-            np.savez(out, **arrays)  # type: ignore[arg-type]
-            out.flush()
-            os.fsync(out.fileno())
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+            file.flush()
+            os.fsync(file.fileno())
         temporary.replace(target)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        _no_space(error, target)
+        _raise_if_disk_is_full(error, target)
         raise
 
 
-def _no_space(error: BaseException, target: Path) -> None:
+def _raise_if_disk_is_full(error: BaseException, target: Path) -> None:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         raise DataError(
             f"No space left in {target.parent} for {target.stem}. Set SORTITION_DATA to another folder."

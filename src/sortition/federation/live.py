@@ -53,7 +53,7 @@ class LiveFederation:
             Selection(options.selector, options.horizon, int(options.seed), options.guards),
             options.pace,
             started=self._started,
-            keep=self.files.keep,
+            keep=self._keep,
             sinks=() if options.on_round is None else (options.on_round,),
             complain=self.logger.warning,
         )
@@ -87,6 +87,7 @@ class LiveFederation:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
         self.files.open(stack)
         self.messenger.moved = any(answered_ids(record) for record in self.history)
+        self.messenger.tried = self.files.played > 0
         if self.files.played:
             self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
@@ -95,12 +96,16 @@ class LiveFederation:
     def close_round(self) -> RoundRecord:
         """Make the next model, and keep the record; refused where no client at all can train."""
         record = self.driver.close_round()
+        self.messenger.check_progress()
+        return record
+
+    def _keep(self, record: RoundRecord) -> None:
+        """Add what was counted since the last round to the registrar's counters, then write record and checkpoint."""
         if self.registrar is not None:
             for what, count in self.messenger.counted.items():
                 self.registrar.counters[what] += count
             self.messenger.counted = dict.fromkeys(self.messenger.counted, 0)
-        self.messenger.check_progress()
-        return record
+        self.files.keep(record)
 
     def end(self) -> None:
         """Write the last checkpoint, and reveal the seed of the audit log: the run is over."""

@@ -32,13 +32,16 @@ from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Peer, Profile, Reply, Transport
 from sortition.federation.options import Options
 from sortition.federation.pace import first_come
-from sortition.federation.screening import ModelCheck, moved, reported_rows
+from sortition.federation.screening import ModelCheck, moved, not_finite, reported_rows
 
-FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5  # seconds between looks for replies: short at first, then longer
+FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
+LONGEST_LOOK = 0.5  # seconds between two looks for replies
+LONGEST_RECHECK = 10.0  # seconds between two looks for somebody who is idle and eligible
 LONGEST_PAUSE = 3600.0  # seconds between two questions to a stranger that was silent or refused
 PRESENT = 100_000  # members up to which a record says who was there
 LONGEST_REASON = 500  # characters of what a client says went wrong, in records
 SAY = 30.0  # seconds between two lines of the log while clients are waited for
+REMEMBERED_LAPSED = 10_000  # trainings that missed their deadline whose clients are still known by the handle
 
 
 class StoppedError(Exception):
@@ -63,6 +66,7 @@ class Training:
         began: when it was dispatched.
         replies: what came back, by client.
         seconds: when it came, since the dispatch.
+        countable: how many of the replies can fill a place, as far as each shows by itself.
         over: whether the round is closed: what comes now is late.
     """
 
@@ -71,6 +75,7 @@ class Training:
     began: float = 0.0
     replies: dict[int, Reply] = field(default_factory=dict)
     seconds: dict[int, float] = field(default_factory=dict)
+    countable: int = 0
     over: bool = False
 
 
@@ -130,6 +135,7 @@ class Messenger:
         self._inbox: dict[Handle, Reply] = {}
         self._wanted: set[Handle] = set()  # questions that are waited for now
         self._late: set[int] = set()
+        self._lapsed: dict[Handle, int] = {}  # trainings that missed their deadline → client, the oldest first
         self._faults: dict[int, str] = {}
         self._models: dict[int, Model] = {}
         self._heard: set[str] = set()  # signals that somebody answered
@@ -153,18 +159,41 @@ class Messenger:
         self.members.selections += 1
         self._answered.clear()
         self._late.clear()
+        self._faults = {}
+        self._models = {}
         self.training = Training()
-        present = self.wait_for_clients()
-        idle = self._idle(present)
-        self.busy = int(present.size - idle.size)
-        fresh = self._refreshed(idle)
-        eligible = [self._is_eligible(client) for client in fresh.tolist()]
-        self.candidates = fresh[eligible] if eligible else fresh
+        self.candidates = self._wait_for_candidates()
         self._try_reports()
         pace = self.options.pace
         self._ends = self.clock() + pace.deadline
         self._questions_end = self.clock() + pace.seconds_for_questions
         return self.candidates
+
+    def _wait_for_candidates(self) -> Ids:
+        """Wait until somebody who is online is idle and eligible too; nobody, if ``patience`` runs out before."""
+        began = self.clock()
+        next_line = began
+        pause = FIRST_LOOK
+        while True:
+            present = self.wait_for_clients()
+            candidates = self._idle_and_eligible(present)
+            out_of_patience = self.clock() - began >= self.options.patience
+            if candidates.size or not present.size or out_of_patience:
+                return candidates
+            if self.clock() >= next_line:
+                self.logger.info(
+                    "Waiting: of %d clients online %d are busy, the others not eligible", present.size, self.busy
+                )
+                next_line = self.clock() + SAY
+            self._receive(min(pause, max(self.options.patience, 0.01)))
+            pause = min(pause * 1.5, LONGEST_RECHECK)
+
+    def _idle_and_eligible(self, present: Ids) -> Ids:
+        idle = self._idle(present)
+        self.busy = int(present.size - idle.size)
+        with_fresh_facts = self._refreshed(idle)
+        eligible = [client for client in with_fresh_facts.tolist() if self._is_eligible(client)]
+        return np.array(eligible, np.int64)
 
     def _is_eligible(self, client: int) -> bool:
         member = self.members[client]
@@ -238,10 +267,8 @@ class Messenger:
 
     def _ask_who(self, online: Mapping[str, Peer]) -> None:
         """Ask who they are; the answers are taken when they come."""
+        self._forget_who_left(online)
         now = self.clock()
-        self._behind = {
-            session: holder for session, holder in self._behind.items() if session in online and holder in online
-        }
         under_way = {pending.ask.session for pending in self._asking()}
         strangers = [session for session in self.members.unknown(online) if session not in self._behind]
         due = [session for session in strangers if self._later.get(session, (0.0, 0.0))[0] <= now]
@@ -261,6 +288,18 @@ class Messenger:
                 for session in sessions
             ]
         )
+
+    def _forget_who_left(self, online: Mapping[str, Peer]) -> None:
+        """Keep pauses and claims on names of sessions that are online, so that neither grows without end."""
+        now = self.clock()
+        self._later = {
+            session: (time_to_ask, pause)
+            for session, (time_to_ask, pause) in self._later.items()
+            if session in online or time_to_ask > now
+        }
+        self._behind = {
+            session: holder for session, holder in self._behind.items() if session in online and holder in online
+        }
 
     def _take_profile(self, ask: Ask, reply: Reply) -> None:
         client = self.members.client_of(ask.session)
@@ -356,10 +395,10 @@ class Messenger:
         wanted = {signal.name: signal for signal in self.needs.reports}
         if self.tried or not self.candidates.size:
             return
-        self.tried = True
         member = self.members[int(self.candidates[0])]
         unsure = [name for name in wanted if sketched(name)[0] in member.unsure]
         if not unsure:
+            self.tried = True
             return
         self._ends = self.clock() + self.options.pace.deadline
         ask = Ask(
@@ -373,12 +412,15 @@ class Messenger:
         for name in unsure:
             trial = replace(ask, signals=(name,), seconds=self.options.pace.deadline)
             reply = self._exchange([trial], self.options.pace.deadline, name).get(ask.client)
-            if reply is not None and reply.outcome == "failed":
+            if reply is None:
+                return  # nothing is learnt from silence: another client is tried before the next round
+            if reply.outcome == "failed":
                 method = type(self.options.selector).__name__
                 raise InputError(
                     f"{method} wants {name!r} reported, and the training of client {member.name} does not give it: "
                     f"{reply.reason.strip()}"
                 )
+        self.tried = True
 
     # -- what the driver asks for --------------------------------------------------------------------------------------
 
@@ -496,9 +538,8 @@ class Messenger:
         while not training.over:
             self._receive(0.0)
             self._sort_into(training)
-            answers = sum(reply.outcome == "ok" for reply in training.replies.values())
             left = self._ends - self.clock()
-            if len(training.replies) == len(training.handles) or answers >= target or left <= 0:
+            if len(training.replies) == len(training.handles) or training.countable >= target or left <= 0:
                 training.over = True
                 break
             self._receive(min(pause, left))
@@ -511,8 +552,10 @@ class Messenger:
         now = self.clock()  # what came in one look came at one moment: ties go by id
         for client, handle in training.handles.items():
             if handle in self._inbox:
-                training.replies[client] = self._inbox.pop(handle)
+                reply = self._inbox.pop(handle)
+                training.replies[client] = reply
                 training.seconds[client] = now - training.began
+                training.countable += self._can_count(reply)
 
     def hand_over(self, replies: Iterable[tuple[int | None, Reply]]) -> None:
         """Take the replies of a training that somebody else collected: a client, or None for a message of nobody."""
@@ -531,27 +574,44 @@ class Messenger:
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """Whose update can be used, of those who answered first."""
         self.wait_for_training(cohort)
-        used = self.used(cohort)
-        replies = {client: self.training.replies[client] for client in used.tolist()}
-        sound = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        models, faults = self.check.judge(sound, self.engine.model)
+        replies = {client: self.training.replies[client] for client in self._who_answered(cohort)}
+        sent = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
+        sound, faults = self.check.judge(sent, self.engine.model)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
-        odd = self.engine.objections({client: replies[client] for client in models})
-        self._models = {client: model for client, model in models.items() if client not in odd}
-        self._faults = {**faults, **odd}
+        faults |= self.engine.objections({client: replies[client] for client in sound})
+        self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
+        used = self.used(cohort)
+        self._models = {client: sound[client] for client in used.tolist()}
         self._log_training(cohort)
-        return Arrivals(used[[client in self._models for client in used.tolist()]], self._faults)
+        return Arrivals(used, self._faults)
+
+    def _can_count(self, reply: Reply) -> bool:
+        """Whether an answer by itself can fill a place; the guards compare answers when all are there."""
+        if reply.outcome != "ok" or reply.fault:
+            return False
+        everybody_is_needed = self.options.overselect <= 1
+        if everybody_is_needed or self.check.names is None:
+            return True
+        arrays = reply.model or {}
+        model = self.engine.model
+        return not (self.check.fault(arrays, model) or not_finite(arrays, model))
+
+    def _who_answered(self, cohort: Cohort) -> list[int]:
+        replies = self.training.replies
+        return [client for client in cohort.ids.tolist() if client in replies and replies[client].outcome == "ok"]
 
     def used(self, cohort: Cohort) -> Ids:
-        """The members whose answers count: at most as many as the round is meant to use, first come by the clock."""
-        training = self.training
-        seconds = [
-            training.seconds[client]
-            if client in training.replies and training.replies[client].outcome == "ok"
-            else np.inf
-            for client in cohort.ids.tolist()
-        ]
-        return cohort.ids[first_come(cohort.ids, np.array(seconds), self.options.pace.target(cohort), np.inf)]
+        """The members whose answers count: at most as many as the round is meant to use, first come by the clock.
+
+        Answers that are unsound take no place.
+        """
+        seconds = np.full(cohort.ids.size, np.inf)
+        answered = set(self._who_answered(cohort)) - self._faults.keys()
+        for row, client in enumerate(cohort.ids.tolist()):
+            if client in answered:
+                seconds[row] = self.training.seconds[client]
+        counts = first_come(cohort.ids, seconds, target=self.options.pace.target(cohort), deadline=np.inf)
+        return cohort.ids[counts]
 
     def reports(self, done: Ids) -> Mapping[str, Answers]:
         """What these members reported with their models."""
@@ -607,7 +667,7 @@ class Messenger:
         fates = Fates()
         for client in cohort.ids.tolist():
             reply = self.training.replies.get(client)
-            if client in used:
+            if client in used or client in self._faults:
                 continue
             if reply is not None and reply.outcome == "failed":
                 fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
@@ -633,7 +693,8 @@ class Messenger:
             self.logger.warning("Client %s is left out: %s", names[client], reason)
         for client, reply in self.training.replies.items():
             if reply.unreported:
-                self.logger.warning("Client %s failed to report after training: %s", names[client], reply.unreported)
+                reason = reply.unreported[:LONGEST_REASON]
+                self.logger.warning("Client %s failed to report after training: %s", names[client], reason)
         if fates.standby:
             self.logger.info("Not needed, since enough had answered: %s", ", ".join(names[k] for k in fates.standby))
         if fates.silent:
@@ -693,7 +754,7 @@ class Messenger:
         for reply in self.transport.poll(wait):
             pending = self._pending.pop(reply.handle, None)
             if pending is None:
-                self.counted["duplicate" if reply.handle in self._answered else "late"] += 1
+                self._count_unexpected(reply.handle)
                 continue
             self._answered.add(reply.handle)
             if _is_enrolment(pending.ask):
@@ -704,6 +765,17 @@ class Messenger:
             else:
                 self._inbox[reply.handle] = reply
         self._forget_expired()
+
+    def _count_unexpected(self, handle: Handle) -> None:
+        """Count a message that answers nothing open: a second answer, or one that comes after its deadline."""
+        if handle in self._answered:
+            self.counted["duplicate"] += 1
+            return
+        self.counted["late"] += 1
+        client = self._lapsed.pop(handle, None)
+        if client is not None:
+            self._answered.add(handle)
+            self._late.add(client)
 
     def _is_late(self, ask: Ask, handle: Handle) -> bool:
         """Whether it answers a question or a round that is closed."""
@@ -718,6 +790,10 @@ class Messenger:
             pending = self._pending.pop(handle)
             if _is_enrolment(pending.ask):
                 self._missed_profile(pending.ask)
+            elif pending.ask.kind == "train":
+                self._lapsed[handle] = pending.ask.client
+                if len(self._lapsed) > REMEMBERED_LAPSED:
+                    del self._lapsed[next(iter(self._lapsed))]
 
 
 @dataclass

@@ -36,7 +36,7 @@ class ModelCheck:
         """The models that can be used, by client, and what is wrong with the others."""
         if self.names is None and len(sent) > 1:
             self.names = usual_names(sent, model)
-        faults = {client: fault for client, arrays in sent.items() if (fault := self._fault(arrays, model))}
+        faults = {client: fault for client, arrays in sent.items() if (fault := self.fault(arrays, model))}
         models = {client: arrays for client, arrays in sent.items() if client not in faults}
         for client, reason in self._too_far(models, model).items():
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
@@ -54,7 +54,8 @@ class ModelCheck:
         far = np.array([distance(models[client], model) for client in clients])
         return {clients[row]: reason for row, reason in self.guards.absurd(far).items()}
 
-    def _fault(self, arrays: Model, model: Model) -> str:
+    def fault(self, arrays: Model, model: Model) -> str:
+        """What is wrong with a model by itself, without comparison with others; empty if nothing is."""
         if not arrays:
             return "no model"
         expected = self.names or frozenset(model)

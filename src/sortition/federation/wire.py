@@ -9,7 +9,6 @@ import io
 import json
 import math
 import tempfile
-import threading
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,7 +25,6 @@ from sortition.federation.messages import Ask, Profile, Reply
 
 HEADER = "header"
 ROOM = 64 * 1024  # bytes of a body beside what the model's size allows
-_READING = threading.Lock()  # numpy parses headers by ast, in which two threads disturb each other (CPython gh-106905)
 TIMES = 4  # how many times the model a body may be: the model itself, and rows as long as it in double precision
 
 
@@ -142,8 +140,7 @@ def _unpacked(content: bytes | Path, most: int | None) -> tuple[dict[str, Any], 
     try:
         if most is not None:
             _check_announced(content, most)
-        with _READING:
-            members = read_npz(content)
+        members = read_npz(content)
         header = json.loads(members.pop(HEADER).tobytes().decode())
         tables: dict[str, dict[str, Array] | None] = {}
         for table, names in header.pop("arrays").items():

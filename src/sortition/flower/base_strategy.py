@@ -30,7 +30,9 @@ class BaseStrategy:
     """A strategy of Flower's or one's own, and what is known of its kind."""
 
     def __init__(self, strategy: Strategy) -> None:
-        self.strategy, self.kind, self.inner = strategy, kind_of(strategy), innermost(strategy)
+        self.strategy = strategy
+        self.kind = kind_of(strategy)
+        self.inner = innermost(strategy)
         self.model: str = getattr(self.inner, "arrayrecord_key", "arrays")
         self.config: str = getattr(self.inner, "configrecord_key", "config")
         self.weighted: str = getattr(self.inner, "weighted_by_key", "num-examples")
@@ -43,37 +45,39 @@ class BaseStrategy:
 
     def check_model(self, arrays: ArrayRecord) -> None:
         """Refuse a model that the strategy cannot aggregate."""
-        kinds = {name: value.dtype for name, value in wire.view_arrays(arrays).items()}
-        whole = [name for name, kind in kinds.items() if kind.kind in "iub"]
-        strange = [name for name, kind in kinds.items() if kind.kind not in "fiub"]
-        if strange:
+        dtypes = {name: value.dtype for name, value in wire.view_arrays(arrays).items()}
+        integer_names = [name for name, dtype in dtypes.items() if dtype.kind in "iub"]
+        strange_names = [name for name, dtype in dtypes.items() if dtype.kind not in "fiub"]
+        if strange_names:
+            name = strange_names[0]
             raise InputError(
-                f"initial_arrays must hold real numbers; {strange[0]!r} is of type {kinds[strange[0]]}. Send a complex "
+                f"initial_arrays must hold real numbers; {name!r} is of type {dtypes[name]}. Send a complex "
                 "array as its real and its imaginary part, and another type as float32."
             )
-        if self.kind.only_floats and whole:
+        if self.kind.only_floats and integer_names:
             raise InputError(
-                f"{type(self.strategy).__name__} cannot aggregate whole numbers, and the model has {whole[0]!r}. Send "
+                f"{type(self.strategy).__name__} cannot aggregate whole numbers, and the model has "
+                f"{integer_names[0]!r}. Send "
                 "the other arrays alone, or choose another strategy."
             )
 
     def original(self, method: str) -> Callable[..., Any]:
         """The strategy's own method, though ours stands in its place while it runs."""
-        bound = getattr(type(self.strategy), method).__get__(self.strategy)
-        return cast(Callable[..., Any], self._assigned.get(method, bound))
+        method_of_class = getattr(type(self.strategy), method).__get__(self.strategy)
+        return cast(Callable[..., Any], self._assigned.get(method, method_of_class))
 
     @contextmanager
     def replaced(self, **methods: Callable[..., Any]) -> Iterator[None]:
         """Let the strategy's ``start`` call these in place of its own methods."""
-        held = vars(self.strategy)
-        self._assigned = {name: held[name] for name in methods if name in held}
-        held.update(methods)
+        attributes = vars(self.strategy)
+        self._assigned = {name: attributes[name] for name in methods if name in attributes}
+        attributes.update(methods)
         try:
             yield
         finally:
             for name in methods:
-                del held[name]
-            held.update(self._assigned)
+                del attributes[name]
+            attributes.update(self._assigned)
             self._assigned = {}
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -90,23 +94,24 @@ class BaseStrategy:
             return {}
         view = NodesView(grid, nodes)
         with _samples_all(self.inner, len(nodes)):
-            made = list(self.original("configure_train")(server_round, arrays, config, view))
-        found = {message.metadata.dst_node_id: message for message in made}
-        self._learn_names(made[0].content if made else RecordDict(), arrays)
-        if found.keys() != set(nodes) or len(made) != len(nodes):
+            messages = list(self.original("configure_train")(server_round, arrays, config, view))
+        message_by_node = {message.metadata.dst_node_id: message for message in messages}
+        if messages:
+            self._learn_names(messages[0].content, arrays)
+        if message_by_node.keys() != set(nodes) or len(messages) != len(nodes):
             raise InputError(
                 f"{type(self.strategy).__name__}.configure_train must write once to each of the {len(nodes)} nodes "
-                f"that the grid shows it; it wrote {len(made)} messages to {len(found)}. Leave the choice to the "
-                "selector; of a strategy that takes one client at a time, use cohort=1."
+                f"that the grid shows it; it wrote {len(messages)} messages to {len(message_by_node)}. Leave the "
+                "choice to the selector; of a strategy that takes one client at a time, use cohort=1."
             )
-        return {node: found[node] for node in nodes}
+        return {node: message_by_node[node] for node in nodes}
 
     def _learn_names(self, content: RecordDict, arrays: ArrayRecord) -> None:
         """How a strategy of one's own calls model and config in its messages, where not as Flower's do."""
         if self.model not in content.array_records:
-            held = list(content.array_records)
-            same = [name for name in held if content[name].keys() == arrays.keys()]
-            self.model = next(iter(same or held), self.model)
+            record_names = list(content.array_records)
+            like_the_model = [name for name in record_names if content[name].keys() == arrays.keys()]
+            self.model = next(iter(like_the_model or record_names), self.model)
         if self.config not in content.config_records:
             self.config = next(iter(content.config_records), self.config)
 
@@ -122,38 +127,44 @@ class BaseStrategy:
         ``errors`` are shown to it too, as Flower does; but noise that counts on all replies has them all.
         """
         weights = self._in_examples(replies, weights)
+        left_out: list[RecordDict] = []
         if self.kind.own and not isinstance(self.inner, FedAvg):  # it averages metrics in a way of its own, or not
-            left_out = []
             for client, message in replies.items():
-                key, sent = first_metrics(message.content)
-                values, extra = {**sent, self.weighted: weights[client]}, message.content.metric_records
-                message.content = _with_metrics(message.content, key, values, extra)
+                key, sent_metrics = first_metrics(message.content)
+                values = {**sent_metrics, self.weighted: weights[client]}
+                message.content = _with_metrics(message.content, key, values, extra=message.content.metric_records)
         else:
             left_out = self._share_metrics(replies, weights)
-        shown = [*replies.values(), *(() if self.kind.equal else errors)]
+        messages = list(replies.values())
+        if not self.kind.equal:
+            messages.extend(errors)
         with _averages(self.inner, left_out):
-            return cast(Aggregate, self.original("aggregate_train")(server_round, shown))
+            return cast(Aggregate, self.original("aggregate_train")(server_round, messages))
 
     def _in_examples(self, replies: Mapping[int, Message], weights: Mapping[int, float]) -> dict[int, float]:
         """The same weights, in parts of the examples that these clients report together; of 1 where none does."""
-        said = [first_metrics(message.content)[1].get(self.weighted) for message in replies.values()]
-        total = float(sum(value for value in said if is_amount(value))) or 1.0
+        reported = [first_metrics(message.content)[1].get(self.weighted) for message in replies.values()]
+        total = float(sum(examples for examples in reported if is_amount(examples))) or 1.0
         return {client: float(weight) * total for client, weight in weights.items()}
 
     def _share_metrics(self, replies: Mapping[int, Message], weights: Mapping[int, float]) -> list[RecordDict]:
         """Leave the metrics that all replies have, as Flower wants it; the replies whose metrics cannot be averaged."""
         contents = {client: message.content for client, message in replies.items()}
-        kept, faults = usable_metrics(contents, ignored=[self.weighted])
+        metrics_by_client, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        names = next(iter(kept.values()), {})
-        key = first_metrics(next(iter(contents.values())))[0]
-        extra = shared_metrics(contents.values()) if self.kind.own else set()
-        log_unshared([contents[client] for client in kept], {self.weighted, *names}, {key, *extra})
+        shared_names = next(iter(metrics_by_client.values()), {})
+        key, _ = first_metrics(next(iter(contents.values())))
+        extra: set[str] = set()
+        if self.kind.own:
+            extra = shared_metrics(contents.values())
+        usable_contents = [contents[client] for client in metrics_by_client]
+        log_unshared(usable_contents, names={self.weighted, *shared_names}, records={key, *extra})
         for client, message in replies.items():
-            sent = first_metrics(message.content)[1]
-            values = {name: sent.get(name, math.nan) for name in names} | {self.weighted: weights[client]}
-            message.content = _with_metrics(message.content, key, values, extra)
-        return [replies[client].content for client in replies if client not in kept]
+            _, sent_metrics = first_metrics(message.content)
+            values = {name: sent_metrics.get(name, math.nan) for name in shared_names}
+            values[self.weighted] = weights[client]
+            message.content = _with_metrics(message.content, key, values, extra=extra)
+        return [replies[client].content for client in replies if client not in metrics_by_client]
 
     def step(
         self,
@@ -165,17 +176,19 @@ class BaseStrategy:
         """The strategy's step from w + Σ a_k Δ_k, where it would rescale the weights; metrics by the same weights."""
         contents = {client: message.content for client, message in replies.items()}
         metrics = RecordDict({"metrics": MetricRecord({self.weighted: 1.0})})
-        whole = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
-        with _averages(self.inner, [whole.content]):
-            arrays, _ = self.original("aggregate_train")(server_round, [whole])
-        kept, faults = usable_metrics(contents, ignored=[self.weighted])
+        one_reply = Message(RecordDict({self.model: wire.to_record(target), **metrics}), 1, MessageType.TRAIN)
+        with _averages(self.inner, [one_reply.content]):
+            arrays, _ = self.original("aggregate_train")(server_round, [one_reply])
+        metrics_by_client, faults = usable_metrics(contents, ignored=[self.weighted])
         log_faults(faults)
-        weights, weighed = self._in_examples(replies, weights), []
-        for client, values in kept.items():
-            key = first_metrics(contents[client])[0]
-            weighed.append(_with_metrics(contents[client], key, {**values, self.weighted: weights[client]}))
+        examples = self._in_examples(replies, weights)
+        weighed_contents = []
+        for client, values in metrics_by_client.items():
+            key, _ = first_metrics(contents[client])
+            weighed = {**values, self.weighted: examples[client]}
+            weighed_contents.append(_with_metrics(contents[client], key, weighed))
         with _averages(self.inner, []):
-            return arrays, self.inner.train_metrics_aggr_fn(weighed, self.weighted)
+            return arrays, self.inner.train_metrics_aggr_fn(weighed_contents, self.weighted)
 
     def odd_metrics(self, contents: Mapping[int, RecordDict]) -> dict[int, str]:
         """Whose metrics cannot be used, or are missing, and why: for rules that compute the model from them."""
@@ -196,25 +209,30 @@ class BaseStrategy:
 
     def _can_evaluate(self, online: int) -> bool:
         """Whether so many nodes suffice: the strategy would wait for more without end."""
-        share, least = getattr(self.inner, "fraction_evaluate", 1.0), getattr(self.inner, "min_evaluate_nodes", 1)
-        return not share or online >= max(self.least_online, int(online * share), least)
+        share = getattr(self.inner, "fraction_evaluate", 1.0)
+        if not share:
+            return True
+        minimum = getattr(self.inner, "min_evaluate_nodes", 1)
+        return bool(online >= max(self.least_online, int(online * share), minimum))
 
     def aggregate_evaluation(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """The strategy's average of evaluation metrics, by the examples that clients report, as Flower does."""
         messages = dict(enumerate(replies))
         if self.kind.own_evaluation:
             return self._evaluated(server_round, list(messages.values()))
-        found = {row: message.content for row, message in messages.items() if not message.has_error()}
-        kept, faults = usable_metrics(found, weight=self.weighted)
+        contents = {row: message.content for row, message in messages.items() if not message.has_error()}
+        metrics_by_row, faults = usable_metrics(contents, weight=self.weighted)
         log_faults({messages[row].metadata.src_node_id: reason for row, reason in faults.items()}, "node")
-        key = {first_metrics(found[row])[0] for row in kept}
-        log_unshared([found[row] for row in kept], next(iter(kept.values()), {}), key)
-        for row, values in kept.items():
-            messages[row].content = _with_metrics(found[row], first_metrics(found[row])[0], values)
-        if kept and not sum(values[self.weighted] for values in kept.values()):
+        record_names = {first_metrics(contents[row])[0] for row in metrics_by_row}
+        shared_names = next(iter(metrics_by_row.values()), {})
+        log_unshared([contents[row] for row in metrics_by_row], names=shared_names, records=record_names)
+        for row, values in metrics_by_row.items():
+            key, _ = first_metrics(contents[row])
+            messages[row].content = _with_metrics(contents[row], key, values)
+        if metrics_by_row and not any(values[self.weighted] for values in metrics_by_row.values()):
             log(WARNING, "Evaluation is left out: nobody evaluated an example")
-            kept = {}
-        usable = [message for row, message in messages.items() if row in kept or row not in found]
+            metrics_by_row = {}
+        usable = [message for row, message in messages.items() if row in metrics_by_row or row not in contents]
         return self._evaluated(server_round, usable)
 
     def _evaluated(self, server_round: int, replies: Sequence[Message]) -> MetricRecord | None:
@@ -266,25 +284,26 @@ def log_faults(faults: Mapping[int, str], whose: str = "client") -> None:
 
 def log_unshared(contents: Iterable[RecordDict], names: Collection[str], records: Collection[str]) -> None:
     """Say which metrics, and which records of metrics, are left out because not all replies have them."""
-    sent = list(contents)
-    lone = {name for content in sent for name in first_metrics(content)[1]} - set(names)
-    more = {name for content in sent for name in content.metric_records} - set(records)
-    if lone or more:
-        words = [f"metric {name!r}" for name in sorted(lone)] + [f"MetricRecord {name!r}" for name in sorted(more)]
+    replies = list(contents)
+    unshared_metrics = {name for content in replies for name in first_metrics(content)[1]} - set(names)
+    unshared_records = {name for content in replies for name in content.metric_records} - set(records)
+    if unshared_metrics or unshared_records:
+        words = [f"metric {name!r}" for name in sorted(unshared_metrics)]
+        words += [f"MetricRecord {name!r}" for name in sorted(unshared_records)]
         log(WARNING, "Left out, as replies must all have the same metrics in one record: %s", ", ".join(words[:8]))
 
 
 @contextmanager
 def _samples_all(strategy: Any, nodes: int) -> Iterator[None]:
     """Let a strategy of the FedAvg family sample every node that it is shown, for one call."""
-    wanted = {"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes}
-    before = {name: getattr(strategy, name) for name in wanted if hasattr(strategy, name)}
-    for name in before:
-        setattr(strategy, name, wanted[name])
+    settings = {"fraction_train": 1.0, "min_train_nodes": nodes, "min_available_nodes": nodes}
+    original_settings = {name: getattr(strategy, name) for name in settings if hasattr(strategy, name)}
+    for name in original_settings:
+        setattr(strategy, name, settings[name])
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in original_settings.items():
             setattr(strategy, name, value)
 
 
@@ -299,8 +318,10 @@ def _averages(strategy: Any, left_out: Sequence[RecordDict]) -> Iterator[None]:
 
     def cautious(records: list[RecordDict], weighted: str) -> MetricRecord | None:
         usable = [record for record in records if id(record) not in odd]
+        if not usable:
+            return MetricRecord()
         try:
-            return cast(MetricRecord | None, average(usable, weighted)) if usable else MetricRecord()
+            return cast(MetricRecord | None, average(usable, weighted))
         except Exception as error:  # an app's own function, on what clients sent
             log(WARNING, "Metrics are left out: averaging them fails with %s: %s", type(error).__name__, error)
             return MetricRecord()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from copy import copy, deepcopy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,10 @@ def answer(
             "no @app.train() function above."
         )
     app.office = _Office(Answers(client, facts, signals, app_trains=trains), name, tags)
-    app.__class__ = _AnsweringApp if type(app) is ClientApp else type("Answering", (_AnsweringApp, type(app)), {})
+    if type(app) is ClientApp:
+        app.__class__ = _AnsweringApp
+    else:
+        app.__class__ = type("Answering", (_AnsweringApp, type(app)), {})
 
 
 def _has_training(app: ClientApp) -> bool:
@@ -122,10 +125,14 @@ class _Office:
 
     def profile(self, assignment: wire.Assignment, context: Context) -> RecordDict:
         """Name, the declared facts, and what can be answered."""
-        about = {"name": self.name(context), "tags": self.tags(context), "signals": self.answers.names}
-        about["unsure"] = self.answers.unsure
+        profile = {
+            "name": self.name(context),
+            "tags": self.tags(context),
+            "signals": self.answers.names,
+            "unsure": self.answers.unsure,
+        }
         facts = self.answers.facts_of(context, assignment.facts, assignment.optional)
-        return RecordDict({wire.SELF: ConfigRecord(about), wire.FACTS: wire.to_record(facts)})
+        return RecordDict({wire.SELF: ConfigRecord(profile), wire.FACTS: wire.to_record(facts)})
 
 
 _training: ContextVar[_Exchange] = ContextVar("the exchange that trains now")
@@ -136,7 +143,8 @@ def _train_client(message: Message, context: Context) -> Message:
     exchange = _training.get(None)
     if exchange is None:
         raise InputError("This app trains for sortition.flower.SelectorStrategy; the message came from another.")
-    update, received = np.asarray(exchange.client.part("train")().update), exchange.client.received
+    received = exchange.client.received
+    update = np.asarray(exchange.client.part("train")().update)
     key = next(iter(message.content.array_records))
     arrays = wire.to_record(from_vector(received.vector + update, received.model))
     return Message(RecordDict({key: arrays, "metrics": MetricRecord()}), reply_to=message)
@@ -149,7 +157,8 @@ class _AnsweringApp(ClientApp):
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer, train and report, or do what the app would do."""
-        assignment, kind = wire.Assignment.of(message.content), message.metadata.message_type
+        assignment = wire.Assignment.of(message.content)
+        kind = message.metadata.message_type
         if assignment is None:
             return super().__call__(message, context)  # from another strategy
         if kind.partition(".")[0] == "train":
@@ -173,19 +182,34 @@ class _Exchange:
         context: Context,
         assignment: wire.Assignment,
     ) -> None:
-        self.app, self.call, self.message, self.context, self.assignment = app, call, message, context, assignment
-        self.answers, self.kind, self.content = app.office.answers, message.metadata.message_type, message.content
+        self.app = app
+        self.call = call
+        self.message = message
+        self.context = context
+        self.assignment = assignment
+        self.answers = app.office.answers
+        self.kind = message.metadata.message_type
+        self.content = message.content
         self.reply: Message | None = None
 
     @cached_property
     def client(self) -> AppClient:
         """The client behind the app, made where a question or a report needs one."""
-        sent, task, make = self.content, self.assignment, self.answers.make_client
-        arrays, config = wire.to_arrays(sent[task.model]), sent.get(task.config, {})
-        run = self.context.run_config
-        received = Received(arrays, config, task.t, task.client, task.purpose, self.context, run)
-        made = None if make is None else lambda: make(received)
-        return AppClient(received, self._train, made, trains_itself=not self.answers.app_trains)
+        task = self.assignment
+        make_client = self.answers.make_client
+        received = Received(
+            wire.to_arrays(self.content[task.model]),
+            self.content.get(task.config, {}),
+            task.t,
+            task.client,
+            task.purpose,
+            self.context,
+            self.context.run_config,
+        )
+        make_own = None
+        if make_client is not None:
+            make_own = partial(make_client, received)
+        return AppClient(received, self._train, make_own, trains_itself=not self.answers.app_trains)
 
     def _run(self) -> Message:
         """Let the app train as on any train message: with its mods, and without records of ours.
@@ -193,41 +217,47 @@ class _Exchange:
         A training that is only tried leaves nothing in the node's state, where apps keep layers of their own.
         """
         mark = _training.set(self)
-        trains, context = self.kind.partition(".")[0] == "train", self.context
-        if not trains:
+        context = self.context
+        message_type = self.kind
+        is_a_trial = self.kind.partition(".")[0] != "train"
+        if is_a_trial:
             context = copy(context)
             context.state = deepcopy(context.state)
+            message_type = self.assignment.kind
         self.message.content = wire.without_ours(self.content)
-        self.message.metadata.message_type = self.kind if trains else self.assignment.kind
+        self.message.metadata.message_type = message_type
         try:
             self.reply = self.call(self.message, context)
         finally:
-            self.message.content, self.message.metadata.message_type = self.content, self.kind
+            self.message.content = self.content
+            self.message.metadata.message_type = self.kind
             _training.reset(mark)
         return self.reply
 
     def _train(self) -> AppReply:
         """What the training left, for signals of it."""
-        begun = time.monotonic()
+        started = time.monotonic()
         reply = self._run()
         if reply.has_error():
             raise InputError(f"The app's training fails: {reply.error.reason}")
         records = reply.content.array_records
-        key = self.assignment.model if len(records) > 1 else next(iter(records), "")
+        key = next(iter(records), "")
+        if len(records) > 1:
+            key = self.assignment.model
         if key not in records:
             raise InputError(f"The app's train function must return the model as an ArrayRecord; got {len(records)}.")
         metrics = next(iter(reply.content.metric_records.values()), MetricRecord())
-        return AppReply(wire.to_arrays(records[key]), metrics, time.monotonic() - begun)
+        return AppReply(wire.to_arrays(records[key]), metrics, time.monotonic() - started)
 
     def trained(self) -> Message:
         """The app's reply with the declared reports. Signals of the received model are taken before training."""
-        wanted = [self.answers.signal(name) for name in self.assignment.reports]
-        after = [signal for signal in wanted if signal.of == "training"]
-        rows = self._rows([signal for signal in wanted if signal.of == "model"])
-        if after:
+        signals = [self.answers.signal(name) for name in self.assignment.reports]
+        signals_of_training = [signal for signal in signals if signal.of == "training"]
+        rows = self._rows([signal for signal in signals if signal.of == "model"])
+        if signals_of_training:
             self.client.train()
         reply = self.reply or self._run()
-        rows |= self._rows(after)
+        rows |= self._rows(signals_of_training)
         if rows and not reply.has_error():
             reply.content[wire.ROWS] = wire.to_record(rows)
         return reply
@@ -243,8 +273,9 @@ class _Exchange:
         if self.kind == wire.REHEARSE:
             model = wire.to_record(self.client.train().reply.model)
             return Message(RecordDict({self.assignment.model: model}), reply_to=self.message)
-        sent = self.content
-        payload = wire.to_arrays(sent[wire.PAYLOAD]) if wire.PAYLOAD in sent else None
+        payload = None
+        if wire.PAYLOAD in self.content:
+            payload = wire.to_arrays(self.content[wire.PAYLOAD])
         signal = self.answers.signal(self.assignment.signal)
         if signal.of == "training":
             self.client.train()  # outside our lifespan: the app's own training has one

@@ -63,8 +63,10 @@ class FlowerEngine:
         """Strategy and combining rule, by which a checkpoint knows them."""
         strategy = self.base.strategy
         inside = "/".join(type(layer).__name__ for layer in layers(strategy)[1:])
-        known = {"strategy": type(strategy).__name__} | ({"strategy.inside": inside} if inside else {})
-        return known | self.combining.identity
+        identity = {"strategy": type(strategy).__name__}
+        if inside:
+            identity["strategy.inside"] = inside
+        return identity | self.combining.identity
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
         """Whose metrics cannot be used, where the strategy computes the model from them."""
@@ -90,10 +92,11 @@ class FlowerEngine:
 
     def _counted(self, made_of: Step) -> tuple[Ids, Floats, dict[str, Any]]:
         """Who counts and how much; equal weights where the strategy's noise counts on them."""
-        done, equal = made_of.done, self.base.kind.equal
-        if not equal or not done.size:
+        done = made_of.done
+        replies_for_noise = self.base.kind.equal
+        if not replies_for_noise or not done.size:
             return done, made_of.weights, {}
-        if done.size < equal:
+        if done.size < replies_for_noise:
             return done[:0], made_of.weights[:0], {"too_few_for_noise": int(done.size)}
         return done, np.full(done.size, 1 / done.size), {}
 
@@ -105,22 +108,24 @@ class FlowerEngine:
             return self.base.step(self.server_round, target, replies, used)
         if self.base.kind.equal or sums_to_one(made_of.cohort):
             errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
-            return self.base.aggregate(self.server_round, replies, used, () if self.base.kind.equal else errors)
+            return self.base.aggregate(self.server_round, replies, used, errors)
         ids = np.array(list(used), np.int64)
         target = moved(self._model, made_of.models, ids, np.array(list(used.values())))
         return self.base.step(self.server_round, target, replies, used)
 
     def _combined(self, made_of: Step) -> Model:
         """w + the combined update, over the arrays that were sent; whole numbers are averaged."""
-        models, done = made_of.models, made_of.done
-        sent = models[int(done[0])]
-        before = {name: self._model.get(name, np.zeros_like(value)) for name, value in sent.items()}
-        updates = np.stack([shared_update(models[k], before) for k in done.tolist()])
+        models = made_of.models
+        done = made_of.done
+        arrays_of_first = models[int(done[0])]
+        model = {name: self._model.get(name, np.zeros_like(value)) for name, value in arrays_of_first.items()}
+        updates = np.stack([shared_update(models[client], model) for client in done.tolist()])
         updates = updates.astype(np.result_type(updates, np.float32), copy=False)
         update = self.combining.combined(made_of, updates, learning_rate_of(self.config, RATES))
-        counters = {k: {n: v for n, v in models[k].items() if before[n].dtype.kind != "f"} for k in done.tolist()}
-        averaged = moved(self._model, counters, done, made_of.weights)
-        return from_vector(as_vector(before) + update, before) | averaged
+        counter_names = [name for name, value in model.items() if value.dtype.kind != "f"]
+        counters = {client: {name: models[client][name] for name in counter_names} for client in done.tolist()}
+        averaged_counters = moved(self._model, counters, done, made_of.weights)
+        return from_vector(as_vector(model) + update, model) | averaged_counters
 
     def export(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """The strategy's memory, and the combining rule's."""
@@ -140,13 +145,21 @@ class FlowerEngine:
 
 def train_config(messages: Mapping[int, Message], key: str) -> Mapping[str, Any]:
     """The config of a round's train messages; empty where there is none."""
-    config = next((message.content.get(key) for message in messages.values()), None)
-    return config if isinstance(config, ConfigRecord) else {}
+    for message in messages.values():
+        config = message.content.get(key)
+        if isinstance(config, ConfigRecord):
+            return config
+        break  # all messages of a round have the same records
+    return {}
 
 
 def sums_to_one(cohort: Cohort) -> bool:
     """Whether a weighted mean says it all; a mass that is 1 only in expectation is kept as it is."""
-    return cohort.mass == "one" and (not cohort.weights.size or abs(float(cohort.weights.sum()) - 1) <= CLOSE)
+    if cohort.mass != "one":
+        return False
+    if not cohort.weights.size:
+        return True
+    return abs(float(cohort.weights.sum()) - 1) <= CLOSE
 
 
 def check_mass(cohort: Cohort, engine: FlowerEngine, owner: str) -> None:
@@ -186,7 +199,13 @@ def with_counters(arrays: ArrayRecord, model: Model) -> ArrayRecord:
 
     PyTorch cuts them to whole numbers when it loads them; signals would change their length with them.
     """
-    counters = [name for name, before in model.items() if name in arrays and before.dtype.kind in "iub"]
-    averaged = {name: value for name in counters if (value := arrays[name].numpy()).dtype.kind == "f"}
-    cut = wire.to_record({name: value.astype(model[name].dtype) for name, value in averaged.items()})
-    return ArrayRecord({**arrays, **cut}) if cut else arrays
+    whole_numbers = {}
+    for name, current in model.items():
+        if name not in arrays or current.dtype.kind not in "iub":
+            continue
+        averaged = arrays[name].numpy()
+        if averaged.dtype.kind == "f":
+            whole_numbers[name] = averaged.astype(current.dtype)
+    if not whole_numbers:
+        return arrays
+    return ArrayRecord({**arrays, **wire.to_record(whole_numbers)})

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from flwr.app import MetricRecord, RecordDict
 
-MOST = 2**53  # examples: beyond it whole numbers are not exact, and nobody has so many
-Metrics = dict[str, Any]
+MOST_EXAMPLES = 2**53  # beyond it whole numbers are not exact as floats, and nobody has so many examples
+Metric = float | list[int] | list[float]  # whole numbers are floats, too
+Metrics = dict[str, Metric]
 
 
 def usable_metrics(
@@ -27,16 +27,21 @@ def usable_metrics(
         ignored: metrics that are not read.
         complete: leave out senders without a metric that most have, in place of that metric.
     """
-    sent = {sender: sent_metrics(content, ignored) for sender, content in contents.items()}
-    faults = {sender: reason for sender, values in sent.items() if (reason := _fault(values, weight))}
-    usual = _usual_lengths([values for sender, values in sent.items() if sender not in faults])
-    odd = {sender: reason for sender, values in sent.items() if (reason := _odd_length(values, usual))}
-    faults = odd | faults
+    metrics_by_sender = {sender: sent_metrics(content, ignored) for sender, content in contents.items()}
+    faults = {sender: reason for sender, values in metrics_by_sender.items() if (reason := _fault(values, weight))}
+    usual_lengths = _usual_lengths([values for sender, values in metrics_by_sender.items() if sender not in faults])
+    for sender, values in metrics_by_sender.items():
+        reason = _odd_length(values, usual_lengths)
+        if reason:
+            faults.setdefault(sender, reason)
     if complete:
-        faults = _incomplete(sent) | faults
-    kept = {sender: values for sender, values in sent.items() if sender not in faults}
-    shared = set(usual).intersection(*kept.values())
-    return {k: {name: value for name, value in values.items() if name in shared} for k, values in kept.items()}, faults
+        faults = _incomplete(metrics_by_sender) | faults
+    usable = {sender: values for sender, values in metrics_by_sender.items() if sender not in faults}
+    shared_names = set(usual_lengths).intersection(*usable.values())
+    shared = {}
+    for sender, values in usable.items():
+        shared[sender] = {name: value for name, value in values.items() if name in shared_names}
+    return shared, faults
 
 
 def sent_metrics(content: RecordDict, ignored: Collection[str] = ()) -> Metrics:
@@ -47,8 +52,10 @@ def sent_metrics(content: RecordDict, ignored: Collection[str] = ()) -> Metrics:
 
 def first_metrics(content: RecordDict) -> tuple[str, MetricRecord]:
     """The first MetricRecord of a reply and its name; an empty one where there is none."""
-    found = ((name, record) for name, record in content.items() if isinstance(record, MetricRecord))
-    return next(found, ("metrics", MetricRecord()))
+    for name, record in content.items():
+        if isinstance(record, MetricRecord):
+            return name, record
+    return "metrics", MetricRecord()
 
 
 def shared_metrics(contents: Iterable[RecordDict]) -> set[str]:
@@ -60,15 +67,20 @@ def _fault(values: Metrics, weight: str) -> str:
     if weight and not is_amount(values.get(weight)):
         return f"metric {weight!r} is {_shown(values.get(weight))} in place of a number of examples"
     for name, value in values.items():
-        numbers = value if isinstance(value, list) else [value]
-        if not all(abs(number) <= sys.float_info.max for number in numbers):  # NaN is not
+        if not all(abs(number) <= sys.float_info.max for number in _as_list(value)):  # NaN is not
             return f"metric {name!r} is not finite"
     return ""
 
 
-def is_amount(value: Any) -> bool:
+def _as_list(value: Metric) -> Sequence[float]:
+    if isinstance(value, list):
+        return value
+    return [value]
+
+
+def is_amount(value: Metric | None) -> bool:
     """Whether a client's word can be a number of examples."""
-    return value is not None and not isinstance(value, list) and 0 <= value <= MOST
+    return value is not None and not isinstance(value, list) and 0 <= value <= MOST_EXAMPLES
 
 
 def _usual_lengths(sent: list[Metrics]) -> dict[str, int]:
@@ -83,8 +95,10 @@ def _usual_lengths(sent: list[Metrics]) -> dict[str, int]:
 
 
 def _odd_length(values: Metrics, usual: Mapping[str, int]) -> str:
-    odd = [name for name, value in values.items() if name in usual and usual[name] != _length(value)]
-    return f"metric {odd[0]!r} is of another length than the others'" if odd else ""
+    for name, value in values.items():
+        if name in usual and usual[name] != _length(value):
+            return f"metric {name!r} is of another length than the others'"
+    return ""
 
 
 def _incomplete(sent: Mapping[int, Metrics]) -> dict[int, str]:
@@ -95,10 +109,16 @@ def _incomplete(sent: Mapping[int, Metrics]) -> dict[int, str]:
     return {sender: f"metric {names[0]!r} is missing" for sender, names in missing.items() if names}
 
 
-def _length(value: Any) -> int:
-    """Of a list; −1 for a number."""
-    return len(value) if isinstance(value, list) else -1
+def _length(value: Metric) -> int:
+    """The length of a list; −1 for a number."""
+    if isinstance(value, list):
+        return len(value)
+    return -1
 
 
-def _shown(value: Any) -> str:
-    return "missing" if value is None else "a list" if isinstance(value, list) else str(value)[:24]
+def _shown(value: Metric | None) -> str:
+    if value is None:
+        return "missing"
+    if isinstance(value, list):
+        return "a list"
+    return str(value)[:24]

@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from logging import INFO, WARNING
 from pathlib import Path
 from typing import Any, cast
@@ -104,32 +105,33 @@ class SelectorStrategy(Strategy):
         audit: str | Path | None = None,
         on_round: Callable[[RoundRecord], object] | None = None,
     ) -> None:
-        self.base = BaseStrategy(FedAvg(min_available_nodes=1) if strategy is None else strategy)
+        if strategy is None:
+            strategy = FedAvg(min_available_nodes=1)
+        self.base = BaseStrategy(strategy)
         written, resumed = checkpoint_paths(WHO, checkpoint, resume)
-        self._given: dict[str, Any] = {
-            "selector": named_selector(selector),
-            "cohort": cohort,
-            "overselect": overselect,
-            "horizon": horizon,
-            "seed": seed,
-            "guards": Guards() if guards is None else guards,
-            "owner_of": owner_of,
-            "bind_names": bind_names,
-            "eligible": eligible,
-            "facts": facts,
-            "refresh": refresh or {},
-            "answer_timeout": answer_timeout,
-            "profile_timeout": profile_timeout,
-            "wait_for": wait_for,
-            "patience": patience,
-            "checkpoint": written,
-            "checkpoint_every": checkpoint_every,
-            "resume": resumed,
-            "audit": None if audit is None else as_path(WHO, "audit", audit),
-            "on_round": on_round,
-            "who": WHO,
-        }
-        self.options = Options(**self._given)
+        self.options = Options(
+            selector=named_selector(selector),
+            cohort=cohort,
+            overselect=overselect,
+            horizon=horizon,
+            seed=seed,
+            guards=Guards() if guards is None else guards,
+            owner_of=owner_of,
+            bind_names=bind_names,
+            eligible=eligible,
+            facts=facts,
+            refresh=refresh or {},
+            answer_timeout=answer_timeout,
+            profile_timeout=profile_timeout,
+            wait_for=wait_for,
+            patience=patience,
+            checkpoint=written,
+            checkpoint_every=checkpoint_every,
+            resume=resumed,
+            audit=None if audit is None else as_path(WHO, "audit", audit),
+            on_round=on_round,
+            who=WHO,
+        )
         self.combining = Combining.by(combine, WHO)
         self.selector = self.options.selector
         self.seed = int(seed)
@@ -162,7 +164,9 @@ class SelectorStrategy(Strategy):
 
     def _check_base(self) -> None:
         """Refuse combinations with a strategy that cannot work; log what breaks a promise of privacy."""
-        options, kind, name = self.options, self.base.kind, type(self.base.strategy).__name__
+        options = self.options
+        kind = self.base.kind
+        name = type(self.base.strategy).__name__
         if any(isinstance(layer, SelectorStrategy) for layer in layers(self.base.strategy)):
             raise InputError("SelectorStrategy.strategy must not hold a SelectorStrategy: one selector chooses.")
         if kind.equal and (kind.equal != options.cohort or options.overselect > 1):
@@ -209,7 +213,7 @@ class SelectorStrategy(Strategy):
 
     def summary(self) -> None:
         """Log who chooses, and what it learns of clients; then the strategy's own summary."""
-        needs, kind = self.selector.needs, self.base.kind
+        needs = self.selector.needs
         log(INFO, "\t├──> Selection: %s", self.selector)
         log(INFO, "\t│\t├── reads %s", ", ".join(needs.reads) or "nothing")
         log(INFO, "\t│\t├── asks %s", ", ".join(s.name for s in needs.asks) or "nothing")
@@ -217,7 +221,7 @@ class SelectorStrategy(Strategy):
         if self.combining.own:
             log(INFO, "\t├──> Updates are combined by %s", self.combining.rule.name)
         log(INFO, "\t├──> Server step: %s", type(self.base.strategy).__name__)
-        if not kind.weighs:
+        if not self.base.kind.weighs:
             log(WARNING, "%s does not use the selector's weights.", type(self.base.strategy).__name__)
         log_unread(self.base.inner)
         self.base.original("summary")()
@@ -241,16 +245,13 @@ class SelectorStrategy(Strategy):
         everybody.
         """
         self.base.check_model(initial_arrays)
-        deadline = DEADLINE if timeout is NOT_GIVEN else timeout
         self._set_up(
-            Options(
-                **{
-                    **self._given,
-                    "seed": self.seed,
-                    "horizon": self.options.horizon or num_rounds,
-                    "deadline": math.inf if deadline is None else deadline,
-                    "least_online": self.base.least_online,
-                }
+            replace(
+                self.options,
+                seed=self.seed,
+                horizon=self.options.horizon or num_rounds,
+                deadline=_deadline(timeout),
+                least_online=self.base.least_online,
             )
         )
         self.engine.show(initial_arrays)
@@ -260,15 +261,22 @@ class SelectorStrategy(Strategy):
             if played:
                 initial_arrays = wire.to_record(self.engine.model)
             self._take_over(stack)
-            left = max(num_rounds - played, 0)
-            more |= {"num_rounds": left, **({} if timeout is NOT_GIVEN else {"timeout": timeout})}
-            shifted = None if evaluate_fn is None else lambda r, arrays: evaluate_fn(r + played, arrays)
-            configs = {"train_config": train_config, "evaluate_config": evaluate_config, "evaluate_fn": shifted}
-            more |= {name: value for name, value in configs.items() if value is not None}
-            result: Result = self.base.strategy.start(cast(Grid, DrivenGrid(grid, self)), initial_arrays, **more)
+            rounds_left = max(num_rounds - played, 0)
+            arguments: dict[str, Any] = {**more, "num_rounds": rounds_left}
+            if timeout is not NOT_GIVEN:
+                arguments["timeout"] = timeout
+            if train_config is not None:
+                arguments["train_config"] = train_config
+            if evaluate_config is not None:
+                arguments["evaluate_config"] = evaluate_config
+            if evaluate_fn is not None:
+                arguments["evaluate_fn"] = lambda number, arrays: evaluate_fn(number + played, arrays)
+            result: Result = self.base.strategy.start(cast(Grid, DrivenGrid(grid, self)), initial_arrays, **arguments)
             self.federation.end()
-        self._check_end(left)
-        return renumbered(result, played, initial_arrays) if isinstance(result, Result) else result
+        self._check_end(rounds_left)
+        if isinstance(result, Result):
+            return renumbered(result, played, initial_arrays)
+        return result
 
     def _take_over(self, stack: ExitStack) -> None:
         """Stand in the place of the strategy's own methods for as long as it runs."""
@@ -344,7 +352,8 @@ class SelectorStrategy(Strategy):
 
     def _check_cohort(self, cohort: Cohort, available: int) -> None:
         """Refuse a selector that keeps choosing fewer clients than the strategy needs, before they train."""
-        least, size = self.base.kind.least, cohort.ids.size
+        least = self.base.kind.least
+        size = cohort.ids.size
         if not size or size >= least or available < least:
             self._too_small = 0
             return
@@ -368,13 +377,13 @@ class SelectorStrategy(Strategy):
             return
         history = self.history[self.files.played :]
         strategy = type(self.base.strategy).__name__
-        most = max((len(record["answered"] or ()) for record in history), default=0)
+        most_answers = max((len(record["answered"] or ()) for record in history), default=0)
         least = self.base.kind.least
         why = "The log says of every round who was left out and why."
         if not history:
             why = f"{strategy}.start must call self.configure_train, where the selector chooses."
-        if 0 < most < least:
-            why = f"{strategy} needs {least} usable updates in a round, and at most {most} came. "
+        if 0 < most_answers < least:
+            why = f"{strategy} needs {least} usable updates in a round, and at most {most_answers} came. "
             why += "Let the selector choose more clients at a time, or use another strategy."
         raise InputError(
             f"None of {rounds} rounds brought an update that could be used: the model is the one that was given. {why}"
@@ -396,12 +405,24 @@ class DrivenGrid:
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Send messages and wait for their replies."""
-        sent, strategy = list(messages), self._strategy
-        ours = list(strategy.transport.written.values())
-        if strategy.driver.round is not None and [id(one) for one in sent] == [id(one) for one in ours]:
+        messages = list(messages)
+        strategy = self._strategy
+        train_messages = strategy.transport.written.values()
+        if strategy.driver.round is not None and list(map(id, messages)) == list(map(id, train_messages)):
             return strategy.exchange_training()
-        deadline = strategy.driver.pace.deadline
-        return collect(self._grid, sent, deadline if timeout is None else min(timeout, deadline))
+        seconds = strategy.driver.pace.deadline
+        if timeout is not None:
+            seconds = min(seconds, timeout)
+        return collect(self._grid, messages, seconds)
+
+
+def _deadline(timeout: float | None) -> float:
+    """The deadline of a round, from what start() was given."""
+    if timeout is NOT_GIVEN:
+        return DEADLINE
+    if timeout is None:
+        return math.inf
+    return timeout
 
 
 def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
@@ -409,12 +430,15 @@ def renumbered(result: Result, played: int, initial: ArrayRecord) -> Result:
     if not result.arrays:
         result.arrays = initial
     for name in ("train_metrics_clientapp", "evaluate_metrics_clientapp", "evaluate_metrics_serverapp"):
-        setattr(result, name, {r + played: value for r, value in getattr(result, name).items()})
+        values = getattr(result, name)
+        setattr(result, name, {number + played: value for number, value in values.items()})
     return result
 
 
 def log_privacy(selector: Selector[Any], cohort: int, guards: Guards, kind: Kind) -> None:
     """Log what ``sortition lint`` would find; whether secure aggregation is used cannot be seen here."""
-    promises = Promises(differential_privacy="central" if kind.equal else "none")
+    promises = Promises()
+    if kind.equal:
+        promises = Promises(differential_privacy="central")
     for finding in lint(selector, promises, Deployment(cohort=cohort, guards=guards)):
         log(WARNING, "privacy: %s", finding)

@@ -70,14 +70,22 @@ class Kind:
 
 def layers(strategy: Any) -> list[Any]:
     """A strategy and those that it wraps, from the outside in."""
-    found = [strategy]
-    while not isinstance(found[-1], FedAvg) and (held := _held(found[-1])) and held[0] not in found:
-        found.append(held[0])
-    return found
+    outside_in = [strategy]
+    while True:
+        wrapped = _wrapped_strategy(outside_in[-1])
+        if wrapped is None or wrapped in outside_in:
+            return outside_in
+        outside_in.append(wrapped)
 
 
-def _held(wrapper: Any) -> list[Strategy]:
-    return [value for value in vars(wrapper).values() if isinstance(value, Strategy)]
+def _wrapped_strategy(strategy: Any) -> Strategy | None:
+    """The first strategy that another one holds; a FedAvg wraps nothing."""
+    if isinstance(strategy, FedAvg):
+        return None
+    for value in vars(strategy).values():
+        if isinstance(value, Strategy):
+            return value
+    return None
 
 
 def innermost(strategy: Any) -> Any:
@@ -89,14 +97,21 @@ def kind_of(strategy: Any) -> Kind:
     """What is known of a strategy; a rule of the user's own is taken to use the weights as FedAvg does."""
     if not isinstance(strategy, Strategy):
         raise bad("SelectorStrategy.strategy", "a flwr.serverapp.strategy.Strategy", strategy)
-    inner, private = innermost(strategy), [layer for layer in layers(strategy) if isinstance(layer, PRIVATE)]
-    noise = int(private[0].num_sampled_clients) if private else 0
-    step, evaluation = _function(strategy.aggregate_train), _function(strategy.aggregate_evaluate)
+    inner = innermost(strategy)
+    private = [layer for layer in layers(strategy) if isinstance(layer, PRIVATE)]
+    replies_for_noise = 0
+    if private:
+        replies_for_noise = int(private[0].num_sampled_clients)
+    least = max(replies_for_noise, 1)
+    if isinstance(inner, Bulyan):
+        least = max(least, 4 * inner.num_malicious_nodes + 3)
+    step = _function(strategy.aggregate_train)
+    evaluation = _function(strategy.aggregate_evaluate)
     return Kind(
         linear=step in [rule.aggregate_train for rule in LINEAR],
         weighs=not isinstance(inner, UNWEIGHTED) and not private,
-        least=max(noise, 4 * inner.num_malicious_nodes + 3 if isinstance(inner, Bulyan) else 1),
-        equal=noise,
+        least=least,
+        equal=replies_for_noise,
         trees=isinstance(inner, TREES),
         reads_metrics=isinstance(inner, QFedAvg) or bool(private),
         own=not step.__module__.startswith("flwr."),
@@ -112,7 +127,8 @@ def _function(method: Any) -> Any:
 
 def log_unread(strategy: Any) -> None:
     """Say which options of a strategy of the FedAvg family the selector takes the place of."""
-    name, key = type(strategy).__name__, getattr(strategy, "weighted_by_key", USUAL_KEY)
+    name = type(strategy).__name__
+    key = getattr(strategy, "weighted_by_key", USUAL_KEY)
     if key != USUAL_KEY:
         log(
             WARNING, "%s.weighted_by_key = %r: what clients say there is not read, the selector weighs them.", name, key

@@ -22,37 +22,43 @@ def export_memory(strategy: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     header: dict[str, Any] = {}
     for name, value in vars(strategy).items():
         if isinstance(value, Strategy):
-            inside, about = export_memory(value)
-            arrays |= {f"{name}/{key}": array for key, array in inside.items()}
-            header |= {f"{name}/{key}": kind for key, kind in about.items()}
-        elif (held := _as_arrays(value, adapted=isinstance(strategy, PRIVATE) and name == ADAPTED)) is not None:
-            header[name] = {"kind": type(value).__name__, "keys": list(held)}
-            arrays |= {f"{name}.{row}": array for row, array in enumerate(held.values())}
+            inner_arrays, inner_header = export_memory(value)
+            arrays |= {f"{name}/{key}": array for key, array in inner_arrays.items()}
+            header |= {f"{name}/{key}": entry for key, entry in inner_header.items()}
+            continue
+        is_adapted = isinstance(strategy, PRIVATE) and name == ADAPTED
+        memory = _as_arrays(value, adapted=is_adapted)
+        if memory is not None:
+            header[name] = {"kind": type(value).__name__, "keys": list(memory)}
+            arrays |= {f"{name}.{row}": array for row, array in enumerate(memory.values())}
     return arrays, header
 
 
 def restore_memory(strategy: Any, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
     """Take over what :func:`export_memory` gave."""
-    for path, about in header.items():
+    for path, entry in header.items():
         *outer, name = path.split("/")
         owner = strategy
         for step in outer:
             owner = getattr(owner, step)
-        now = getattr(owner, name, None)
-        if now is not None and not isinstance(now, dict | list | ArrayRecord | np.ndarray) and name != ADAPTED:
+        current = getattr(owner, name, None)
+        if current is not None and not isinstance(current, dict | list | ArrayRecord | np.ndarray) and name != ADAPTED:
             raise ValueError(f"{path} of {type(strategy).__name__} is no memory")
-        held = {key: arrays[f"{path}.{row}"] for row, key in enumerate(about["keys"])}
-        setattr(owner, name, _as_it_was(about["kind"], held))
+        memory = {key: arrays[f"{path}.{row}"] for row, key in enumerate(entry["keys"])}
+        setattr(owner, name, _as_it_was(entry["kind"], memory))
 
 
-def _as_it_was(kind: str, held: dict[str, Array]) -> Any:
+def _as_it_was(kind: str, memory: dict[str, Array]) -> Any:
+    """The attribute as the strategy held it."""
     if kind == "list":
-        return list(held.values())
+        return list(memory.values())
     if kind == "ArrayRecord":
-        return wire.to_record(held)
+        return wire.to_record(memory)
     if kind == "ndarray":
-        return held["0"]
-    return float(held["0"]) if kind == "float" else held
+        return memory["0"]
+    if kind == "float":
+        return float(memory["0"])
+    return memory
 
 
 def _as_arrays(value: object, adapted: bool) -> dict[str, Array] | None:

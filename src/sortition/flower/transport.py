@@ -20,6 +20,7 @@ from flwr.serverapp import Grid
 
 from sortition.clients.models import Model
 from sortition.federation.messages import Ask, Handle, Peer, Profile, Reply
+from sortition.federation.messenger import FIRST_LOOK, LONGEST_LOOK
 from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
 
@@ -62,20 +63,26 @@ class FlowerTransport:
         if any(node not in self._keys for node in nodes):
             for info in self.grid.get_nodes():
                 key = bytes(info.public_key)
-                self._keys[info.node_id] = sha256(key).hexdigest() if key else ""
+                self._keys[info.node_id] = ""
+                if key:
+                    self._keys[info.node_id] = sha256(key).hexdigest()
         return {str(node): Peer(key=self._keys.get(node, "")) for node in nodes}
 
     def post(self, asks: Sequence[Ask]) -> Sequence[Handle | None]:
         """Push one message a client."""
-        messages = [self.written[ask.client] if ask.kind == "train" else self._question(ask) for ask in asks]
-        pushed = set(self.grid.push_messages(messages)) if messages else set()
+        if not asks:
+            return []
+        messages = [self._message(ask) for ask in asks]
+        pushed = set(self.grid.push_messages(messages))
         now = time.monotonic()
         handles: list[Handle | None] = []
         for ask, message in zip(asks, messages, strict=True):
             handle = message.metadata.message_id
-            if handle in pushed:
-                self._open[handle] = now + ask.seconds
-            handles.append(handle if handle in pushed else None)
+            if handle not in pushed:
+                handles.append(None)
+                continue
+            self._open[handle] = now + ask.seconds
+            handles.append(handle)
         return handles
 
     def poll(self, wait: float) -> Sequence[Reply]:
@@ -111,6 +118,11 @@ class FlowerTransport:
             self.written[client] = message
         return list(self.written.values())
 
+    def _message(self, ask: Ask) -> Message:
+        if ask.kind == "train":
+            return self.written[ask.client]
+        return self._question(ask)
+
     def _question(self, ask: Ask) -> Message:
         node = int(ask.session)
         if ask.kind == "profile":
@@ -139,7 +151,9 @@ class FlowerTransport:
         content[wire.ASSIGNMENT] = assignment.record()
         if ask.payload:
             content[wire.PAYLOAD] = wire.to_record(ask.payload)
-        message_type = wire.REHEARSE if ask.kind == "rehearse" else wire.query(ask.signals[0])
+        message_type = wire.REHEARSE
+        if ask.kind == "query":
+            message_type = wire.query(ask.signals[0])
         return Message(RecordDict(content), node, message_type, ttl=ask.seconds)
 
     def _configure(self, sessions: Sequence[str]) -> None:
@@ -172,9 +186,10 @@ class FlowerTransport:
         """A message as it came over the wire; what cannot be read is not there."""
         handle = message.metadata.reply_to_message_id
         if message.has_error():
-            lost = message.error.code in LOST
             reason = plain_reason(message.error.reason)
-            return Reply(handle, "lost" if lost else "failed", reason, native=message)
+            if message.error.code in LOST:
+                return Reply(handle, "lost", reason, native=message)
+            return Reply(handle, "failed", reason, native=message)
         content = message.content
         if wire.SELF in content:
             return Reply(handle, profile=read_profile(content), native=message)
@@ -185,13 +200,13 @@ class FlowerTransport:
 
 def read_profile(content: RecordDict) -> Profile:
     """What a node says of itself, as it came over the wire."""
-    about = content.config_records.get(wire.SELF, ConfigRecord())
+    profile = content.config_records.get(wire.SELF, ConfigRecord())
     return Profile(
-        name=str(about.get("name", "")),
+        name=str(profile.get("name", "")),
         facts=wire.received_arrays(content, wire.FACTS),
-        signals=_words(about.get("signals")),
-        tags=_words(about.get("tags")),
-        unsure=_words(about.get("unsure")),
+        signals=_words(profile.get("signals")),
+        tags=_words(profile.get("tags")),
+        unsure=_words(profile.get("unsure")),
     )
 
 
@@ -212,40 +227,47 @@ def model_of(content: RecordDict, key: str, *, several: bool = False) -> tuple[M
 
 def plain_reason(reason: str) -> str:
     """An error of a client's app as one line, type and message; Ray's errors hold whole tracebacks."""
-    before, cause, _ = reason.rpartition("The above exception was the direct cause")
-    last = before.strip().rpartition("\n")[2]
-    if cause and re.match(r"[\w.]+(: |$)", last):
-        name, colon, message = last.partition(": ")
+    first_traceback, cause, _ = reason.rpartition("The above exception was the direct cause")
+    last_line = first_traceback.strip().rpartition("\n")[2]
+    if cause and re.match(r"[\w.]+(: |$)", last_line):
+        name, colon, message = last_line.partition(": ")
         return f"{name.rpartition('.')[2]}{colon}{message}"
     if quoted := re.fullmatch(r"<class '([\w.]+)'>:<'(.*)'>", reason.strip(), re.DOTALL):
         return f"{quoted[1].rpartition('.')[2]}: {' '.join(quoted[2].split())}"
     return " ".join(reason.split())
 
 
-def _lifetime(own: float, seconds: float) -> float:
+def _lifetime(strategys_choice: float, seconds: float) -> float:
     """Seconds after which a train message lapses: with its round, or sooner if the strategy says so."""
     if math.isinf(seconds):
-        return own
-    return seconds if own >= DEFAULT_TTL else min(own, seconds)
+        return strategys_choice
+    if strategys_choice >= DEFAULT_TTL:
+        return seconds
+    return min(strategys_choice, seconds)
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return tuple(str(word) for word in value) if isinstance(value, list) else ()
+    if not isinstance(value, list):
+        return ()
+    return tuple(str(word) for word in value)
 
 
 def collect(grid: Grid, messages: Iterable[Message], seconds: float) -> list[Message]:
     """Send messages and wait for their replies, so many seconds at most."""
-    sent = list(messages)
-    waiting = {handle for handle in grid.push_messages(sent) if handle} if sent else set()
+    messages = list(messages)
+    if not messages:
+        return []
+    waiting = {handle for handle in grid.push_messages(messages) if handle}
     arrived: list[Message] = []
-    ends, pause = time.monotonic() + seconds, 0.02
+    ends = time.monotonic() + seconds
+    pause = FIRST_LOOK
     while waiting:
-        came = list(grid.pull_messages(waiting))
-        arrived += came
-        waiting -= {message.metadata.reply_to_message_id for message in came}
-        left = ends - time.monotonic()
-        if left <= 0 or not waiting:
+        replies = list(grid.pull_messages(waiting))
+        arrived += replies
+        waiting -= {reply.metadata.reply_to_message_id for reply in replies}
+        seconds_left = ends - time.monotonic()
+        if seconds_left <= 0 or not waiting:
             break
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, 0.5)
+        time.sleep(min(pause, seconds_left))
+        pause = min(pause * 1.5, LONGEST_LOOK)
     return arrived

@@ -22,8 +22,13 @@ from sortition.core.signals import sketched
 from sortition.core.storage.snapshot import FOREIGN
 
 OURS = "sortition."  # how the names of our records begin
-ASSIGNMENT, PAYLOAD, ROWS, FACTS, SELF = (OURS + name for name in ("task", "payload", "rows", "facts", "self"))
-PROFILE, REHEARSE = "query.profile", "query.rehearse"
+ASSIGNMENT = OURS + "task"
+PAYLOAD = OURS + "payload"
+ROWS = OURS + "rows"
+FACTS = OURS + "facts"
+SELF = OURS + "self"
+PROFILE = "query.profile"  # the message type that asks who a node is
+REHEARSE = "query.rehearse"  # the message type that asks for a training that leaves no trace
 
 
 @dataclass(frozen=True)
@@ -46,21 +51,33 @@ class Assignment:
     kind: str = "train"
 
     def record(self) -> ConfigRecord:
-        """As a record of a message; what is as usual is left out."""
-        said = {name: value for name, value in vars(self).items() if value != USUAL[name]}
-        return ConfigRecord({name: list(value) if isinstance(value, tuple) else value for name, value in said.items()})
+        """As a record of a message; values that are as usual are left out."""
+        record = ConfigRecord()
+        for name, value in vars(self).items():
+            if value == USUAL[name]:
+                continue
+            if isinstance(value, tuple):
+                record[name] = list(value)
+            else:
+                record[name] = value
+        return record
 
     @classmethod
     def of(cls, content: RecordDict) -> Assignment | None:
         """The assignment in a message; None in a message that another strategy sent."""
         if ASSIGNMENT not in content:
             return None
-        sent: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in content[ASSIGNMENT].items()}
-        strange = [key for key, value in sent.items() if key not in USUAL or type(value) is not type(USUAL[key])]
-        names = [name for key in ("reports", "facts", "optional") for name in sent.get(key, ())]
+        fields: dict[str, Any] = {}
+        for key, value in content[ASSIGNMENT].items():
+            if isinstance(value, list):
+                fields[key] = tuple(value)
+            else:
+                fields[key] = value
+        strange = [key for key, value in fields.items() if key not in USUAL or type(value) is not type(USUAL[key])]
+        names = [name for key in ("reports", "facts", "optional") for name in fields.get(key, ())]
         if strange or not all(isinstance(name, str) for name in names):
             raise bad("task", f"made of {', '.join(USUAL)}", ", ".join(strange) or "names that are no texts")
-        return cls(**sent)
+        return cls(**fields)
 
 
 USUAL: dict[str, Any] = vars(Assignment())
@@ -102,19 +119,26 @@ def to_record(values: Mapping[str, Any]) -> ArrayRecord:
 def received_arrays(content: RecordDict, key: str) -> dict[str, arrays.Array]:
     """The arrays of a record that a client sent; empty if there is none that can be read."""
     try:
-        found = content.get(key)
-        return view_arrays(found) if isinstance(found, ArrayRecord) else {}
+        record = content.get(key)
+        if isinstance(record, ArrayRecord):
+            return view_arrays(record)
     except FOREIGN:
         return {}
+    return {}
 
 
 def _view(item: Array) -> arrays.Array:
     """The array in an item's bytes, without a copy of them; it is read only."""
     file = io.BytesIO(item.data)
     version = npy.read_magic(file)
-    read: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
-    shape, by_column, dtype = read(file)
+    read_header: Any = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+    shape, by_column, dtype = read_header(file)
     if dtype.hasobject or any(length < 0 for length in shape):
         raise ValueError("it holds no numbers")
-    flat = np.frombuffer(item.data, dtype, math.prod(shape), file.tell()) if math.prod(shape) else np.empty(0, dtype)
-    return flat.reshape(shape[::-1]).T if by_column else flat.reshape(shape)
+    size = math.prod(shape)
+    flat = np.empty(0, dtype)
+    if size:
+        flat = np.frombuffer(item.data, dtype, size, file.tell())
+    if by_column:
+        return flat.reshape(shape[::-1]).T
+    return flat.reshape(shape)

@@ -1,1 +1,1 @@
-"""A frozen suite of federations on which all methods are compared, and the page that says where each stands."""
+"""A frozen suite of federations on which all methods are compared, and where each of them stands."""

@@ -1,4 +1,4 @@
-"""Who is ranked over which cells, and what is not finished: the figures behind the page."""
+"""The figures behind the leaderboard: which methods are ranked over which cells, and which are not finished."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ from sortition.results.statistics import FEWEST_SEEDS
 class Board:
     """The standings over some cells of a suite.
 
-    Ranked are the methods that have, in every cell, at least as many seeds as half of all methods have; everybody else
-    is unfinished and said to be so.
+    A method is ranked if it has, in every cell, at least as many seeds as half of all methods have. The other methods
+    are listed as unfinished.
+
+    Attributes:
+        suite: the suite that the cells belong to.
+        cells: the cells over which methods are compared.
+        rows: runs, a row each, in the form of ``results.SCHEMA``; runs of other cells and suites are ignored.
     """
 
     suite: Suite
@@ -29,44 +34,51 @@ class Board:
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """The rows of these cells, in the suite as it is."""
+        """The rows of these cells that were run in this version of the suite."""
         names = [cell.name for cell in self.cells]
         return self.rows.filter((pl.col("suite") == self.suite.version) & pl.col("cell").is_in(names))
 
     @cached_property
     def seeds(self) -> dict[str, int]:
-        """Method → the fewest seeds that it has in any cell."""
-        counts = (
-            self.runs.group_by("method", "cell").len().group_by("method").agg(pl.len().alias("cells"), pl.min("len"))
-        )
-        whole = len(self.cells)
-        return {method: least if cells == whole else 0 for method, cells, least in sorted(counts.iter_rows())}
+        """The fewest seeds that a method has in any cell, by method; 0 where it lacks a cell."""
+        seeds_by_cell = self.runs.group_by("method", "cell").len()
+        counts = seeds_by_cell.group_by("method").agg(pl.len().alias("cells"), pl.min("len"))
+        return {
+            method: fewest_seeds if n_cells == len(self.cells) else 0
+            for method, n_cells, fewest_seeds in sorted(counts.iter_rows())
+        }
 
     @cached_property
     def ranked(self) -> list[str]:
         """The methods that are compared, the baseline first; none while the baseline is unfinished."""
-        candidates = {name: count for name, count in self.seeds.items() if name not in REFERENCES}
-        enough = max(FEWEST_SEEDS, median_low(candidates.values())) if candidates else FEWEST_SEEDS
-        if candidates.get(BASELINE, 0) < enough:
+        seeds = {method: count for method, count in self.seeds.items() if method not in REFERENCES}
+        enough = FEWEST_SEEDS
+        if seeds:
+            enough = max(FEWEST_SEEDS, median_low(seeds.values()))
+        if seeds.get(BASELINE, 0) < enough:
             return []
-        return [BASELINE, *(name for name, count in candidates.items() if count >= enough and name != BASELINE)]
+        return [BASELINE, *(method for method, count in seeds.items() if count >= enough and method != BASELINE)]
 
     @cached_property
     def unfinished(self) -> dict[str, int]:
-        """Methods that are not ranked → how many runs they have here."""
+        """The number of finished runs of each method that is not ranked."""
         counts = dict(self.runs.group_by("method").len().iter_rows())
-        return {name: int(counts[name]) for name in sorted(counts) if name not in (*self.ranked, *REFERENCES)}
+        return {method: int(counts[method]) for method in sorted(counts) if method not in (*self.ranked, *REFERENCES)}
 
     def values(self, figure: str) -> Values:
-        """The ranked methods' figures on the seeds that all of them have."""
-        return paired(values_of(self.runs, figure), self.ranked) if self.ranked else {}
+        """Return the ranked methods' figures on the seeds that all of them have."""
+        if not self.ranked:
+            return {}
+        return paired(values_of(self.runs, figure), self.ranked)
 
     def standings(self, figure: str) -> list[Standing]:
-        """The ranked methods by a figure, the best first."""
+        """Return the ranked methods by a figure, the best first."""
         values = self.values(figure)
-        return standings(values, self.ranked) if values else []
+        if not values:
+            return []
+        return standings(values, self.ranked)
 
     @property
     def common_seeds(self) -> int:
-        """How many seeds the comparison rests on, in the cell that has fewest."""
-        return min((len(held[BASELINE]) for held in self.values("auc").values()), default=0)
+        """The number of seeds that the comparison rests on, in the cell that has fewest."""
+        return min((len(by_method[BASELINE]) for by_method in self.values("auc").values()), default=0)

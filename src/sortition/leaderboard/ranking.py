@@ -101,15 +101,9 @@ def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
 
 
 def ranking(values: Values, methods: Sequence[str]) -> Ranking:
-    """Mean ranks over the cells; in a single cell those of the cell itself. Runs that diverged are the worst."""
+    """Mean ranks over the cells; runs that diverged are the worst."""
     means = {cell: {method: _mean(by_method[method]) for method in methods} for cell, by_method in values.items()}
-    found = rank(means, higher=True)
-    if found is not None:
-        return found
-    (only,) = means.values() if means else ({},)
-    order = sorted(only, key=lambda method: -_finite_or_worst(only[method]))
-    ranks = {method: float(place) for place, method in enumerate(order, 1)}
-    return Ranking(ranks=ranks, settings=len(means), critical=math.inf, p=math.nan)
+    return rank(means, higher=True)
 
 
 def _compared(by_method: Mapping[str, Mapping[int, float]], methods: Sequence[str]) -> list[Comparison]:

@@ -1,4 +1,4 @@
-"""From run folders to one table of all runs: a row a run, kept as Parquet; only new folders are read."""
+"""One table of all runs, a row each, stored as Parquet; only the folders of new runs are read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from sortition.studies.plan import StudyPlan
 from sortition.studies.runs.runner import place
 
 RUNS = "runs.parquet"
-MOST = 10_000_000  # rows; a Parquet file can announce any number in a kilobyte
+MOST_ROWS = 10_000_000  # a Parquet file of a kilobyte can announce any number of rows
 KEY = ["suite", "cell", "method", "seed"]
-FIGURES = {"auc": "mean-accuracy", "last": "last-accuracy", "worst_tenth": "worst-tenth", "jain": "jain"}
+FIGURES = {  # column → name in a run's summary
+    "auc": "mean-accuracy",
+    "last": "last-accuracy",
+    "worst_tenth": "worst-tenth",
+    "jain": "jain",
+}
 SCHEMA = {
     "suite": pl.String,
     "cell": pl.String,
@@ -36,36 +41,38 @@ SCHEMA = {
 
 
 def stored(path: Path) -> pl.DataFrame:
-    """The rows that were kept before; none where there is no file."""
+    """Read the stored rows; return an empty table where there is no file."""
     if not path.exists():
         return pl.DataFrame(schema=SCHEMA)
     try:
         if not path.is_file():
             raise ValueError("it is not a file")
-        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
-        if rows > MOST:
-            raise ValueError(f"it announces {rows:,} rows, more than {MOST:,}")
+        n_rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        if n_rows > MOST_ROWS:
+            raise ValueError(f"it announces {n_rows:,} rows, more than {MOST_ROWS:,}")
         return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        first = (str(error).splitlines() or ["unreadable"])[0]
-        raise StorageError(f"{path} is no table of a leaderboard's runs: {first}. Remove it.") from None
+        first_line = (str(error).splitlines() or ["unreadable"])[0]
+        raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None
 
 
-def collected(suite: Suite, plan: StudyPlan, out: Path, before: pl.DataFrame) -> pl.DataFrame:
-    """The kept rows of this suite, and those of the plan's finished runs that are new."""
-    halves = {cell.name: cell.half for cell in suite.cell}
-    kept = before.filter(pl.col("suite") == suite.version)
-    seen = set(kept.select("cell", "method", "seed").iter_rows())
-    fresh = [
-        {"suite": suite.version, "half": halves[run.setting], **row_of(held)}
-        for run in plan.runs
-        if (run.setting, run.method.label, run.seed) not in seen and (held := Run(place(out, run))).done
-    ]
-    return pl.concat([kept, pl.DataFrame(fresh, schema=SCHEMA)]).unique(KEY, maintain_order=True)
+def collected(suite: Suite, plan: StudyPlan, out: Path, stored_rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the stored rows of this suite, and rows of the plan's finished runs that are not among them."""
+    half_by_cell = {cell.name: cell.half for cell in suite.cell}
+    rows = stored_rows.filter(pl.col("suite") == suite.version)
+    stored_keys = set(rows.select("cell", "method", "seed").iter_rows())
+    new_rows = []
+    for planned in plan.runs:
+        if (planned.setting, planned.method.label, planned.seed) in stored_keys:
+            continue
+        run = Run(place(out, planned))
+        if run.done:
+            new_rows.append({"suite": suite.version, "half": half_by_cell[planned.setting], **row_of(run)})
+    return pl.concat([rows, pl.DataFrame(new_rows, schema=SCHEMA)]).unique(KEY, maintain_order=True)
 
 
 def row_of(run: Run) -> dict[str, Any]:
-    """One finished run."""
+    """Return the row of one finished run, without its suite and half."""
     try:
         return _row_of(run)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -73,7 +80,8 @@ def row_of(run: Run) -> dict[str, Any]:
 
 
 def _row_of(run: Run) -> dict[str, Any]:
-    figures, needs = run.summary["figures"], run.manifest["needs"]
+    figures = run.summary["figures"]
+    needs = run.manifest["needs"]
     rounds = max(1, int(run.summary["rounds"]))
     return {
         "cell": run.setting,
@@ -89,7 +97,7 @@ def _row_of(run: Run) -> dict[str, Any]:
 
 
 def write_runs(rows: pl.DataFrame, path: Path) -> None:
-    """Keep the table, sorted, so that equal runs give equal bytes."""
+    """Write the table, sorted, so that equal runs give equal bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_suffix(".tmp")
     rows.sort(KEY).write_parquet(temporary, compression="zstd", compression_level=19)

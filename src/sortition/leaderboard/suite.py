@@ -1,4 +1,4 @@
-"""The frozen suite: its cells, and the studies that they are."""
+"""The frozen suite of federations: its cells, and the study that runs methods in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,18 @@ Table = dict[str, Any]
 
 
 class Cell(BaseModel):
-    """One federation of the suite."""
+    """One federation of the suite.
+
+    Attributes:
+        name: unique in the suite.
+        half: methods may be tuned on the half "tuning"; they are judged on "held-out".
+        data: key of the suite's table ``data``.
+        partition: how the data are split over clients; None keeps the data set's own clients.
+        availability: name and options of the availability mode.
+        cohort: clients per round.
+        dropout: probability that a client is lost before it trains.
+        quick: whether ``--quick`` runs this cell.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
@@ -35,10 +46,10 @@ class Cell(BaseModel):
 
     @property
     def families(self) -> dict[str, str]:
-        """What kind of scenario this is, in five ways."""
+        """The kind of scenario this is, in five ways."""
         return {
             "data": self.data,
-            "partition": _called(self.partition) if self.partition else "as it comes",
+            "partition": _partition_label(self.partition) if self.partition else "as it comes",
             "availability": self.availability["name"],
             "cohort": f"{self.cohort} a round",
             "dropout": "dropouts" if self.dropout else "no dropouts",
@@ -46,7 +57,15 @@ class Cell(BaseModel):
 
 
 class Suite(BaseModel):
-    """Cells, and what those of one data set share."""
+    """Cells, and what those of one data set share.
+
+    Attributes:
+        name: of the suite, without the digest.
+        seeds: paired seeds per cell and method.
+        clients: in every federation.
+        data: by data set, the study keys that its cells share.
+        cell: the cells, in order.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     name: str
@@ -57,44 +76,52 @@ class Suite(BaseModel):
 
     @cached_property
     def version(self) -> str:
-        """The suite's name with a digest of all that it fixes: another cell, another name."""
+        """The suite's name with a digest of all that it fixes, so that a changed suite has another name."""
         return f"{self.name}-{digest(self.model_dump(mode='json'))[:8]}"
 
     def cells(self, half: str | None = None, *, quick: bool = False) -> list[Cell]:
-        """The cells of one half, or of both."""
+        """Return the cells of one half, or of both; with ``quick`` only those that run in minutes."""
         if half is not None and half not in HALVES:
             raise bad("--half", " or ".join(HALVES), half)
-        return [one for one in self.cell if half in (None, one.half) and (one.quick or not quick)]
+        return [cell for cell in self.cell if half in (None, cell.half) and (cell.quick or not quick)]
 
     def study(self, cells: Iterable[Cell], methods: Sequence[Mapping[str, Any]], seeds: Sequence[int]) -> StudyPlan:
-        """The runs of these methods in these cells, seed by seed."""
+        """Plan the runs of these methods in these cells, seed by seed."""
         settings = [self._setting(cell) for cell in cells]
-        first, shared = settings[0], {"seeds": list(seeds), "method": [dict(one) for one in methods], "audit": False}
-        required = {key: first[key] for key in ("rounds", "cohort", "data", "model", "local")}
-        return plan({"title": self.version, **required, **shared, "setting": settings}, owner="leaderboard")
+        study = {
+            "title": self.version,
+            **{key: settings[0][key] for key in ("rounds", "cohort", "data", "model", "local")},  # a study needs them
+            "seeds": list(seeds),
+            "method": [dict(method) for method in methods],
+            "audit": False,
+            "setting": settings,
+        }
+        return plan(study, owner="leaderboard")
 
     def _setting(self, cell: Cell) -> Table:
         if cell.data not in self.data:
             raise bad(f"cell {cell.name}.data", f"one of {', '.join(self.data)}", cell.data)
-        common = dict(self.data[cell.data])
-        data = {**common.pop("data"), "clients": self.clients}
-        data |= {} if cell.partition is None else {"partition": cell.partition}
-        lost = {"faults": {"before": cell.dropout}} if cell.dropout else {}
-        return {
+        shared = dict(self.data[cell.data])
+        data = {**shared.pop("data"), "clients": self.clients}
+        if cell.partition is not None:
+            data["partition"] = cell.partition
+        setting = {
             "name": cell.name,
             "cohort": cell.cohort,
             "availability": cell.availability,
-            **common,
+            **shared,
             "data": data,
-            **lost,
         }
+        if cell.dropout:
+            setting["faults"] = {"before": cell.dropout}
+        return setting
 
 
-def _called(partition: Table) -> str:
+def _partition_label(partition: Table) -> str:
     options = ", ".join(f"{key} {value:g}" for key, value in partition.items() if key != "name")
     return f"{partition['name']} ({options})" if options else str(partition["name"])
 
 
 def load_suite(path: str | Path = FILE) -> Suite:
-    """The suite that comes with Sortition, or one of the same form."""
+    """Load the suite that comes with Sortition, or one of the same form."""
     return validated(Suite, read(path), "suite")

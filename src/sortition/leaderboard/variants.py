@@ -1,57 +1,61 @@
-"""Two further tables: methods tuned on the tuning half, and all methods weighed alike."""
+"""Methods in other than their default form: tuned on the tuning half, or all weighed by one rule."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
 
 from sortition.leaderboard.entries import ALTERNATIVES, BASELINE, is_plain, weighed
-from sortition.leaderboard.ranking import paired, values_of
+from sortition.leaderboard.ranking import Values, paired, values_of
 from sortition.leaderboard.suite import Suite
 
 
 def plain_rows(rows: pl.DataFrame, also: Sequence[str] = ()) -> pl.DataFrame:
-    """The runs of methods with their defaults, and of these labels."""
+    """Return the runs of methods with their defaults, and of the labels in ``also``."""
     labels = [label for label in rows["method"].unique().to_list() if is_plain(label) or label in also]
     return rows.filter(pl.col("method").is_in(labels))
 
 
 def weighed_rows(rows: pl.DataFrame, rule: str) -> pl.DataFrame:
-    """The runs in which cohorts were weighed by a common rule, under the methods' plain names."""
+    """Return the runs in which cohorts were weighed by a common rule, under the methods' plain names."""
     suffix = weighed("", rule)
-    found = rows.filter(pl.col("method").str.ends_with(suffix))
-    return found.with_columns(pl.col("method").str.strip_suffix(suffix))
+    rows_of_rule = rows.filter(pl.col("method").str.ends_with(suffix))
+    return rows_of_rule.with_columns(pl.col("method").str.strip_suffix(suffix))
 
 
 def candidates() -> dict[str, list[str]]:
-    """Method → its default and its alternatives."""
-    found: dict[str, list[str]] = {}
+    """Return the labels of each method's default and alternatives, by method."""
+    labels_by_method: dict[str, list[str]] = {}
     for label in ALTERNATIVES:
-        name = label.partition(",")[0]
-        found.setdefault(name, [name]).append(label)
-    return found
+        method = label.partition(",")[0]
+        labels_by_method.setdefault(method, [method]).append(label)
+    return labels_by_method
 
 
 def tuned(suite: Suite, rows: pl.DataFrame) -> dict[str, str]:
-    """Method → the candidate with the largest mean AUC on the tuning half, where all of them have run there."""
+    """Return each method's candidate with the largest mean AUC on the tuning half.
+
+    A method is left out while one of its candidates has not run in every cell of that half.
+    """
     cells = [cell.name for cell in suite.cells("tuning")]
     values = values_of(rows.filter((pl.col("suite") == suite.version) & pl.col("cell").is_in(cells)), "auc")
-    chosen = {}
+    best_by_method = {}
     for method, labels in candidates().items():
-        held = paired(values, labels)
-        if len(held) == len(cells):
-            chosen[method] = max(labels, key=lambda label: _mean(held, label))
-    return chosen
+        values_of_candidates = paired(values, labels)
+        if len(values_of_candidates) == len(cells):
+            means = {label: _mean_over_cells(values_of_candidates, label) for label in labels}
+            best_by_method[method] = max(labels, key=lambda label: means[label])
+    return best_by_method
 
 
-def _mean(held: Mapping[str, Mapping[str, Mapping[int, float]]], label: str) -> float:
-    return float(np.mean([np.mean(list(cell[label].values())) for cell in held.values()]))
+def _mean_over_cells(values: Values, label: str) -> float:
+    return float(np.mean([np.mean(list(by_method[label].values())) for by_method in values.values()]))
 
 
 def tuned_rows(suite: Suite, rows: pl.DataFrame) -> pl.DataFrame:
-    """The runs of the methods as they were tuned, and of those that have nothing to tune."""
-    chosen = tuned(suite, rows)
-    fixed = [name for name in plain_rows(rows)["method"].unique().to_list() if name not in candidates()]
-    return rows.filter(pl.col("method").is_in([BASELINE, *fixed, *chosen.values()]))
+    """Return the runs of the methods as they were tuned, and of those that have nothing to tune."""
+    best = tuned(suite, rows).values()
+    without_alternatives = [name for name in plain_rows(rows)["method"].unique().to_list() if name not in candidates()]
+    return rows.filter(pl.col("method").is_in([BASELINE, *without_alternatives, *best]))

@@ -18,7 +18,12 @@ from sortition.learning.rule import LocalRule
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """One client's round: ``index`` (steps, rows) of examples, of which the first ``counts[s]`` are real."""
+    """The batches of one client in one round.
+
+    Attributes:
+        index: (steps, rows) examples of each batch.
+        counts: (steps,) how many of a batch's rows are real: the first ones.
+    """
 
     index: npt.NDArray[np.int64]
     counts: npt.NDArray[np.int64]
@@ -35,15 +40,20 @@ class BatchPlan:
 
 
 def batch_plan(members: npt.NDArray[np.int64], rule: LocalRule, rng: np.random.Generator) -> BatchPlan:
-    """The batches of a client that holds the examples ``members`` (n,)."""
+    """Draw the batches of a client that holds the examples ``members`` (n,)."""
     n = len(members)
-    rows, per_epoch, steps = rule.rows(n), rule.per_epoch(n), rule.steps_of(n)
+    rows = rule.rows(n)
+    per_epoch = rule.per_epoch(n)
+    steps = rule.steps_of(n)
     index = np.empty((steps, rows), np.int64)
     for start in range(0, steps, per_epoch):
-        block = index[start : start + per_epoch].reshape(-1)  # contiguous, so a view
-        used = min(n, block.size)
-        block[:used] = rng.permutation(n) if used == n else rng.choice(n, used, replace=False)
-        block[used:] = block[0]  # padding of the epoch's smaller batch; its gradient is masked
+        epoch = index[start : start + per_epoch].reshape(-1)  # contiguous, so a view
+        drawn_examples = min(n, epoch.size)
+        if drawn_examples == n:
+            epoch[:drawn_examples] = rng.permutation(n)
+        else:
+            epoch[:drawn_examples] = rng.choice(n, drawn_examples, replace=False)
+        epoch[drawn_examples:] = epoch[0]  # padding of the epoch's smaller batch; its gradient is masked
     counts = np.full(steps, rows, np.int64)
     counts[per_epoch - 1 :: per_epoch] = n - rows * (per_epoch - 1)
     return BatchPlan(members[index], counts)
@@ -57,6 +67,9 @@ def batch_plans(
     t: int,
     purpose: str = "train",
 ) -> list[BatchPlan]:
-    """One plan per client of a cohort."""
-    name = f"{purpose}-batches"
-    return [batch_plan(own, rule, stream(seed, name, t, int(i))) for own, i in zip(members, ids, strict=True)]
+    """Draw one plan per client of a cohort; ``members`` are the examples of each."""
+    stream_name = f"{purpose}-batches"
+    return [
+        batch_plan(client_examples, rule, stream(seed, stream_name, t, int(client)))
+        for client_examples, client in zip(members, ids, strict=True)
+    ]

@@ -34,12 +34,14 @@ def convolutional(
     dense: tuple[int, ...],
     dropout: float = 0.0,
 ) -> nn.Module:
-    """Convolutions, of which the first ``pools`` are pooled, then dense layers."""
+    """Make convolutions, of which the first ``pools`` are pooled, then dense layers."""
     layers: list[nn.Module] = []
+    padding = kernel // 2 if padded else 0
     depth = inputs[0]
     for i, width in enumerate(channels):
-        layers.append(nn.Conv2d(depth, width, kernel, padding=kernel // 2 if padded else 0))
-        layers += [nn.MaxPool2d(2)] if i < pools else []
+        layers.append(nn.Conv2d(depth, width, kernel, padding=padding))
+        if i < pools:
+            layers.append(nn.MaxPool2d(2))
         layers.append(nn.ReLU(inplace=True))  # after the pooling: the same function on a quarter of the numbers
         depth = width
     body = nn.Sequential(*layers)
@@ -50,23 +52,25 @@ def convolutional(
         raise bad("cnn", "given images large enough for its layers", f"shape {inputs}") from error
     head: list[nn.Module] = [nn.Flatten()]
     for width in dense:
-        head += [nn.Linear(features, width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
+        head += [nn.Linear(features, width), nn.ReLU()]
+        if dropout:
+            head.append(nn.Dropout(dropout))
         features = width
     return nn.Sequential(*body, *head, nn.Linear(features, classes))
 
 
-_three = partial(convolutional, channels=(32, 64, 64), kernel=3, padded=False, pools=2, dense=(64,))
-_mnist = partial(convolutional, channels=(32, 64), kernel=5, padded=True, pools=2, dense=(512,))
-_cifar = partial(convolutional, channels=(64, 64), kernel=5, pools=2, dense=(384, 192))
+_three_convolutions = partial(convolutional, channels=(32, 64, 64), kernel=3, padded=False, pools=2, dense=(64,))
+_two_convolutions_mnist = partial(convolutional, channels=(32, 64), kernel=5, padded=True, pools=2, dense=(512,))
+_two_convolutions_cifar = partial(convolutional, channels=(64, 64), kernel=5, pools=2, dense=(384, 192))
 
 PRESETS: dict[str, Callable[..., nn.Module]] = {
-    "fedcor": _three,
-    "hics": _three,
-    "hics-dropout": partial(_three, dropout=0.2),
+    "fedcor": _three_convolutions,
+    "hics": _three_convolutions,
+    "hics-dropout": partial(_three_convolutions, dropout=0.2),
     "hics-fmnist": partial(convolutional, channels=(16, 32), kernel=5, padded=False, pools=2, dense=()),
-    "mcmahan-mnist": _mnist,
-    "mcmahan-cifar": partial(_cifar, padded=True),
-    "fedgs-cifar": partial(_cifar, padded=False),
-    "fedgs-fmnist": _mnist,
+    "mcmahan-mnist": _two_convolutions_mnist,
+    "mcmahan-cifar": partial(_two_convolutions_cifar, padded=True),
+    "fedgs-cifar": partial(_two_convolutions_cifar, padded=False),
+    "fedgs-fmnist": _two_convolutions_mnist,
     "small": partial(convolutional, channels=(16, 32), kernel=3, padded=False, pools=2, dense=()),
 }

@@ -14,56 +14,64 @@ from sortition.core.streams import stream
 
 
 def words(units: int) -> int:
-    """Words that are drawn for so many units: whole 64-bit draws."""
+    """Return how many words are drawn for so many units: whole 64-bit draws."""
     return -(-units // 4) * 4
 
 
 def source(seed: int, purpose: str, t: int, client: int) -> np.random.BitGenerator:
-    """Where the words of one client's round come from."""
+    """Return the generator of the words of one client's round."""
     return stream(seed, f"{purpose}-dropout", t, client).bit_generator
 
 
-def draw(bits: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
-    """``count`` words (a multiple of 4), uniform over all int16."""
-    return bits.random_raw(count // 4).view(np.int16)
+def draw(source: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
+    """Draw ``count`` words (a multiple of 4), uniform over all int16."""
+    return source.random_raw(count // 4).view(np.int16)
 
 
 def threshold(rate: float) -> int:
-    """A unit is kept when its word is at least this: P(dropped) = rate."""
+    """Return the least word whose unit is kept, such that P(dropped) = rate."""
     return min(round(rate * 65536) - 32768, 32767)
 
 
 def keep_mask(words: torch.Tensor, rate: float) -> torch.Tensor:
-    """Kept units, scaled by 1 / (1 − rate) so that the expectation stays: float32, the shape of ``words``."""
-    return (words >= threshold(rate)).float().mul_(1 / (1 - rate) if rate < 1 else 0.0)
+    """Return the mask of kept units, scaled by 1 / (1 − rate) so that the expectation stays (float32)."""
+    scale = 1 / (1 - rate) if rate < 1 else 0.0
+    return (words >= threshold(rate)).float().mul_(scale)
 
 
 class KeyedDropout(nn.Module):
-    """Stands in for a ``nn.Dropout`` while one client trains: its words come from that client's source."""
+    """Stands in for a ``nn.Dropout`` while one client trains.
+
+    Attributes:
+        rate: the share of units that are dropped.
+        rows: examples of the client's full batch.
+        source: where the client's words come from; None drops nothing.
+    """
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
         self.rows = 0
-        self.bits: np.random.BitGenerator | None = None
+        self.source: np.random.BitGenerator | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """``x`` (rows, …) with units dropped in training, unchanged in evaluation."""
-        if not self.training or self.rate == 0 or self.bits is None:
+        """Return ``x`` (rows, …) with units dropped in training, unchanged in evaluation."""
+        if not self.training or self.rate == 0 or self.source is None:
             return x
         units = max(self.rows, len(x)) * x[0].numel()
-        drawn = torch.from_numpy(draw(self.bits, words(units))[: x.numel()]).view(x.shape)
-        return x * keep_mask(drawn.to(x.device), self.rate)
+        unit_words = draw(self.source, words(units))[: x.numel()]
+        mask = keep_mask(torch.from_numpy(unit_words).view(x.shape).to(x.device), self.rate)
+        return x * mask
 
 
 def keyed(model: nn.Module) -> list[KeyedDropout]:
     """Replace every ``nn.Dropout`` inside ``model`` by a keyed one, in place, and list them.
 
-    One that stands in several places stays one.
+    A module that stands in several places is replaced by one module.
     """
-    made: dict[nn.Module, KeyedDropout] = {}
+    replacements: dict[nn.Module, KeyedDropout] = {}
     for parent in list(model.modules()):
         for name, child in parent._modules.items():  # named_children passes over the second place of a module
             if type(child) is nn.Dropout:
-                parent._modules[name] = made.setdefault(child, KeyedDropout(child.p))
-    return [m for m in model.modules() if isinstance(m, KeyedDropout)]
+                parent._modules[name] = replacements.setdefault(child, KeyedDropout(child.p))
+    return [module for module in model.modules() if isinstance(module, KeyedDropout)]

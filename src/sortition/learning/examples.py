@@ -7,7 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 import torch
 from torch import Tensor
 
-from sortition.learning.batch_losses import first
+
+def first_rows(rows: Tensor, count: int) -> Tensor:
+    """Return a view of the first rows; the tensor itself where these are all."""
+    if count == rows.size(0):
+        return rows
+    return rows[:count]
 
 
 class Examples:
@@ -20,43 +25,54 @@ class Examples:
     def __init__(self, x: Tensor, *, channels_last: bool = True, scale: float | None = None) -> None:
         self.image = x.ndim == 4 and channels_last
         self.shape = tuple(x.shape[1:])
-        self.rows = x.permute(0, 2, 3, 1).contiguous() if self.image else x
+        self.rows = x
+        if self.image:
+            self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
 
     def take(self, index: Tensor) -> Tensor:
-        """The examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
-        return self._turned(self._scaled(self.rows.index_select(0, index)))
+        """Return the examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
+        return self._as_model_input(self._scaled(self.rows.index_select(0, index)))
 
     def parts(self, most: int, index: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
-        """All examples, or those of an index array, in parts: where each stands, and what :meth:`take` gives.
+        """Yield all examples, or those of an index array, in parts: where each stands, and what :meth:`take` gives.
 
         A part has at most ``most`` examples and is valid until the next is taken: all lie in the same memory, since
         new memory for each costs as much as the product that reads it.
         """
         n = len(self.rows) if index is None else len(index)
-        spots = [slice(start, min(start + most, n)) for start in range(0, n, most)]
+        spans = [slice(start, min(start + most, n)) for start in range(0, n, most)]
         if index is not None:
-            taken = self.batches([index[spot] for spot in spots])
+            blocks = self.batches([index[span] for span in spans])
         else:
-            taken = map(self._scaler(min(most, n)), (self.rows[spot] for spot in spots))
-        yield from zip(spots, map(self._turned, taken), strict=True)
+            blocks = map(self._scaler(min(most, n)), (self.rows[span] for span in spans))
+        yield from zip(spans, map(self._as_model_input, blocks), strict=True)
 
     def batches(self, indices: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The rows of one index array after the other, none longer than the first; valid until the next are taken."""
-        most = len(indices[0]) if indices else 0
-        held, scaled = self.rows.new_empty(most, *self.rows.shape[1:]), self._scaler(most)
+        """Yield the rows of one index array after the other; none is longer than the first.
+
+        Rows are valid until the next are taken.
+        """
+        longest = len(indices[0]) if indices else 0
+        buffer = self.rows.new_empty(longest, *self.rows.shape[1:])
+        scaled = self._scaler(longest)
         for index in indices:
-            yield scaled(torch.index_select(self.rows, 0, index, out=first(held, len(index))))
+            yield scaled(torch.index_select(self.rows, 0, index, out=first_rows(buffer, len(index))))
 
     def _scaler(self, most: int) -> Callable[[Tensor], Tensor]:
-        """What makes floats of at most so many rows, in the same memory each time."""
+        """Return a function that makes floats of at most so many rows, in the same memory each time."""
         if self.scale is None:
             return lambda rows: rows
-        floats, scale = self.rows.new_empty(most, *self.rows.shape[1:], dtype=torch.float32), self.scale
-        return lambda rows: first(floats, len(rows)).copy_(rows).mul_(scale)
+        scale = self.scale
+        floats = self.rows.new_empty(most, *self.rows.shape[1:], dtype=torch.float32)
+        return lambda rows: first_rows(floats, len(rows)).copy_(rows).mul_(scale)
 
     def _scaled(self, rows: Tensor) -> Tensor:
-        return rows if self.scale is None else rows.float().mul_(self.scale)
+        if self.scale is None:
+            return rows
+        return rows.float().mul_(self.scale)
 
-    def _turned(self, rows: Tensor) -> Tensor:
-        return rows.permute(0, 3, 1, 2) if self.image else rows
+    def _as_model_input(self, rows: Tensor) -> Tensor:
+        if self.image:
+            return rows.permute(0, 3, 1, 2)
+        return rows

@@ -1,9 +1,10 @@
-"""A learner for any model, tried on two examples: what does not fit the data is refused before anything trains."""
+"""Makes a learner for any model and tries it on two examples: a model that does not fit is refused before training."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from functools import partial
+from typing import TypedDict, Unpack
 
 import numpy.typing as npt
 import torch
@@ -14,21 +15,35 @@ from sortition.learning.learner import Learner
 from sortition.learning.rule import LocalRule
 
 
+class LearnerOptions(TypedDict, total=False):
+    """Further arguments of :class:`~sortition.learning.learner.Learner`."""
+
+    device: str
+    engine: str
+    white: int
+
+
 def learner_for(
-    model: nn.Module, x: npt.ArrayLike, y: npt.ArrayLike, rule: LocalRule, classes: int, **how: Any
+    model: nn.Module,
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    rule: LocalRule,
+    classes: int,
+    **options: Unpack[LearnerOptions],
 ) -> Learner:
-    """A learner whose model gives a logit for each of ``classes`` labels; ``how`` are further arguments of Learner.
+    """Make a learner whose model gives a logit for each of ``classes`` labels.
 
     Images lie channels-last, which is fastest; a module that cannot read them so (``x.view(…)``) gets them as they are.
     Whole numbers stay so for a module that takes them (``nn.Embedding``); another gets their values as floats.
     """
-    learner = Learner(model, x, y, rule, **how)
+    make = partial(Learner, model, x, y, rule, **options)
+    learner = make()
     fault = first_fault = _fault(learner, classes)
     if fault and learner.examples.image:
-        learner = Learner(model, x, y, rule, channels_last=False, **how)
+        learner = make(channels_last=False)
         fault = first_fault = _fault(learner, classes)
     if fault and learner.examples.rows.dtype == torch.int64:
-        learner = Learner(model, x, y, rule, channels_last=learner.channels_last, whole=False, **how)
+        learner = make(channels_last=learner.channels_last, whole=False)
         fault = _fault(learner, classes)
     if fault:
         shape = tuple(learner.examples.shape)
@@ -39,25 +54,27 @@ def learner_for(
 
 
 def _fault(learner: Learner, classes: int) -> str:
-    """Why the model does not fit the examples; empty where it does."""
-    some = min(2, len(learner.y))
+    """Say why the model does not fit the examples; empty where it does."""
+    n_examples = min(2, len(learner.y))
     try:
-        found: Any = learner.passes.first_outputs(learner.initial, some)
-    except Exception as error:  # a module of one's own can raise anything
+        outputs = learner.passes.first_outputs(learner.initial, n_examples)
+    except Exception as error:  # a user's module can raise anything
         return f"{type(error).__name__}: {error}"
-    if not isinstance(found, torch.Tensor):
-        return f"a {type(found).__name__}"
-    if found.ndim != 2 or len(found) != some or found.size(1) < classes:
-        return f"a tensor of shape {tuple(found.shape)} of {some} examples"
-    if _are_probabilities(found):
-        return "probabilities, as after a softmax. Leave it out: the loss takes one itself"
+    if not isinstance(outputs, torch.Tensor):
+        return f"a {type(outputs).__name__}"
+    if outputs.ndim != 2 or len(outputs) != n_examples or outputs.size(1) < classes:
+        return f"a tensor of shape {tuple(outputs.shape)} of {n_examples} examples"
+    if _are_probabilities(outputs):
+        return "probabilities, as after a softmax. Leave the softmax out: the loss contains one"
     return ""
 
 
 def _are_probabilities(outputs: torch.Tensor) -> bool:
-    """Whether outputs of several classes went through a softmax already; the loss takes another one of them."""
+    """Whether outputs of several classes went through a softmax already."""
+    if outputs.size(1) <= 1 or not bool((outputs >= 0).all()):
+        return False
     sums = outputs.sum(dim=1)
-    return outputs.size(1) > 1 and bool((outputs >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=1e-5))
+    return bool(torch.allclose(sums, torch.ones_like(sums), atol=1e-5))
 
 
 def trains_on_one(learner: Learner) -> bool:

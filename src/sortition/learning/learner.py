@@ -30,60 +30,88 @@ STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in sev
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What a cohort's local training left: one row per client."""
+    """What the local training of a cohort of k clients gave, one row per client.
 
-    deltas: Vector  # (k, P)
-    losses: npt.NDArray[np.float32]  # (k,) mean batch loss along the path
-    steps: npt.NDArray[np.int64]  # (k,)
-    examples: npt.NDArray[np.int64]  # (k,) forward-backward passes of single examples
-    dispersion: npt.NDArray[np.float32] | None = None  # (k,)
-    rms_losses: npt.NDArray[np.float32] | None = None  # (k, 3) of all batches, of the first epoch's, of the last one
-    states: Vector | None = None  # (k, S) what the optimiser remembers, where the rule keeps it
+    Attributes:
+        deltas: (k, P) local minus global parameters.
+        losses: (k,) mean batch loss along the path.
+        steps: (k,) SGD steps.
+        examples: (k,) forward-backward passes of single examples.
+        dispersion: (k,) spread of the stochastic gradients; None where it is not measured.
+        rms_losses: (k, 3) root mean square of the losses in the ``PARTS`` of the training; None where not measured.
+        states: (k, S) what the optimiser remembers, where the rule keeps it; otherwise None.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class How:
-    """The rule of one round; per client: dropout words, a seed for other random layers, batches an epoch."""
-
-    rule: LocalRule
-    lr: float
-    sources: Sequence[np.random.BitGenerator] | None
-    seeds: Sequence[int]
-    per_epoch: Sequence[int]
+    deltas: Vector
+    losses: npt.NDArray[np.float32]
+    steps: npt.NDArray[np.int64]
+    examples: npt.NDArray[np.int64]
+    dispersion: npt.NDArray[np.float32] | None = None
+    rms_losses: npt.NDArray[np.float32] | None = None
+    states: Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DrawnCohort:
-    """A cohort whose training is drawn and not yet done: from ``start`` (P,) by one plan per client."""
+    """A cohort of k clients that is ready to train: everything random is drawn.
+
+    Attributes:
+        learner: the model and the examples.
+        start: (P,) the parameters from which all clients begin.
+        plans: the batches of each client.
+        rule: the local rule.
+        lr: its learning rate in this round.
+        dropout_sources: where each client's dropout words come from; None without dropout.
+        layer_seeds: a seed of each client for random layers other than dropout; empty where clients are stacked.
+        batches_per_epoch: of each client.
+        trained: what the training fills.
+    """
 
     learner: Learner
     start: Tensor
-    work: Sequence[BatchPlan]
-    how: How
-    trained: Trained  # filled by the training
+    plans: Sequence[BatchPlan]
+    rule: LocalRule
+    lr: float
+    dropout_sources: Sequence[np.random.BitGenerator] | None
+    layer_seeds: Sequence[int]
+    batches_per_epoch: Sequence[int]
+    trained: Trained
 
     @property
-    def tracked(self) -> tuple[bool, bool]:
-        """Whether the spread of gradients and the squares of losses are measured."""
-        return self.trained.dispersion is not None, self.trained.rms_losses is not None
+    def measures_dispersion(self) -> bool:
+        """Whether the spread of the stochastic gradients is measured."""
+        return self.trained.dispersion is not None
 
-    def states_of(self, rows: Sequence[int]) -> Tensor | None:
-        """What the optimiser remembers of some clients before they train; None where it starts anew."""
-        before = self.trained.states
-        return None if before is None else torch.from_numpy(before[rows]).to(self.start.device)
+    @property
+    def measures_squares(self) -> bool:
+        """Whether the squares of the losses of single examples are measured."""
+        return self.trained.rms_losses is not None
 
-    def fill(self, rows: Sequence[int], deltas: Array, *found: Array | None) -> None:
-        """Store what the training of some clients left: updates, losses, dispersions, squares of losses by step."""
-        losses, dispersion, squares, states = found
-        self.trained.deltas[rows], self.trained.losses[rows] = deltas, losses
-        if self.trained.dispersion is not None:
-            self.trained.dispersion[rows] = dispersion
-        if self.trained.states is not None:
-            self.trained.states[rows] = states
-        if self.trained.rms_losses is not None and squares is not None:
-            for i, row in zip(rows, squares, strict=True):
-                plan = self.work[i]
-                self.trained.rms_losses[i] = rms_by_part(row[: plan.steps], plan.counts, self.how.per_epoch[i])
+    def states_of(self, clients: Sequence[int]) -> Tensor | None:
+        """Return what the optimiser remembers of some clients before they train; None where it starts anew."""
+        states = self.trained.states
+        if states is None:
+            return None
+        return torch.from_numpy(states[clients]).to(self.start.device)
+
+    def store(self, clients: Sequence[int], result: stacked.StackResult[Array]) -> None:
+        """Store what the training of some clients gave, one row per client."""
+        trained = self.trained
+        trained.deltas[clients] = result.updates
+        trained.losses[clients] = result.losses
+        if trained.dispersion is not None:
+            trained.dispersion[clients] = result.dispersion
+        if trained.states is not None:
+            trained.states[clients] = result.states
+        if result.squares is not None:
+            for client, squares in zip(clients, result.squares, strict=True):
+                self.store_rms_losses(client, squares[: self.plans[client].steps])
+
+    def store_rms_losses(self, client: int, squares: Vector) -> None:
+        """Store a client's root mean squares, from the mean squared loss of each of its batches (steps,)."""
+        if self.trained.rms_losses is not None:
+            counts = self.plans[client].counts
+            self.trained.rms_losses[client] = rms_by_part(squares, counts, self.batches_per_epoch[client])
 
 
 class Learner:
@@ -91,13 +119,15 @@ class Learner:
 
     Args:
         model: any module whose output is logits (B, classes).
-        x: (n, …) examples; ``y`` (n,) labels.
+        x: (n, …) examples.
+        y: (n,) labels.
         rule: the local rule.
         device: any name that torch knows.
         engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
-        channels_last: keep images in the order that convolutions are fastest in; a module that takes ``x.view(…)`` of
+        channels_last: keep images in the order in which convolutions are fastest; a module that takes ``x.view(…)`` of
             them needs False.
-        white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used.
+        white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used; 0 for
+            examples that are not scaled.
         whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
             their values as float32.
     """
@@ -115,38 +145,51 @@ class Learner:
         white: int = 0,
         whole: bool = True,
     ) -> None:
-        self.device, self.rule, self.channels_last, self.white = _device(device), rule, channels_last, white
+        self.device = _device(device)
+        self.rule = rule
+        self.channels_last = channels_last
+        self.white = white
         self.whole = whole
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
-        self.layers = stacked.layers_of(self.model, prod(np.shape(x)[1:]))
+        self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))
         if engine not in ENGINES:
             raise unknown("engine", engine, ENGINES)
         if engine == "stacked" and self.layers is None:
             raise bad("engine", "'auto' or 'sequential' for a model that is no chain of linear layers", engine)
-        self.stacks = engine != "sequential" and self.layers is not None
+        self.is_stacked = engine != "sequential" and self.layers is not None
         self.architecture = tuple(repr(layer) for layer in self.layers or ())
         self.y = vector.tensor(y, np.int64, self.device)
-        self.examples = self._held(x)
+        self.examples = self._on_device(x)
         self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y)
         self.passes = Passes(self.model, self.examples, self.y)
 
-    def _held(self, x: npt.ArrayLike) -> Examples:
-        given = np.asarray(x).dtype
-        scale = 1 / self.white if self.white and given == np.uint8 else None
-        stay = scale is not None or (self.whole and given == np.int64)
-        data = vector.tensor(x, given.type if stay else np.float32, self.device)
-        return Examples(data.flatten(1) if self.stacks else data, channels_last=self.channels_last, scale=scale)
+    def _on_device(self, x: npt.ArrayLike) -> Examples:
+        """Put examples on the device in the type that the model takes."""
+        dtype = np.asarray(x).dtype
+        scale = None
+        if self.white and dtype == np.uint8:
+            scale = 1 / self.white
+        keeps_type = scale is not None or (self.whole and dtype == np.int64)
+        data = vector.tensor(x, dtype.type if keeps_type else np.float32, self.device)
+        if self.is_stacked:
+            data = data.flatten(1)
+        return Examples(data, channels_last=self.channels_last, scale=scale)
 
     def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
-        """Passes of the same model over other examples, such as the test set."""
-        return Passes(self.model, self._held(x), vector.tensor(y, np.int64, self.device))
+        """Return passes of the same model over other examples, such as the test set."""
+        return Passes(self.model, self._on_device(x), vector.tensor(y, np.int64, self.device))
 
     @property
-    def drops(self) -> bool:
+    def has_dropout(self) -> bool:
         """Whether the model has dropout."""
-        return bool(self._sequential_trainer.drops)
+        return bool(self._sequential_trainer.dropout_layers)
+
+    @property
+    def clients_per_stack(self) -> int:
+        """How many clients one stack holds at most."""
+        return max(1, STACK_BYTES // (4 * self.layout.size))
 
     def train(
         self,
@@ -167,20 +210,19 @@ class Learner:
         A client's result depends on (seed, purpose, t, client), its data and, where the rule keeps it, on what its
         optimiser remembers (``states``, (k, S); default: nothing yet), not on who trains beside it.
         """
-        return self.finish(
-            self.cohort(
-                params,
-                members,
-                ids,
-                seed=seed,
-                t=t,
-                purpose=purpose,
-                dispersion=dispersion,
-                rms_losses=rms_losses,
-                rule=rule or self.rule,
-                states=states,
-            )
+        cohort = self.cohort(
+            params,
+            members,
+            ids,
+            seed=seed,
+            t=t,
+            purpose=purpose,
+            dispersion=dispersion,
+            rms_losses=rms_losses,
+            rule=rule or self.rule,
+            states=states,
         )
+        return self.finish(cohort)
 
     def cohort(
         self,
@@ -197,95 +239,136 @@ class Learner:
         states: Vector | None = None,
         version: int | None = None,
     ) -> DrawnCohort:
-        """What :meth:`train` is about to do, with everything random drawn; the learning rate is the version's."""
-        work, k = batch_plans(members, ids, rule, seed, t, purpose), len(ids)
-        sources = [dropout.source(seed, purpose, t, int(i)) for i in ids] if self.drops else None
-        seeds = [] if self.stacks else [_seed(seed, purpose, t, int(i)) for i in ids]
-        out = Trained(
-            np.empty((k, self.layout.size), np.float32),
-            np.empty(k, np.float32),
-            np.array([p.steps for p in work], np.int64),
-            np.array([p.examples for p in work], np.int64),
-            np.empty(k, np.float32) if dispersion else None,
-            np.empty((k, 3), np.float32) if rms_losses else None,
-            self._remembered(rule, k, states),
-        )
-        rate = rule.lr_at(t if version is None else version)
-        how = How(rule, rate, sources, seeds, [rule.per_epoch(len(own)) for own in members])
-        return DrawnCohort(self, torch.tensor(params, device=self.device), work, how, out)
+        """Draw everything random that :meth:`train` needs, without training.
 
-    def _remembered(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
-        """(k, S) what the optimiser remembers of k clients before they train; the training overwrites it."""
+        The learning rate is that of the model's version, by default t.
+        """
+        k = len(ids)
+        plans = batch_plans(members, ids, rule, seed, t, purpose)
+        dropout_sources = None
+        if self.has_dropout:
+            dropout_sources = [dropout.source(seed, purpose, t, int(client)) for client in ids]
+        layer_seeds: list[int] = []
+        if not self.is_stacked:
+            layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
+        trained = Trained(
+            deltas=np.empty((k, self.layout.size), np.float32),
+            losses=np.empty(k, np.float32),
+            steps=np.array([plan.steps for plan in plans], np.int64),
+            examples=np.array([plan.examples for plan in plans], np.int64),
+            dispersion=np.empty(k, np.float32) if dispersion else None,
+            rms_losses=np.empty((k, len(PARTS)), np.float32) if rms_losses else None,
+            states=self._states_before(rule, k, states),
+        )
+        return DrawnCohort(
+            learner=self,
+            start=torch.tensor(params, device=self.device),
+            plans=plans,
+            rule=rule,
+            lr=rule.lr_at(t if version is None else version),
+            dropout_sources=dropout_sources,
+            layer_seeds=layer_seeds,
+            batches_per_epoch=[rule.per_epoch(len(client_examples)) for client_examples in members],
+            trained=trained,
+        )
+
+    def _states_before(self, rule: LocalRule, k: int, states: Vector | None) -> Vector | None:
+        """Return what the optimiser remembers of k clients (k, S) before they train, as a copy to be overwritten."""
         if not rule.keep_state:
             return None
-        size = optimiser.state_size(rule, self.layout.weights)
-        return np.zeros((k, size), np.float32) if states is None else np.array(states, np.float32)
+        if states is not None:
+            return np.array(states, np.float32)
+        return np.zeros((k, optimiser.state_size(rule, self.layout.weights)), np.float32)
 
     def finish(self, cohort: DrawnCohort) -> Trained:
         """Train a cohort by itself."""
-        (self._stacked if self.stacks else self._sequential)(cohort)
+        if self.is_stacked:
+            self._train_stacked(cohort)
+        else:
+            self._train_sequentially(cohort)
         return cohort.trained
 
-    @property
-    def most(self) -> int:
-        """How many clients one stack holds."""
-        return max(1, STACK_BYTES // (4 * self.layout.size))
-
-    def _stacked(self, cohort: DrawnCohort) -> None:
-        work, how = cohort.work, cohort.how
-        order = sorted(range(len(work)), key=lambda i: -work[i].steps)  # clients of like work share a stack
-        for at in range(0, len(order), self.most):
-            part = order[at : at + self.most]
-            updates, *found = stacked.train_stack(
-                self.layers or [],
-                self.layout.split(cohort.start.expand(len(part), -1)),
-                self.examples,
-                self.y,
-                [work[i] for i in part],
-                how.rule,
-                how.lr,
-                [how.sources[i] for i in part] if how.sources else None,
-                *cohort.tracked,
-                cohort.states_of(part),
+    def _train_stacked(self, cohort: DrawnCohort) -> None:
+        plans = cohort.plans
+        ranked = sorted(range(len(plans)), key=lambda i: -plans[i].steps)  # clients of like work share a stack
+        for start in range(0, len(ranked), self.clients_per_stack):
+            clients = ranked[start : start + self.clients_per_stack]
+            sources = None
+            if cohort.dropout_sources:
+                sources = [cohort.dropout_sources[i] for i in clients]
+            result = stacked.train_stack(
+                layers=self.layers or [],
+                initial=self.layout.split(cohort.start.expand(len(clients), -1)),
+                examples=self.examples,
+                labels=self.y,
+                plans=[plans[i] for i in clients],
+                rule=cohort.rule,
+                lr=cohort.lr,
+                sources=sources,
+                dispersion=cohort.measures_dispersion,
+                squares=cohort.measures_squares,
+                states=cohort.states_of(clients),
             )
-            cohort.fill(part, updates.cpu().numpy(), *(_array(one) for one in found))
+            cohort.store(clients, result.map(as_array))
 
-    def _sequential(self, cohort: DrawnCohort) -> None:
-        start, how, out = cohort.start, cohort.how, cohort.trained
-        for i, plan in enumerate(cohort.work):
-            bits = how.sources[i] if how.sources else None
-            squares = torch.zeros(plan.steps, device=self.device) if out.rms_losses is not None else None
-            kept = cohort.states_of([i])
-            state = None if kept is None else kept[0]
-            with torch.random.fork_rng(devices=[self.device] if self.device.type == "cuda" else []):
-                torch.manual_seed(how.seeds[i])  # random layers other than nn.Dropout know only torch's own generator
-                final, loss, spread = self._sequential_trainer.train(
-                    start, plan, how.rule, how.lr, bits, out.dispersion is not None, squares, state
+    def _train_sequentially(self, cohort: DrawnCohort) -> None:
+        trained = cohort.trained
+        forked_devices = []
+        if self.device.type == "cuda":
+            forked_devices.append(self.device)
+        for i, plan in enumerate(cohort.plans):
+            states = cohort.states_of([i])
+            state = None
+            if states is not None:
+                state = states[0]
+            squares = None
+            if cohort.measures_squares:
+                squares = torch.zeros(plan.steps, device=self.device)
+            dropout_source = None
+            if cohort.dropout_sources:
+                dropout_source = cohort.dropout_sources[i]
+            with torch.random.fork_rng(devices=forked_devices):
+                torch.manual_seed(cohort.layer_seeds[i])  # random layers other than dropout know torch's generator only
+                final, loss, dispersion = self._sequential_trainer.train(
+                    cohort.start,
+                    plan,
+                    rule=cohort.rule,
+                    lr=cohort.lr,
+                    dropout_source=dropout_source,
+                    dispersion=cohort.measures_dispersion,
+                    squares=squares,
+                    state=state,
                 )
-            out.deltas[i], out.losses[i] = (final - start).cpu().numpy(), float(loss) / max(plan.steps, 1)
-            if out.states is not None:
-                out.states[i] = state
-            if out.dispersion is not None:
-                out.dispersion[i] = spread
-            if out.rms_losses is not None and squares is not None:
-                out.rms_losses[i] = rms_by_part(squares.cpu().numpy(), plan.counts, how.per_epoch[i])
+            trained.deltas[i] = (final - cohort.start).cpu().numpy()
+            trained.losses[i] = float(loss) / max(plan.steps, 1)
+            if trained.states is not None:
+                trained.states[i] = state
+            if trained.dispersion is not None:
+                trained.dispersion[i] = dispersion
+            if squares is not None:
+                cohort.store_rms_losses(i, squares.cpu().numpy())
+
+
+def as_array(tensor: Tensor) -> Array:
+    """Return a tensor of any device as an array."""
+    return tensor.cpu().numpy()
 
 
 def rms_by_part(squares: Vector, counts: npt.NDArray[np.int64], per_epoch: int) -> Vector:
-    """Root mean square of the losses of examples (3,): of all batches, of those of the first epoch, of the last one.
+    """Return the root mean square of the losses of examples in the three ``PARTS`` of a training.
 
-    ``squares`` (steps,) are the means of each batch, ``counts`` (steps,) how many examples it has.
+    Args:
+        squares: (steps,) mean squared losses of each batch.
+        counts: (steps,) examples of each batch.
+        per_epoch: batches of an epoch.
     """
     sums = squares.astype(np.float64) * counts
     parts = (slice(None), slice(0, per_epoch), slice(len(counts) - 1, None))
-    return np.sqrt([sums[part].sum() / max(int(counts[part].sum()), 1) for part in parts]).astype(np.float32)
+    mean_squares = [sums[part].sum() / max(int(counts[part].sum()), 1) for part in parts]
+    return np.sqrt(mean_squares).astype(np.float32)
 
 
-def _array(found: Tensor | None) -> Array | None:
-    return None if found is None else found.cpu().numpy()
-
-
-def _seed(seed: int, purpose: str, t: int, client: int) -> int:
+def _layer_seed(seed: int, purpose: str, t: int, client: int) -> int:
     return int(sequence(seed, f"{purpose}-layers", t, client).generate_state(1)[0])
 
 
@@ -294,19 +377,22 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise bad("device", f"one of {', '.join(_devices())}", name, _this_torch()) from error
+        raise bad("device", f"one of {', '.join(_devices())}", name, _torch_build()) from error
     return device
 
 
 def _devices() -> list[str]:
-    """The devices that torch can use on this machine."""
-    gpus = [f"cuda:{number}" for number in range(torch.cuda.device_count())] if torch.cuda.is_available() else []
-    apple = ["mps"] if torch.backends.mps.is_available() else []
-    return ["cpu", *gpus, *apple]
+    """List the devices that torch can use on this machine."""
+    devices = ["cpu"]
+    if torch.cuda.is_available():
+        devices += [f"cuda:{number}" for number in range(torch.cuda.device_count())]
+    if torch.backends.mps.is_available():
+        devices.append("mps")
+    return devices
 
 
-def _this_torch() -> str:
-    """Which torch this is, and whether it could use a GPU."""
+def _torch_build() -> str:
+    """Say which torch this is, and whether it could use a GPU."""
     if torch.version.cuda is None:
         return f"This is torch {torch.__version__}, built without CUDA: install a build for your GPU."
     return f"This is torch {torch.__version__}, built for CUDA {torch.version.cuda}."

@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
-from typing import Any
 
 import torch
 from torch import nn
@@ -19,12 +18,12 @@ from sortition.learning.cnns import PRESETS
 from sortition.learning.resnet import resnet
 
 Shape = tuple[int, ...]
-MOST = 1_000_000_000  # weights of a model by name
+MOST_WEIGHTS = 1_000_000_000  # of a model by name
 INITS = ("torch", "zero-bias", "zero")
 
 
 def softmax(inputs: Shape, classes: int, init: str = "torch") -> nn.Module:
-    """Multinomial logistic regression; ``init``: torch's own, zero biases (FedGS), or all zero."""
+    """Make multinomial logistic regression; ``init``: torch's own, zero biases (FedGS), or all zero."""
     if init not in INITS:
         raise unknown("init", init, INITS, "softmax")
     layer = nn.Linear(prod(inputs), classes)
@@ -36,24 +35,28 @@ def softmax(inputs: Shape, classes: int, init: str = "torch") -> nn.Module:
 
 
 def mlp(inputs: Shape, classes: int, hidden: Sequence[int] = (64, 30), dropout: float = 0.0) -> nn.Module:
-    """Linear layers with ReLU; ``dropout`` stands before each ReLU, as in FedCor's code (0.5 there)."""
-    if not hidden or any(isinstance(h, bool) or not isinstance(h, int) or h < 1 for h in hidden):
+    """Make linear layers with ReLU; ``dropout`` stands before each ReLU, as in FedCor's code (0.5 there)."""
+    if not hidden or any(isinstance(width, bool) or not isinstance(width, int) or width < 1 for width in hidden):
         raise bad("mlp.hidden", "one or more whole numbers ≥ 1", hidden)
     widths = [prod(inputs), *hidden, classes]
-    if len(widths) > 100 or sum(a * b for a, b in pairwise(widths)) > MOST:
-        raise bad("mlp.hidden", f"at most 98 layers and {MOST:,} weights", hidden)
+    weights = sum(width_in * width_out for width_in, width_out in pairwise(widths))
+    if len(widths) > 100 or weights > MOST_WEIGHTS:
+        raise bad("mlp.hidden", f"at most 98 layers and {MOST_WEIGHTS:,} weights", hidden)
     if not 0 <= dropout < 1:
         raise bad("mlp.dropout", "in [0, 1)", dropout)
     layers: list[nn.Module] = [nn.Flatten()]
     width = prod(inputs)
-    for size in hidden:
-        layers += [nn.Linear(width, size), *([nn.Dropout(dropout)] if dropout else []), nn.ReLU()]
-        width = size
+    for next_width in hidden:
+        layers.append(nn.Linear(width, next_width))
+        if dropout:
+            layers.append(nn.Dropout(dropout))
+        layers.append(nn.ReLU())
+        width = next_width
     return nn.Sequential(*layers, nn.Linear(width, classes))
 
 
 def cnn(inputs: Shape, classes: int, preset: str = "fedcor") -> nn.Module:
-    """A convolutional net of a paper; see :mod:`sortition.learning.cnns`."""
+    """Make a convolutional net of a paper; see :mod:`sortition.learning.cnns`."""
     if preset not in PRESETS:
         raise unknown("preset", preset, PRESETS, "cnn")
     if len(inputs) != 3:
@@ -70,25 +73,36 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: Any) -> nn.Module:
-    """A model with initial weights that depend on ``seed`` only.
+def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: object) -> nn.Module:
+    """Make a model with initial weights that depend on ``seed`` only.
 
-    ``name`` is a key of ``MODELS``, or ``package.module:Class``: called with ``inputs`` (shape of one example) and
-    ``classes`` where it has parameters of these names, and with the options.
+    ``name`` is a key of ``MODELS``, or ``package.module:Class``, which is called with ``inputs`` (shape of one example)
+    and ``classes`` where it has parameters of these names, and with the options.
     """
-    make = imported(name, "model.name") if ":" in name else MODELS.get(name)
-    if make is None:
-        raise unknown("model", name, MODELS)
-    accepted = inspect.signature(make).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-    own = [key for key in accepted if key not in ("inputs", "classes")]
+    make = _maker(name)
+    parameters = inspect.signature(make).parameters
+    takes_any_option = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    option_names = [key for key in parameters if key not in ("inputs", "classes")]
     for key in options:
-        if key not in own and not open_ended:
-            raise unknown("key", f"model.{key}", own, name)
-    facts = {k: v for k, v in {"inputs": tuple(inputs), "classes": classes}.items() if k in accepted}
+        if key not in option_names and not takes_any_option:
+            raise unknown("key", f"model.{key}", option_names, name)
+    facts: dict[str, object] = {}
+    if "inputs" in parameters:
+        facts["inputs"] = tuple(inputs)
+    if "classes" in parameters:
+        facts["classes"] = classes
     with torch.random.fork_rng(devices=[]):  # torch's initialisers know only its global generator
         torch.manual_seed(int(sequence(seed, "model").generate_state(1)[0]))
         model = make(**facts, **options)
     if not isinstance(model, nn.Module):
         raise bad(f"model {name!r}", "a torch.nn.Module", type(model).__name__)
     return model
+
+
+def _maker(name: str) -> Callable[..., nn.Module]:
+    """Return the function or class that makes the model of this name."""
+    if ":" in name:
+        return imported(name, "model.name")
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return MODELS[name]

@@ -19,22 +19,23 @@ class Block(nn.Module):
     def __init__(self, depth: int, width: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            nn.Conv2d(depth, width, 3, stride, 1, bias=False),
+            nn.Conv2d(depth, width, kernel_size=3, stride=stride, padding=1, bias=False),
             nn.GroupNorm(GROUPS, width),
             nn.ReLU(),
-            nn.Conv2d(width, width, 3, 1, 1, bias=False),
+            nn.Conv2d(width, width, kernel_size=3, padding=1, bias=False),
             nn.GroupNorm(GROUPS, width),
         )
-        plain = stride == 1 and depth == width
-        self.short_cut = nn.Identity() if plain else nn.Conv2d(depth, width, 1, stride, bias=False)
+        self.short_cut: nn.Module = nn.Identity()
+        if stride != 1 or depth != width:
+            self.short_cut = nn.Conv2d(depth, width, kernel_size=1, stride=stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """relu(body(x) + short cut(x))."""
+        """Return relu(body(x) + short cut(x))."""
         return nn.functional.relu(self.body(x) + self.short_cut(x))
 
 
 def resnet(inputs: tuple[int, ...], classes: int, blocks: int = 1, width: int = 16) -> nn.Module:
-    """Three stages of ``blocks`` blocks, of ``width``, 2 × and 4 × as many channels: 6 · blocks + 2 layers."""
+    """Make three stages of ``blocks`` blocks, of ``width``, 2 × and 4 × as many channels: 6 · blocks + 2 layers."""
     if len(inputs) != 3:
         raise bad("resnet", "given images (channels, height, width)", f"inputs of shape {inputs}")
     for name, value in (("blocks", blocks), ("width", width)):
@@ -42,10 +43,16 @@ def resnet(inputs: tuple[int, ...], classes: int, blocks: int = 1, width: int = 
             raise bad(f"resnet.{name}", "a whole number in 1 … 512", value)
     if width % GROUPS:
         raise bad("resnet.width", f"a multiple of {GROUPS}, the groups of its norm", width)
-    layers: list[nn.Module] = [nn.Conv2d(inputs[0], width, 3, 1, 1, bias=False), nn.GroupNorm(GROUPS, width), nn.ReLU()]
+    layers: list[nn.Module] = [
+        nn.Conv2d(inputs[0], width, kernel_size=3, padding=1, bias=False),
+        nn.GroupNorm(GROUPS, width),
+        nn.ReLU(),
+    ]
     depth = width
     for stage in range(3):
+        stage_width = width * 2**stage
         for block in range(blocks):
-            layers.append(Block(depth, width << stage, 2 if stage and not block else 1))
-            depth = width << stage
+            halves_the_image = stage > 0 and block == 0
+            layers.append(Block(depth, stage_width, stride=2 if halves_the_image else 1))
+            depth = stage_width
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(depth, classes))

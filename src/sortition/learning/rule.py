@@ -1,4 +1,4 @@
-"""How a client trains: SGD or Adam, by steps or by epochs."""
+"""The local rule: how a client trains, by SGD or Adam, for some steps or epochs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sortition.core.errors import bad, unknown
 from sortition.core.validation import is_number, known_keys_only
 
 OPTIMIZERS = ("sgd", "adam")
-ADDED = {"optimizer": "sgd", "keep_state": False}  # later keys: configurations leave them out where they are so
+ADDED = {"optimizer": "sgd", "keep_state": False}  # configurations leave out these keys where they have these values
 
 
 @known_keys_only
@@ -62,11 +62,12 @@ class LocalRule:
         numbers = ("lr", "decay", "drop", "weight_decay", "momentum", "proximal")
         self._check(numbers, "a number", is_number)
         counts = ("steps", "epochs", "batch", "decay_every")
-        self._check(counts, "a whole number ≥ 1", lambda value: value is None or _whole(value, 1))
+        self._check(counts, "a whole number ≥ 1", lambda value: value is None or _is_whole(value, minimum=1))
         self._check(("lr", "decay", "drop"), "finite and > 0", lambda value: math.isfinite(value) and value > 0)
         self._check(("weight_decay", "proximal"), "finite and ≥ 0", lambda value: math.isfinite(value) and value >= 0)
         self._check(("momentum",), "in [0, 1)", lambda value: 0 <= value < 1)
-        self._check(("milestones",), "rounds ≥ 0", lambda value: all(_whole(m, 0) for m in value))
+        rounds = "rounds ≥ 0"
+        self._check(("milestones",), rounds, lambda value: all(_is_whole(round_, minimum=0) for round_ in value))
         self._check_optimizer()
 
     def _check_optimizer(self) -> None:
@@ -75,7 +76,7 @@ class LocalRule:
         if self.optimizer == "adam" and self.momentum:
             raise bad("LocalRule.momentum", "0 with optimizer = 'adam'", self.momentum, "Adam has its own.")
         self._check(("keep_state",), "true or false", lambda value: isinstance(value, bool))
-        if self.keep_state and not self.moments:
+        if self.keep_state and self.moments == 0:
             hint = "Give momentum, or optimizer = 'adam'."
             raise bad("LocalRule.keep_state", "false where the optimizer has no state", True, hint)
 
@@ -87,30 +88,36 @@ class LocalRule:
     @property
     def moments(self) -> int:
         """Numbers that the optimizer remembers of each weight: none, a velocity, or Adam's two."""
-        return 2 if self.optimizer == "adam" else int(self.momentum > 0)
+        if self.optimizer == "adam":
+            return 2
+        return 1 if self.momentum > 0 else 0
 
     def lr_at(self, t: int) -> float:
-        """Learning rate of round t."""
-        drops = sum(m <= t for m in self.milestones)
+        """Return the learning rate of round t."""
+        drops = sum(milestone <= t for milestone in self.milestones)
         return self.lr * self.decay ** (t // self.decay_every) * self.drop**drops
 
     def steps_of(self, n: int) -> int:
-        """SGD steps that a client with n examples takes."""
-        return self.steps if self.steps is not None else (self.epochs or 0) * self.per_epoch(n)
+        """Return how many SGD steps a client with n examples takes."""
+        if self.steps is not None:
+            return self.steps
+        return (self.epochs or 0) * self.per_epoch(n)
 
     def examples_of(self, n: int) -> int:
-        """Examples that pass forward and backward at a client with n."""
-        whole, part = divmod(self.steps_of(n), self.per_epoch(n))
-        return whole * n + part * self.rows(n)
+        """Return how many examples pass forward and backward at a client with n examples."""
+        full_epochs, steps_beyond = divmod(self.steps_of(n), self.per_epoch(n))
+        return full_epochs * n + steps_beyond * self.rows(n)
 
     def per_epoch(self, n: int) -> int:
-        """Batches in one epoch over n examples; the last one may be smaller."""
+        """Return the number of batches in one epoch over n examples; the last one may be smaller."""
         return -(-n // self.rows(n))
 
     def rows(self, n: int) -> int:
-        """Rows of a full batch of a client with n examples."""
-        return n if self.batch is None else min(self.batch, n)
+        """Return the number of rows of a full batch of a client with n examples."""
+        if self.batch is None:
+            return n
+        return min(self.batch, n)
 
 
-def _whole(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+def _is_whole(value: object, *, minimum: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum

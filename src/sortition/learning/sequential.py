@@ -1,4 +1,4 @@
-"""One client after the other, for any ``torch.nn.Module``: convolutions are fastest so on a CPU.
+"""Trains one client after the other, for any ``torch.nn.Module``: convolutions are fastest so on a CPU.
 
 Images are kept channels-last, gradients come from ``autograd.grad`` without an optimiser object, and the update runs
 over all tensors at once (``torch._foreach``).
@@ -22,117 +22,139 @@ class SequentialTrainer:
     """The one model through which all clients train, with its keyed dropout layers."""
 
     def __init__(self, model: nn.Module, examples: Examples, labels: Tensor) -> None:
-        self.model, self.examples, self.labels = model, examples, labels
+        self.model = model
+        self.examples = examples
+        self.labels = labels
         self.layout = vector.Layout.of(model)
-        self.drops = dropout.keyed(model)
-        self.counters = [(b, b.clone()) for b in model.buffers() if not b.is_floating_point()]
+        self.dropout_layers = dropout.keyed(model)
+        counters = [buffer for buffer in model.buffers() if not buffer.is_floating_point()]
+        self._counters_and_initial_values = [(counter, counter.clone()) for counter in counters]
         if examples.image:
             model.to(memory_format=torch.channels_last)
 
     def train(
         self,
-        flat: Tensor,
+        start: Tensor,
         plan: BatchPlan,
+        *,
         rule: LocalRule,
         lr: float,
-        bits: np.random.BitGenerator | None,
+        dropout_source: np.random.BitGenerator | None,
         dispersion: bool,
         squares: Tensor | None = None,
         state: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, float]:
-        """One client from the vector ``flat`` (P,): its local vector, the sum of its batch losses, and dispersion.
+        """Train one client and return its local vector (P,), the sum of its batch losses, and its dispersion.
 
-        ``squares`` (steps,) is filled with the mean squared loss of the examples of each batch; ``state`` (S,), what
-        the optimiser remembers of the client, is read and then filled with what it remembers now.
+        Args:
+            start: (P,) the parameters from which it begins.
+            plan: its batches.
+            rule: the local rule.
+            lr: its learning rate in this round.
+            dropout_source: where its dropout words come from.
+            dispersion: whether to measure the spread of the stochastic gradients; otherwise it is 0.
+            squares: (steps,) is filled with the mean squared loss of the examples of each batch.
+            state: (S,) what the optimiser remembers of the client, is read and then overwritten with what it remembers
+                now.
         """
-        vector.load_into(self.model, self.layout, flat)
+        vector.load_into(self.model, self.layout, start)
         self.model.train()
-        for drop in self.drops:
-            drop.bits, drop.rows = bits, plan.index.shape[1]
+        for layer in self.dropout_layers:
+            layer.source = dropout_source
+            layer.rows = plan.index.shape[1]
         parameters = list(self.model.parameters())
-        descent = SequentialDescent(parameters, rule, lr, dispersion, state)
-        index, counts = torch.from_numpy(plan.index).to(flat.device), plan.counts.tolist()
-        losses = torch.zeros((), device=flat.device)
-        for s, count in enumerate(counts):
-            batch = index[s, :count]
+        descent = SequentialDescent(parameters, rule, lr, track=dispersion, state=state)
+        index = torch.from_numpy(plan.index).to(start.device)
+        loss_sum = torch.zeros((), device=start.device)
+        for step, count in enumerate(plan.counts.tolist()):
+            batch = index[step, :count]
             logits = self.model(self.examples.take(batch))
             loss = nn.functional.cross_entropy(logits, self.labels[batch])
             if squares is not None:
-                each = nn.functional.cross_entropy(logits.detach(), self.labels[batch], reduction="none")
-                squares[s] = each.square().mean()
+                example_losses = nn.functional.cross_entropy(logits.detach(), self.labels[batch], reduction="none")
+                squares[step] = example_losses.square().mean()
             descent.step(torch.autograd.grad(loss, parameters, allow_unused=True))
-            losses += loss.detach()
-        final = torch.cat([p.detach().reshape(-1) for p in vector.tensors(self.model)])
-        for counter, first in self.counters:  # they do not travel: every training begins with the model's own
-            counter.copy_(first)
+            loss_sum += loss.detach()
+        final = torch.cat([tensor.detach().reshape(-1) for tensor in vector.tensors(self.model)])
+        for counter, initial_value in self._counters_and_initial_values:  # counters are not exchanged: start anew
+            counter.copy_(initial_value)
         if state is not None:
             state.copy_(descent.remembered())
-        return final, losses, descent.spread(plan.steps)
+        return final, loss_sum, descent.dispersion(plan.steps)
 
 
 class SequentialDescent:
-    """The local rule over the parameters of one client."""
+    """Applies the local rule to the parameters of one client, in place."""
 
     def __init__(
-        self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, track: bool, state: Tensor | None = None
+        self, parameters: Sequence[Tensor], rule: LocalRule, lr: float, *, track: bool, state: Tensor | None = None
     ) -> None:
-        self.values = [p.data for p in parameters]
-        self.rule, self.lr = rule, lr
-        self.anchor = [v.clone() for v in self.values] if rule.proximal else None
-        self.moments = [[torch.zeros_like(v) for _ in range(rule.moments)] for v in self.values]
-        self.steps = 0  # Adam's, over all participations that it remembers
+        self.values = [parameter.data for parameter in parameters]
+        self.rule = rule
+        self.lr = lr
+        self.anchor = [value.clone() for value in self.values] if rule.proximal else None
+        self.moments = [[torch.zeros_like(value) for _ in range(rule.moments)] for value in self.values]
+        self.adam_steps = 0  # over all participations that Adam remembers
         if state is not None:
             self._recall(state)
-        self.total = [torch.zeros_like(v) for v in self.values] if track else None
+        self.total = [torch.zeros_like(value) for value in self.values] if track else None
         self.squares = 0.0
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor | None]) -> None:
-        """One step, in place; parameters that the loss does not depend on stay as they are, as in torch."""
-        rule, g = self.rule, [one for one in gradients if one is not None]
-        used = [at for at, one in enumerate(gradients) if one is not None]
-        values, moments = [self.values[at] for at in used], [self.moments[at] for at in used]
+        """Take one step; parameters that the loss does not depend on stay as they are, as in torch."""
+        rule = self.rule
+        trained = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        directions = [gradient for gradient in gradients if gradient is not None]
+        values = [self.values[i] for i in trained]
+        moments = [self.moments[i] for i in trained]
         if self.total is not None:
-            torch._foreach_add_([self.total[at] for at in used], g)
-            self.squares += _square(g)
+            torch._foreach_add_([self.total[i] for i in trained], directions)
+            self.squares += _squared_norm(directions)
         pull = rule.weight_decay + rule.proximal
         if pull:
-            torch._foreach_add_(g, values, alpha=pull)
+            torch._foreach_add_(directions, values, alpha=pull)
         if self.anchor is not None:
-            torch._foreach_add_(g, [self.anchor[at] for at in used], alpha=-rule.proximal)
+            torch._foreach_add_(directions, [self.anchor[i] for i in trained], alpha=-rule.proximal)
         if rule.optimizer == "adam":
-            self._adam(values, g, moments)
+            self._adam(values, directions, moments)
             return
         if rule.momentum:
-            velocity = [one for (one,) in moments]
-            torch._foreach_mul_(velocity, rule.momentum)
-            torch._foreach_add_(velocity, g)
-            g = velocity
-        torch._foreach_add_(values, g, alpha=-self.lr)
+            velocities = [velocity for (velocity,) in moments]
+            torch._foreach_mul_(velocities, rule.momentum)
+            torch._foreach_add_(velocities, directions)
+            directions = velocities
+        torch._foreach_add_(values, directions, alpha=-self.lr)
 
     def _adam(self, values: Sequence[Tensor], gradients: Sequence[Tensor], moments: Sequence[Sequence[Tensor]]) -> None:
-        self.steps += 1
-        factors = optimiser.corrections(self.steps, self.lr)
+        self.adam_steps += 1
+        rate, root = optimiser.corrections(self.adam_steps, self.lr)
         for value, gradient, (first, second) in zip(values, gradients, moments, strict=True):
-            optimiser.adam_step(value, gradient, first, second, *factors)
+            optimiser.adam_step(value, gradient, first, second, rate=rate, root=root)
 
     def _recall(self, state: Tensor) -> None:
-        """Begin with what is remembered (S,)."""
-        like = [value[None] for value in self.values]
-        self.moments = [[one[0] for one in parts] for parts in optimiser.unpack(state[None], like, self.rule.moments)]
-        self.steps = int(state[-1]) if self.rule.optimizer == "adam" else 0
+        """Begin with what the optimiser remembers (S,)."""
+        stack_of_one = [value[None] for value in self.values]
+        moments = optimiser.unpack(state[None], stack_of_one, self.rule.moments)
+        self.moments = [[moment[0] for moment in moments_of_parameter] for moments_of_parameter in moments]
+        if self.rule.optimizer == "adam":
+            self.adam_steps = int(state[-1])
 
     def remembered(self) -> Tensor:
-        """What the optimiser remembers now (S,)."""
-        steps = self.values[0].new_tensor([float(self.steps)]) if self.rule.optimizer == "adam" else None
-        return optimiser.pack([[one[None] for one in parts] for parts in self.moments], steps)[0]
+        """Return what the optimiser remembers now (S,)."""
+        steps = None
+        if self.rule.optimizer == "adam":
+            steps = self.values[0].new_tensor([float(self.adam_steps)])
+        stack_of_one = [[moment[None] for moment in moments_of_parameter] for moments_of_parameter in self.moments]
+        return optimiser.pack(stack_of_one, steps)[0]
 
-    def spread(self, steps: int) -> float:
-        """sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""
+    def dispersion(self, steps: int) -> float:
+        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""
         if self.total is None or steps < 2:
             return 0.0
-        return max((self.squares - _square(self.total) / steps) / (steps - 1), 0.0) ** 0.5
+        variance = (self.squares - _squared_norm(self.total) / steps) / (steps - 1)
+        return max(variance, 0.0) ** 0.5
 
 
-def _square(tensors: Sequence[Tensor]) -> float:
+def _squared_norm(tensors: Sequence[Tensor]) -> float:
     return float(torch.stack(torch._foreach_norm(list(tensors))).square().sum())

@@ -1,100 +1,119 @@
-"""Cohorts of several runs in one stack: as many steps of PyTorch as for one cohort, and the bits of each alone.
+"""Trains the cohorts of several runs in one stack, with the bits of each cohort alone and fewer calls of PyTorch.
 
-Every product of a stack is of one client, and no sum goes over clients, so that it does not matter who else is in it.
-What does matter is the number of rows to which batches are padded: only cohorts of the same number share a stack.
+Every product of a stack belongs to one client, and no sum goes over clients, so that it does not matter who else is in
+the stack. What does matter is the number of rows to which batches are padded: only cohorts of the same number share a
+stack.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sortition.core.arrays import Ids
 from sortition.learning import stacked
-from sortition.learning.learner import DrawnCohort
+from sortition.learning.learner import DrawnCohort, as_array
 
 WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
-STACKED = 1 << 20  # numbers of a stack of several cohorts: it stays in the cache
+STACKED = 1 << 20  # parameters of a stack of several cohorts at most: so it stays in the cache
+
+
+class Member(NamedTuple):
+    """A client of one of several cohorts: the position of the cohort, and of the client in it."""
+
+    cohort: int
+    client: int
 
 
 def train_together(cohorts: Sequence[DrawnCohort]) -> None:
-    """Train them all, in common stacks where that is faster."""
+    """Train all cohorts, in common stacks where that is faster."""
     groups: dict[Hashable, list[DrawnCohort]] = defaultdict(list)
     for cohort in cohorts:
         groups[_shape(cohort) or id(cohort)].append(cohort)
     for group in groups.values():
-        for part in _stacks(group):
-            if len(part) == 1:
-                part[0].learner.finish(part[0])
+        for stack in _stacks(group):
+            if len(stack) == 1:
+                stack[0].learner.finish(stack[0])
             else:
-                _train(part)
+                _train_in_one_stack(stack)
 
 
 def _shape(cohort: DrawnCohort) -> Hashable:
-    """What cohorts of one stack have in common; None for one that trains by itself."""
-    learner, how = cohort.learner, cohort.how
-    if not (learner.stacks and cohort.work) or len(cohort.work) > learner.most:
+    """Return what cohorts of one stack have in common; None for a cohort that trains by itself."""
+    learner = cohort.learner
+    n_clients = len(cohort.plans)
+    if not learner.is_stacked or not n_clients or n_clients > learner.clients_per_stack:
         return None
-    if how.rule.batch is None:  # on some processors a product of an odd number of rows depends on its place in a stack
+    if cohort.rule.batch is None:  # on some processors a product of odd many rows depends on its place in a stack
         return None
-    rows = max(plan.index.shape[1] for plan in cohort.work)
-    if len(cohort.work) * rows * learner.layout.size > WORK:
+    rows = max(plan.index.shape[1] for plan in cohort.plans)
+    if n_clients * rows * learner.layout.size > WORK:
         return None
-    data = learner.examples.rows.data_ptr(), learner.y.data_ptr(), learner.device
-    return learner.architecture, data, how.rule, how.lr, rows, cohort.tracked
+    return (
+        learner.architecture,
+        (learner.examples.rows.data_ptr(), learner.y.data_ptr(), learner.device),
+        cohort.rule,
+        cohort.lr,
+        rows,
+        (cohort.measures_dispersion, cohort.measures_squares),
+    )
 
 
 def _stacks(group: Sequence[DrawnCohort]) -> Iterator[list[DrawnCohort]]:
-    """The cohorts of a group, in parts that are small enough."""
-    part, clients, most = list[DrawnCohort](), 0, STACKED // group[0].learner.layout.size
+    """Divide the cohorts of a group into stacks that are small enough."""
+    most_clients = STACKED // group[0].learner.layout.size
+    stack = list[DrawnCohort]()
+    n_clients = 0
     for cohort in group:
-        if part and clients + len(cohort.work) > most:
-            yield part
-            part, clients = [], 0
-        part.append(cohort)
-        clients += len(cohort.work)
-    yield part
+        if stack and n_clients + len(cohort.plans) > most_clients:
+            yield stack
+            stack = []
+            n_clients = 0
+        stack.append(cohort)
+        n_clients += len(cohort.plans)
+    yield stack
 
 
-def _train(cohorts: Sequence[DrawnCohort]) -> None:
-    learner, how = cohorts[0].learner, cohorts[0].how
-    clients = [(at, i) for at, cohort in enumerate(cohorts) for i in range(len(cohort.work))]
-    clients.sort(key=lambda one: -cohorts[one[0]].work[one[1]].steps)
-    whose = np.array([at for at, _ in clients])
-    starts = torch.stack([cohort.start for cohort in cohorts])[torch.from_numpy(whose).to(learner.device)]
-    found = stacked.train_stack(
-        learner.layers or [],
-        learner.layout.split(starts),
-        learner.examples,
-        learner.y,
-        [cohorts[at].work[i] for at, i in clients],
-        how.rule,
-        how.lr,
-        None if how.sources is None else [(cohorts[at].how.sources or [])[i] for at, i in clients],
-        *cohorts[0].tracked,
-        _states(cohorts, clients),
+def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
+    first = cohorts[0]
+    learner = first.learner
+    members = [
+        Member(position, client) for position, cohort in enumerate(cohorts) for client in range(len(cohort.plans))
+    ]
+    members.sort(key=lambda member: -cohorts[member.cohort].plans[member.client].steps)
+    cohort_of_row = np.array([member.cohort for member in members])
+    starts = torch.stack([cohort.start for cohort in cohorts])[torch.from_numpy(cohort_of_row).to(learner.device)]
+    sources = None
+    if first.dropout_sources is not None:
+        sources = [(cohorts[member.cohort].dropout_sources or [])[member.client] for member in members]
+    result = stacked.train_stack(
+        layers=learner.layers or [],
+        initial=learner.layout.split(starts),
+        examples=learner.examples,
+        labels=learner.y,
+        plans=[cohorts[member.cohort].plans[member.client] for member in members],
+        rule=first.rule,
+        lr=first.lr,
+        sources=sources,
+        dispersion=first.measures_dispersion,
+        squares=first.measures_squares,
+        states=_states(cohorts, members),
     )
-    _share(cohorts, clients, whose, found)
+    arrays = result.map(as_array)
+    for position, cohort in enumerate(cohorts):
+        rows = np.flatnonzero(cohort_of_row == position).tolist()
+        clients = [members[row].client for row in rows]
+        cohort.store(clients, arrays.map(lambda array, rows=rows: array[rows]))
 
 
-def _states(cohorts: Sequence[DrawnCohort], clients: Sequence[tuple[int, int]]) -> Tensor | None:
-    """What the optimiser remembers of the clients of all cohorts (k, S); None where it starts anew."""
-    rows = [cohorts[at].states_of([i]) for at, i in clients]
-    kept = [row for row in rows if row is not None]
-    return torch.cat(kept) if kept else None
-
-
-def _share(
-    cohorts: Sequence[DrawnCohort], clients: Sequence[tuple[int, int]], whose: Ids, found: Sequence[Tensor | None]
-) -> None:
-    """Give each cohort its rows of what the stack left."""
-    arrays = [None if one is None else one.cpu().numpy() for one in found]
-    for at, cohort in enumerate(cohorts):
-        rows = np.flatnonzero(whose == at).tolist()
-        own: list[Any] = [None if one is None else one[rows] for one in arrays]
-        cohort.fill([clients[row][1] for row in rows], *own)
+def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:
+    """Return what the optimiser remembers of all members (k, S); None where it starts anew."""
+    states = [cohorts[member.cohort].states_of([member.client]) for member in members]
+    remembered = [state for state in states if state is not None]
+    if not remembered:
+        return None
+    return torch.cat(remembered)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from sortition.core.selector import Selector
+from sortition.core.selector import AnySelector
 from sortition.core.signals import Signal, sketched
 from sortition.privacy.promises import Deployment, Promises
 
@@ -32,7 +31,7 @@ class PrivacyFinding:
         rule: the rule's name.
         unsound: a promise is broken; False: a condition that nobody checks for you.
         sentence: what is wrong, and what to do.
-        references: who showed it.
+        references: who showed it, as keys of ``REFERENCES``.
     """
 
     rule: str
@@ -41,112 +40,146 @@ class PrivacyFinding:
     references: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        cited = f" [{'; '.join(REFERENCES[key] for key in self.references)}]" if self.references else ""
-        return f"{'unsound' if self.unsound else 'note'} ({self.rule}): {self.sentence}{cited}"
+        kind = "unsound" if self.unsound else "note"
+        text = f"{kind} ({self.rule}): {self.sentence}"
+        if self.references:
+            text += f" [{'; '.join(REFERENCES[key] for key in self.references)}]"
+        return text
 
 
-Found = Iterator[tuple[bool, str, tuple[str, ...]]]
-Rule = Callable[[Selector[Any], Promises, Deployment], Found]
+Rule = Callable[[AnySelector, Promises, Deployment], Iterator[PrivacyFinding]]
 
 
-def lint(selector: Selector[Any], promises: Promises, deployment: Deployment | None = None) -> list[PrivacyFinding]:
-    """What is unsound about a selection under these promises, then what must be seen to; nothing without a promise."""
-    facts = deployment or Deployment()
-    found = [
-        PrivacyFinding(rule.__name__.replace("_", "-"), unsound, sentence, references)
-        for rule in RULES
-        for unsound, sentence, references in rule(selector, promises, facts)
-    ]
-    return sorted(found, key=lambda finding: not finding.unsound)
+def lint(selector: AnySelector, promises: Promises, deployment: Deployment | None = None) -> list[PrivacyFinding]:
+    """List what is unsound about a selection under these promises, then what must be seen to; nothing without one."""
+    if deployment is None:
+        deployment = Deployment()
+    findings = [finding for rule in RULES for finding in rule(selector, promises, deployment)]
+    return sorted(findings, key=lambda finding: not finding.unsound)
 
 
-def single_updates(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
+def single_updates(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
     """A method that compares updates cannot work on their sum."""
-    exact = [signal.name for signal in _signals(selector) if signal.exact]
-    if promises.secure_aggregation and exact:
-        yield (
-            True,
-            f"it needs {_joined(exact)} of single clients, and secure aggregation shows sums only.",
-            ("bonawitz",),
+    if not promises.secure_aggregation:
+        return
+    exact_signals = [signal.name for signal in _signals(selector) if signal.exact]
+    if exact_signals:
+        yield PrivacyFinding(
+            rule="single-updates",
+            unsound=True,
+            sentence=f"it needs {_joined(exact_signals)} of single clients, and secure aggregation shows sums only.",
+            references=("bonawitz",),
         )
-    if promises.secure_aggregation and facts.combine != "mean":
-        why = f"combine = {facts.combine!r} needs single updates, and secure aggregation shows sums only."
-        yield True, f"{why} Use the mean.", ("bonawitz",)
+    if deployment.combine != "mean":
+        yield PrivacyFinding(
+            rule="single-updates",
+            unsound=True,
+            sentence=f"combine = {deployment.combine!r} needs single updates, and secure aggregation shows sums only. "
+            "Use the mean.",
+            references=("bonawitz",),
+        )
 
 
-def lone_sums(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
+def lone_sums(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
     """The sum over one client is its update."""
-    if not promises.secure_aggregation or facts.guards.minimum > 1:
+    if not promises.secure_aggregation or deployment.guards.minimum > 1:
         return
-    if facts.cohort == 1:
-        yield True, "a cohort of one: the sum is that client's update.", ("bonawitz",)
+    if deployment.cohort == 1:
+        sentence = "a cohort of one: the sum is that client's update."
     else:
-        yield False, "dropouts may leave a sum over one client: set guards.minimum to 2 or more.", ("bonawitz",)
+        sentence = "dropouts may leave a sum over one client: set guards.minimum to 2 or more."
+    yield PrivacyFinding(rule="lone-sums", unsound=deployment.cohort == 1, sentence=sentence, references=("bonawitz",))
 
 
-def overlapping_sums(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
+def overlapping_sums(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
     """Sums over cohorts that overlap can be solved for single clients."""
-    if not promises.secure_aggregation or not selector.isolates or facts.rounds == 1:
+    rounds = deployment.rounds
+    clients = deployment.clients
+    if not promises.secure_aggregation or not selector.isolates or rounds == 1:
         return
-    why = "cohorts of different rounds overlap, so that differences of sums isolate clients whose updates change slowly"
-    instead = "batch-partitioning chooses whole fixed groups, of which only the group's sum is ever seen."
-    many = facts.rounds is not None and facts.clients is not None and facts.rounds >= facts.clients
-    if many:
-        why += f"; {facts.rounds} rounds are as many equations as {facts.clients} clients need"
-    yield many, f"{why}. {instead[0].upper()}{instead[1:]}", ("so",)
+    reason = (
+        "cohorts of different rounds overlap, so that differences of sums isolate clients whose updates change slowly"
+    )
+    enough_equations = rounds is not None and clients is not None and rounds >= clients
+    if enough_equations:
+        reason += f"; {rounds} rounds are as many equations as {clients} clients need"
+    remedy = "Batch-partitioning chooses whole fixed groups, of which only the group's sum is ever seen."
+    yield PrivacyFinding(
+        rule="overlapping-sums", unsound=enough_equations, sentence=f"{reason}. {remedy}", references=("so",)
+    )
 
 
-def amplification(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
+def amplification(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
     """Sampling amplifies privacy only if the sample does not depend on the data, and stays secret."""
     if not promises.amplification:
         return
-    asked = [signal.name for signal in _signals(selector)]
-    read = [name for name in _facts(selector) if name not in COUNTED]
-    if asked or read:
-        why = f"who is chosen depends on clients' data ({_joined([*asked, *read])})"
-        yield True, f"{why}: amplification by sampling does not hold. Account for every round in full.", ("balle",)
+    names = [*_signal_names(selector), *_facts_on_data(selector)]
+    if names:
+        sentence = (
+            f"who is chosen depends on clients' data ({_joined(names)}): amplification by sampling does not hold. "
+            "Account for every round in full."
+        )
     else:
-        why = "it holds for draws at random with known probabilities, while nobody knows the draw"
-        yield False, f"{why}; a published audit log discloses its seed.", ("balle",)
+        sentence = (
+            "it holds for draws at random with known probabilities, while nobody knows the draw; a published audit log "
+            "discloses its seed."
+        )
+    yield PrivacyFinding(rule="amplification", unsound=bool(names), sentence=sentence, references=("balle",))
 
 
-def beside_the_noise(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
+def beside_the_noise(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
     """What clients send beside their updates has no noise."""
     if not promises.private:
         return
-    if asked := [signal.name for signal in _signals(selector)]:
-        yield (
-            True,
-            f"clients send {_joined(asked)} beside their updates, without noise: ε does not cover it.",
-            ("dwork",),
+    signal_names = _signal_names(selector)
+    if signal_names:
+        yield PrivacyFinding(
+            rule="beside-the-noise",
+            unsound=True,
+            sentence=f"clients send {_joined(signal_names)} beside their updates, without noise: ε does not cover it.",
+            references=("dwork",),
         )
-    noisy = selector.parameters().get("epsilon") is not None
-    read = [name for name in _facts(selector) if name not in COUNTED]
-    if read and noisy:
-        yield False, f"the noise on {_joined(read)} has an ε of its own: the budgets add up.", ("dwork",)
-    elif read:
-        yield True, f"{_joined(read)} are given to the server without noise: ε does not cover them.", ("dwork",)
-
-
-def label_recovery(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
-    """Changes of the output layer say which labels a client has."""
-    seen = [signal.name for signal in _signals(selector) if sketched(signal.name)[0] in LABELS]
-    if seen and (promises.private or promises.secure_aggregation):
-        why = f"{_joined(seen)} of a single client: what attacks that recover its labels start from"
-        yield True, f"the server sees {why}.", ("zhao", "wainakh")
-
-
-def sensitivity(selector: Selector[Any], promises: Promises, facts: Deployment) -> Found:
-    """Noise is calibrated to the largest weight that one client can have."""
-    rule = facts.guards.reweight
-    if not promises.private or rule == "uniform":
+    fact_names = _facts_on_data(selector)
+    if not fact_names:
         return
-    if rule == "fedau":
-        most = f"cutoff/N = {facts.guards.cutoff}/N" if facts.guards.cutoff else "without a cut-off any weight"
-        yield False, f"reweight = 'fedau' gives one client up to {most}: calibrate the noise to that.", ("mcmahan",)
+    facts_have_noise = selector.parameters().get("epsilon") is not None
+    if facts_have_noise:
+        sentence = f"the noise on {_joined(fact_names)} has an ε of its own: the budgets add up."
     else:
-        why = "weights may differ between clients: calibrate the noise to the largest, or set reweight = 'uniform'."
-        yield False, why, ("mcmahan",)
+        sentence = f"{_joined(fact_names)} are given to the server without noise: ε does not cover them."
+    yield PrivacyFinding(
+        rule="beside-the-noise", unsound=not facts_have_noise, sentence=sentence, references=("dwork",)
+    )
+
+
+def label_recovery(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Changes of the output layer say which labels a client has."""
+    if not (promises.private or promises.secure_aggregation):
+        return
+    names = [name for name in _signal_names(selector) if sketched(name)[0] in LABELS]
+    if names:
+        yield PrivacyFinding(
+            rule="label-recovery",
+            unsound=True,
+            sentence=f"the server sees {_joined(names)} of a single client: what attacks that recover its labels start "
+            "from.",
+            references=("zhao", "wainakh"),
+        )
+
+
+def sensitivity(selector: AnySelector, promises: Promises, deployment: Deployment) -> Iterator[PrivacyFinding]:
+    """Noise is calibrated to the largest weight that one client can have."""
+    guards = deployment.guards
+    if not promises.private or guards.reweight == "uniform":
+        return
+    if guards.reweight == "fedau":
+        largest = f"cutoff/N = {guards.cutoff}/N" if guards.cutoff else "without a cut-off any weight"
+        sentence = f"reweight = 'fedau' gives one client up to {largest}: calibrate the noise to that."
+    else:
+        sentence = (
+            "weights may differ between clients: calibrate the noise to the largest, or set reweight = 'uniform'."
+        )
+    yield PrivacyFinding(rule="sensitivity", unsound=False, sentence=sentence, references=("mcmahan",))
 
 
 RULES: tuple[Rule, ...] = (
@@ -160,16 +193,25 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def _signals(selector: Selector[Any]) -> list[Signal]:
-    """What the method asks or has reported, once each."""
+def _signals(selector: AnySelector) -> list[Signal]:
+    """List what the method asks or has reported, once each."""
     return list(dict.fromkeys((*selector.needs.asks, *selector.needs.reports)))
 
 
-def _facts(selector: Selector[Any]) -> list[str]:
-    """What it reads, and would read where it is given."""
-    return [*selector.needs.reads, *selector.needs.optional]
+def _signal_names(selector: AnySelector) -> list[str]:
+    """List the names of what the method asks or has reported, once each."""
+    return [signal.name for signal in _signals(selector)]
+
+
+def _facts_on_data(selector: AnySelector) -> list[str]:
+    """List the facts on the content of clients' data that the method reads, or would read where they are given."""
+    needs = selector.needs
+    return [name for name in (*needs.reads, *needs.optional) if name not in COUNTED]
 
 
 def _joined(names: list[str]) -> str:
+    """List names in a sentence: ``a, b and c``."""
     words = [name.replace("_", " ") for name in names]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    if len(words) == 1:
+        return words[0]
+    return f"{', '.join(words[:-1])} and {words[-1]}"

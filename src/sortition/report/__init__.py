@@ -43,7 +43,8 @@ def write(
         raise bad(
             "--column", "given with --figures", f"{columns[0]!r} alone", "It chooses columns of the LaTeX tables."
         )
-    if (history := one_history(folders)) is not None:
+    history = one_history(folders)
+    if history is not None:
         return _write_history(history, out, figures=figures, columns=columns, margin=margin)
     page = Page(gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, only=only))
     text = page.render()
@@ -64,7 +65,7 @@ def _write_history(
     columns: Sequence[str],
     margin: float | None,
 ) -> Path:
-    """The page of a federation, beside its history."""
+    """Write the page of a federation, beside its history unless ``out`` says otherwise."""
     from sortition.report.export import export_charts, slug
 
     if columns or margin is not None:
@@ -86,18 +87,22 @@ def _write_page(path: Path, text: str) -> None:
 
 
 def one_history(sources: Sequence[str | Path]) -> History | None:
-    """The federation's history that the sources mean; None where they are folders of runs."""
-    found = {str(source): history for source in sources if (history := find_history(Path(source))) is not None}
-    if found and len(sources) > 1:
-        raise InputError(
-            f"sortition report must be given folders of runs, or the history of one federation; got {len(sources)} "
-            f"sources, of which {next(iter(found))} is a history."
-        )
-    return next(iter(found.values()), None)
+    """Return the federation's history that the sources mean; None where they are folders of runs."""
+    for source in sources:
+        history = find_history(Path(source))
+        if history is None:
+            continue
+        if len(sources) > 1:
+            raise InputError(
+                f"sortition report must be given folders of runs, or the history of one federation; got {len(sources)} "
+                f"sources, of which {source} is a history."
+            )
+        return history
+    return None
 
 
 def place(folders: Sequence[str | Path]) -> Path:
-    """Where the page goes by default: into the first folder, named after the study."""
+    """Return where the page goes by default: into the first folder, named after the study."""
     from sortition.report.export import slug
 
     name = slug(title_of(folders))[:60].rstrip("-.").lower()

@@ -9,7 +9,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import BASELINE
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import FEWEST_SEEDS, Comparison, Reason
-from sortition.results.verdict_words import unfair_warning
+from sortition.results.verdict_words import seeds_that_decide, unfair_warning
 
 FEWEST_CLIENTS = 100
 SHOWN = 6  # undecided comparisons that are named
@@ -17,7 +17,13 @@ SHOWN = 6  # undecided comparisons that are named
 
 @dataclass
 class Point:
-    """One demand: whether these runs meet it, and the fact behind the answer."""
+    """One demand of reviewers.
+
+    Attributes:
+        asks: what they ask for.
+        passed: whether these runs have it.
+        fact: what is behind the answer.
+    """
 
     asks: str
     passed: bool
@@ -25,7 +31,7 @@ class Point:
 
 
 def checklist(gathered: Gathered) -> list[Point]:
-    """The points, in the order in which reviewers raise them."""
+    """Return the points, in the order in which reviewers raise them."""
     settings = gathered.settings
     return [
         _clients(settings),
@@ -36,78 +42,116 @@ def checklist(gathered: Gathered) -> list[Point]:
         _availability(settings),
         _cost(gathered.runs),
         _finished(gathered.runs),
-        Point("More than one setting", len(settings) > 1, f"{len(settings)}"),
+        Point(asks="More than one setting", passed=len(settings) > 1, fact=f"{len(settings)}"),
         _tuning(settings),
         _identity(gathered.runs),
     ]
 
 
 def _clients(settings: list[Setting]) -> Point:
-    fewest = min(int(s.federation["sizes"].size) if "sizes" in s.federation else 0 for s in settings)
-    return Point(f"At least {FEWEST_CLIENTS} clients", fewest >= FEWEST_CLIENTS, f"{fewest:,} in the smallest setting")
+    client_counts = [setting.federation["sizes"].size for setting in settings if "sizes" in setting.federation]
+    fewest = min(client_counts) if len(client_counts) == len(settings) else 0
+    return Point(
+        asks=f"At least {FEWEST_CLIENTS} clients",
+        passed=fewest >= FEWEST_CLIENTS,
+        fact=f"{fewest:,} in the smallest setting",
+    )
 
 
 def _seeds(settings: list[Setting]) -> Point:
-    """Whether the seeds decide: the same computation as the verdicts."""
-    fewest = min(sum(run.done for run in runs) for s in settings for runs in s.methods.values())
-    compared = [
-        (f"{label} in {s.name}" if len(settings) > 1 else label, one)
-        for s in settings
-        for label, one in s.compared().items()
-    ]
-    undecided = [f"{label}{_would_decide(one)}" for label, one in compared if not one.decided]
+    """Tell whether the seeds decide: the same computation as the verdicts."""
+    fewest = min(sum(run.done for run in runs) for setting in settings for runs in setting.methods.values())
+    comparisons = 0
+    undecided = []
+    for setting in settings:
+        for label, comparison in setting.compared().items():
+            comparisons += 1
+            if not comparison.decided:
+                place = f" in {setting.name}" if len(settings) > 1 else ""
+                undecided.append(f"{label}{place}{_would_decide(comparison)}")
     fact = f"{fewest} for the method that has fewest; "
-    fact += f"undecided: {', '.join(undecided[:SHOWN])}" if undecided else "every comparison is decided"
-    fact += f" and {len(undecided) - SHOWN} more" if len(undecided) > SHOWN else ""
-    return Point("Enough seeds to decide", bool(compared) and fewest >= FEWEST_SEEDS and not undecided, fact)
+    if undecided:
+        fact += f"undecided: {', '.join(undecided[:SHOWN])}"
+    else:
+        fact += "every comparison is decided"
+    if len(undecided) > SHOWN:
+        fact += f" and {len(undecided) - SHOWN} more"
+    return Point(
+        asks="Enough seeds to decide",
+        passed=comparisons > 0 and fewest >= FEWEST_SEEDS and not undecided,
+        fact=fact,
+    )
 
 
-def _would_decide(one: Comparison) -> str:
-    """How many seeds would; nothing where too few seeds, or a run that diverged, say nothing of that."""
-    if one.reason is not Reason.MORE_SEEDS:
+def _would_decide(comparison: Comparison) -> str:
+    """Say how many seeds would; nothing where too few seeds, or a run that diverged, say nothing of that."""
+    if comparison.reason is not Reason.MORE_SEEDS:
         return ""
-    return f" ({one.seeds_needed or '> 1,000'} would decide)"
+    return f" ({seeds_that_decide(comparison)} would decide)"
 
 
 def _pairs(settings: list[Setting]) -> Point:
-    unpaired = [
-        s.name for s in settings if len({tuple(sorted(r.seed for r in runs)) for runs in s.methods.values()}) > 1
-    ]
-    return Point("Methods compared in pairs, on the same seeds", not unpaired, _fact("different seeds in", unpaired))
+    unpaired = []
+    for setting in settings:
+        seeds = {tuple(sorted(run.seed for run in runs)) for runs in setting.methods.values()}
+        if len(seeds) > 1:
+            unpaired.append(setting.name)
+    return Point(
+        asks="Methods compared in pairs, on the same seeds",
+        passed=not unpaired,
+        fact=_fact("different seeds in", unpaired),
+    )
 
 
 def _alike(settings: list[Setting]) -> Point:
-    """Whether methods differ in nothing but the selection."""
-    compared = [comparison for setting in settings for comparison in setting.comparison.shown_first()]
-    unfair = [comparison for comparison in compared if comparison.unlike]
-    fact = unfair_warning(unfair) or "cohort, local work, rounds, devices and all else are the same"
-    return Point("Methods differ in the selection alone", not unfair, fact)
+    """Tell whether methods differ in nothing but the selection."""
+    warning = unfair_warning(comparison for setting in settings for comparison in setting.comparison.shown_first())
+    return Point(
+        asks="Methods differ in the selection alone",
+        passed=not warning,
+        fact=warning or "cohort, local work, rounds, devices and all else are the same",
+    )
 
 
 def _baseline(settings: list[Setting]) -> Point:
-    missing = [s.name for s in settings if not s.baseline]
-    wanted = settings[0].criteria.baseline or BASELINE
-    return Point(f"A baseline: {wanted} is among the methods", not missing, _fact("none in", missing))
+    missing = [setting.name for setting in settings if not setting.baseline]
+    baseline = settings[0].criteria.baseline or BASELINE
+    return Point(
+        asks=f"A baseline: {baseline} is among the methods",
+        passed=not missing,
+        fact=_fact("none in", missing),
+    )
 
 
 def _availability(settings: list[Setting]) -> Point:
-    always = [s.name for s in settings if s.availability is None or bool(s.availability.all())]
-    return Point("Availability is not ignored", not always, _fact("every client is always available in", always))
+    always = [setting.name for setting in settings if setting.availability is None or bool(setting.availability.all())]
+    return Point(
+        asks="Availability is not ignored",
+        passed=not always,
+        fact=_fact("every client is always available in", always),
+    )
 
 
 def _cost(runs: list[Digest]) -> Point:
     asking = sorted({run.method for run in runs if run.questions})
-    fact = f"questions of {', '.join(asking)}" if asking else "no method asks anything"
-    return Point("The cost of questions is counted", all(run.bytes for run in runs), fact)
+    return Point(
+        asks="The cost of questions is counted",
+        passed=all(run.bytes for run in runs),
+        fact=f"questions of {', '.join(asking)}" if asking else "no method asks anything",
+    )
 
 
 def _finished(runs: list[Digest]) -> Point:
     unfinished = sum(not run.done for run in runs)
-    return Point("All runs finished", not unfinished, f"{unfinished} unfinished" if unfinished else "yes")
+    return Point(
+        asks="All runs finished",
+        passed=not unfinished,
+        fact=f"{unfinished} unfinished" if unfinished else "yes",
+    )
 
 
 def _tuning(settings: list[Setting]) -> Point:
-    """Whether each method was given the same number of tried values, the baseline among them."""
+    """Tell whether each method was given the same number of tried values, the baseline among them."""
     tried: dict[str, set[str]] = {}
     for setting in settings:
         for runs in setting.methods.values():
@@ -116,26 +160,36 @@ def _tuning(settings: list[Setting]) -> Point:
     counts = {name: len(values) for name, values in tried.items()}
     fewest = min(counts.values(), default=0)
     most = max(counts.values(), default=0)
-    listed = ", ".join(f"{name} {count}" for name, count in counts.items())
     if fewest != most:
+        listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         fact = f"values tried: {listed}"
     elif most <= 1:
         fact = "one value for every method: nothing was tuned; sweep, or say why"
     else:
         fact = f"{most} values were tried for every method"
-    return Point("Each method was given the same number of tried values", fewest == most > 1, fact)
+    return Point(
+        asks="Each method was given the same number of tried values",
+        passed=fewest == most > 1,
+        fact=fact,
+    )
 
 
 def _identity(runs: list[Digest]) -> Point:
-    known = all(run.manifest for run in runs)
-    return Point("Data and partition can be identified", known, "hashes in every manifest" if known else "missing")
+    has_manifests = all(run.manifest for run in runs)
+    return Point(
+        asks="Data and partition can be identified",
+        passed=has_manifests,
+        fact="hashes in every manifest" if has_manifests else "missing",
+    )
 
 
 def _tuned_values(run: Digest) -> str:
-    """What may be tuned for a method: its parameters, the local rule and the server's."""
-    options = {key: value for key, value in run.config.get("method", {}).items() if key not in ("name", "label")}
-    return repr([options, run.config.get("local"), run.config.get("server")])
+    """Return what may be tuned for a method: its parameters, the local rule and the server's."""
+    parameters = {key: value for key, value in run.config.get("method", {}).items() if key not in ("name", "label")}
+    return repr([parameters, run.config.get("local"), run.config.get("server")])
 
 
 def _fact(words: str, names: list[str]) -> str:
-    return f"{words} {', '.join(names)}" if names else "yes"
+    if not names:
+        return "yes"
+    return f"{words} {', '.join(names)}"

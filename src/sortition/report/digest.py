@@ -11,15 +11,17 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.report.guard_section import actions
 from sortition.results import fairness, metrics
-from sortition.results.attrition import attrition
+from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
-from sortition.results.run_folder import Run
+from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
+from sortition.results.run_folder import Run, total_bytes
 
 # notes that are pictures of what a method saw; see docs/report.md
 PICTURES = ("embedding", "graph", "coverage", "grouping")
 TIMELINE = 80  # rounds whose cohorts are kept one by one
 SIMILAR = 0.2  # the nearest fifth of all pairs of clients are similar
 PAIRS_UP_TO = 500  # clients
+Record = dict[str, Any]  # of a round, as rounds.jsonl has it
 
 
 @dataclass
@@ -27,14 +29,27 @@ class Digest:
     """What is known of one run.
 
     Attributes:
-        rounds, accuracy, loss, clock, megabytes: the evaluated rounds (1-based) and, there, the test figures, the
-            simulated seconds and the traffic so far.
-        skew: per round, distance of the cohort's label mixture from the population's (total variation, 0 … 1).
-        bytes: total traffic by kind; ``passes`` the clients' computing by kind.
+        setting, method: names; ``method`` is the label.
+        name: of the method, or its import path.
+        seed: of the run.
+        done: whether it is finished.
+        config, manifest: as the run folder has them.
+        played: rounds so far.
+        rounds: (E,) the evaluated rounds, 1-based.
+        accuracy, loss: (E,) the test figures there; NaN where they are not finite.
+        clock: (E,) the simulated seconds so far.
+        megabytes: (E,) the traffic so far, in 10⁶ bytes.
+        skew: (played,) distance of each cohort's label mixture from the population's (total variation, 0 … 1).
+        figures: those of a finished run, by name; none of one that is not finished.
+        bytes: total traffic by kind.
+        questions: signal → how many clients were asked, in all rounds together.
+        counts: (N,) times ``selected`` and ``available``, and more of a finished run.
+        cohorts: those of the first rounds.
+        skipped: rounds without a cohort.
+        rejected: answers that guards refused.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
         attrition: places by what became of them, and how often each fault occurred.
-        figures: those of a finished run; none of one that stands at another round than the others.
         diverged: whether the loss is not finite, or ends above that of guessing.
         fingerprint: a digest of what was measured, which no two seeds of a method share.
     """
@@ -55,7 +70,6 @@ class Digest:
     skew: Floats
     figures: dict[str, float | None]
     bytes: dict[str, float]
-    passes: dict[str, float]
     questions: dict[str, int]
     counts: dict[str, Array]
     cohorts: list[list[int]]
@@ -70,9 +84,18 @@ class Digest:
 
 def condense(run: Run) -> Digest:
     """Read a run once."""
-    records, federation = run.records, run.federation()
+    records = run.records
+    federation = run.federation()
+    label_counts = federation.get("label_counts")
     counts = _selection_counts(records, federation, run.clients())
-    figures = {"ms": metrics.selection_ms(run), "seconds": metrics.seconds(run), "rounds": float(len(records))}
+    figures: dict[str, float | None] = {}
+    if run.done:
+        figures = {
+            **metrics.figures_of(run),
+            "ms": metrics.selection_ms(run),
+            "seconds": metrics.seconds(run),
+            "sigma": _sigma(counts, label_counts),
+        }
     return Digest(
         setting=run.setting,
         method=run.method,
@@ -83,17 +106,14 @@ def condense(run: Run) -> Digest:
         manifest=run.manifest,
         played=len(records),
         **_evaluations(records),
-        skew=_skew(records, federation.get("label_counts")),
-        figures={**metrics.summarise(run), **figures, "sigma": _sigma(counts, federation.get("label_counts"))}
-        if run.done
-        else {},
-        bytes=_totals(records, "bytes"),
-        passes=_totals(records, "passes"),
+        skew=_skew(records, label_counts),
+        figures=figures,
+        bytes=_bytes_by_kind(records),
         questions=_questions(records),
         counts=counts,
-        cohorts=[list(r.get("cohort") or ()) for r in records[:TIMELINE]],
-        skipped=sum(bool(r.get("skipped")) for r in records),
-        rejected=sum(len(r.get("rejected") or ()) for r in records),
+        cohorts=[list(record.get("cohort") or ()) for record in records[:TIMELINE]],
+        skipped=sum(bool(record.get("skipped")) for record in records),
+        rejected=sum(len(record.get("rejected") or ()) for record in records),
         pictures=pictures_in(records),
         guarded=actions(records),
         attrition=attrition(records),
@@ -102,49 +122,40 @@ def condense(run: Run) -> Digest:
     )
 
 
-def _evaluations(records: list[dict[str, Any]]) -> dict[str, Array]:
-    """The columns of the rounds in which the model was tested."""
-    sent = np.cumsum([sum(_flat(r.get("bytes"))) for r in records]) / 1e6 if records else np.empty(0)
-    tested = [at for at, r in enumerate(records) if r.get("test")]
+def _evaluations(records: Sequence[Record]) -> dict[str, Array]:
+    """Return the columns of the rounds in which the model was tested."""
+    megabytes = np.cumsum([total_bytes(record) for record in records]) / 1e6
+    is_tested = np.array([bool(record.get("test")) for record in records], bool)
+    tested = [record for record in records if record.get("test")]
     return {
-        "rounds": np.array([records[at]["round"] + 1 for at in tested], np.int64),
-        "accuracy": _tested(records, tested, "accuracy"),
-        "loss": _tested(records, tested, "loss"),
-        "clock": np.array([records[at].get("clock") or 0.0 for at in tested], np.float64),
-        "megabytes": sent[tested] if tested else np.empty(0),
+        "rounds": np.array([record["round"] + 1 for record in tested], np.int64),
+        "accuracy": np.array([record["test"].get("accuracy") for record in tested], np.float64),  # None becomes NaN
+        "loss": np.array([record["test"].get("loss") for record in tested], np.float64),
+        "clock": np.array([record.get("clock") or 0.0 for record in tested], np.float64),
+        "megabytes": megabytes[is_tested],
     }
 
 
 def pictures_in(records: Sequence[Mapping[str, Any]], first: int = 1) -> dict[str, tuple[int, Any]]:
-    """The latest picture of each kind, with its round, of which the first has this number."""
-    found = {}
+    """Return the latest picture of each kind, with its round, of which the first has this number."""
+    pictures: dict[str, tuple[int, Any]] = {}
     for record in records:
         notes = record.get("notes") or {}
-        pictures = {kind: notes[kind] for kind in PICTURES if isinstance(notes.get(kind), dict)}
-        found.update({kind: (record["round"] + first, picture) for kind, picture in pictures.items()})
-    return found
+        for kind in PICTURES:
+            if isinstance(notes.get(kind), dict):
+                pictures[kind] = (record["round"] + first, notes[kind])
+    return pictures
 
 
-def _tested(records: list[dict[str, Any]], tested: list[int], key: str) -> Floats:
-    values = [records[at]["test"].get(key) for at in tested]
-    return np.array([np.nan if value is None else value for value in values], np.float64)
-
-
-def _flat(value: Any) -> list[float]:
-    if isinstance(value, dict):
-        return [number for part in value.values() for number in _flat(part)]
-    return [float(value or 0)]
-
-
-def _totals(records: list[dict[str, Any]], key: str) -> dict[str, float]:
+def _bytes_by_kind(records: Sequence[Record]) -> dict[str, float]:
     totals: dict[str, float] = {}
     for record in records:
-        for kind, value in (record.get(key) or {}).items():
-            totals[kind] = totals.get(kind, 0.0) + sum(_flat(value))
+        for kind, value in (record.get("bytes") or {}).items():
+            totals[kind] = totals.get(kind, 0.0) + float(value)
     return totals
 
 
-def _questions(records: list[dict[str, Any]]) -> dict[str, int]:
+def _questions(records: Sequence[Record]) -> dict[str, int]:
     asked: dict[str, int] = {}
     for record in records:
         for question in record.get("questions") or ():
@@ -152,42 +163,46 @@ def _questions(records: list[dict[str, Any]]) -> dict[str, int]:
     return asked
 
 
-def _skew(records: list[dict[str, Any]], label_counts: Array | None) -> Floats:
-    """Total variation between the labels that a round's model learns from and the population's."""
+def _skew(records: Sequence[Record], label_counts: Array | None) -> Floats:
+    """Return the distance between the labels behind each round's update and the population's; NaN without a cohort."""
     if label_counts is None:
         return np.empty(0)
-    population = label_counts.sum(axis=0) / label_counts.sum()
-    mixtures = label_counts / np.maximum(label_counts.sum(axis=1, keepdims=True), 1)
-    found = np.full(len(records), np.nan)
-    for at, record in enumerate(records):
+    population = population_mixture(label_counts)
+    mixtures = label_mixtures(label_counts)
+    skew = np.full(len(records), np.nan)
+    for row, record in enumerate(records):
         weights = np.asarray(record.get("weights") or (), np.float64)
         if weights.size and weights.sum() > 0:
-            mixture = weights @ mixtures[np.asarray(record["cohort"])] / weights.sum()
-            found[at] = 0.5 * np.abs(mixture - population).sum()
-    return found
+            members = np.asarray(record["cohort"])
+            skew[row] = total_variation(cohort_mixture(weights, mixtures[members]), population)
+    return skew
 
 
 def _selection_counts(
-    records: list[dict[str, Any]], federation: dict[str, Array], stored: dict[str, Array]
+    records: Sequence[Record], federation: Mapping[str, Array], stored: Mapping[str, Array]
 ) -> dict[str, Array]:
-    """Times selected and available (N,); recounted where the run is not finished and holds none."""
+    """Return times selected and available (N,); recounted where the run is not finished and has stored none."""
     if "selected" in stored and "available" in stored:
         return {key: stored[key] for key in ("selected", "available", "completed", "accuracy") if key in stored}
     if "sizes" not in federation:
         return {}
-    selected = np.zeros(federation["sizes"].size, np.int64)
-    for record in records:
-        selected[np.asarray(record.get("cohort") or (), np.int64)] += 1
-    here = federation.get("availability")
-    available = np.full(selected.size, len(records)) if here is None else here[: len(records)].sum(axis=0)
-    return {"selected": selected, "available": available}
+    n_clients = federation["sizes"].size
+    availability = federation.get("availability")
+    available = np.full(n_clients, len(records))
+    if availability is not None:
+        available = availability[: len(records)].sum(axis=0)
+    return {"selected": counts_per_client(records, n_clients)["selected"], "available": available}
 
 
-def _sigma(counts: dict[str, Array], label_counts: Array | None) -> float | None:
-    """LongFed's σ (eqs. 33, 34) with label mixtures in place of updates: spread of counts among similar clients."""
+def _sigma(counts: Mapping[str, Array], label_counts: Array | None) -> float | None:
+    """Return LongFed's σ (eqs. 33, 34) with label mixtures in place of updates: spread of counts among similar clients.
+
+    None where labels or counts are not known, and for federations too large for a table of pairs.
+    """
     if label_counts is None or "selected" not in counts or not 1 < len(label_counts) <= PAIRS_UP_TO:
         return None
-    mixtures = label_counts / np.maximum(label_counts.sum(axis=1, keepdims=True), 1)
-    distance = 0.5 * np.abs(mixtures[:, None] - mixtures[None]).sum(axis=2)
-    epsilon = float(np.quantile(distance[~np.eye(len(distance), dtype=bool)], SIMILAR))
+    mixtures = label_mixtures(label_counts)
+    distance = total_variation(mixtures[:, None], mixtures[None])
+    off_diagonal = ~np.eye(len(distance), dtype=bool)
+    epsilon = float(np.quantile(distance[off_diagonal], SIMILAR))
     return fairness.sigma(counts["selected"], distance, np.nextafter(epsilon, np.inf))

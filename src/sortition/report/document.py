@@ -25,7 +25,8 @@ class Canvas:
         """The place of a chart that belongs to a setting."""
         self.charts.append((setting, chart))
         self.specs.append({"spec": chart.bare(), "tables": chart.columns()})
-        title, place = escape(chart.title), len(self.specs) - 1
+        title = escape(chart.title)
+        place = len(self.specs) - 1
         return (
             f'<figure class="span{chart.span}"><h3>{title}</h3>'
             f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
@@ -33,11 +34,15 @@ class Canvas:
         )
 
     def drawn(self, setting: str, charts: Sequence[Chart | str]) -> str:
-        """Charts, and below them the sentences that stand for charts without anything to see."""
+        """Return charts, and below them the sentences that stand for charts without anything to see."""
         places = "".join(self.show(setting, chart) for chart in charts if isinstance(chart, Chart))
         sentences = " ".join(escape(sentence) for sentence in charts if isinstance(sentence, str))
-        figures = f'<div class="figures">{places}</div>' if places else ""
-        return figures + (f'<p class="soft">{sentences}</p>' if sentences else "")
+        markup = ""
+        if places:
+            markup += f'<div class="figures">{places}</div>'
+        if sentences:
+            markup += f'<p class="soft">{sentences}</p>'
+        return markup
 
 
 def html_document(
@@ -68,8 +73,8 @@ def html_document(
     shown = {key: body for key, body in bodies.items() if body}
     parts = [f'<section id="{key}">{_heading(headings[key])}{body}</section>' for key, body in shown.items()]
     links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown)
-    data = json.dumps(_known(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
-    data = data.replace("<", "\\u003c")  # cannot end the script
+    charts = json.dumps(_finite(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
+    charts = charts.replace("<", "\\u003c")  # cannot end the script
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -77,7 +82,7 @@ def html_document(
         f'<header>{above}<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
         f'<p class="soft">{facts}</p></header><nav>{links}{selector}</nav>'
         f"<main>{warnings}{''.join(parts)}</main>"
-        f'<script type="application/json" id="specs">{data}</script>'
+        f'<script type="application/json" id="specs">{charts}</script>'
     )
     return f"{printable(page)}<script>{_library()}</script><script>{_text('page.js')}</script></body></html>"
 
@@ -99,10 +104,12 @@ def _library() -> str:
     return str(bundle).replace("</script", "<\\/script")
 
 
-def _known(value: Any) -> Any:
-    """The same with null for numbers that are not finite, which JSON does not have."""
+def _finite(value: Any) -> Any:
+    """Return the value with null for numbers that are not finite, which JSON does not have."""
     if isinstance(value, dict):
-        return {key: _known(item) for key, item in value.items()}
+        return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

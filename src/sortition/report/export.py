@@ -16,7 +16,6 @@ from sortition.report.page import Page
 from sortition.report.tables import BOLD, bold_cells, columns, rows
 from sortition.results.table import Table
 
-FORMATS = ("png", "svg", "pdf")
 STYLE = {
     "background": "white",
     "font": "DejaVu Sans",
@@ -26,53 +25,69 @@ STYLE = {
 }
 
 
-def export(page: Page, folder: Path, chosen: Sequence[str] = ()) -> list[Path]:
-    """Write all of them; the page must have been rendered."""
-    tables = {setting.name: latex(setting, chosen) for setting in page.gathered.settings}  # a bad column stops here
-    made = export_charts(page.canvas, folder, one_setting=len(page.gathered.settings) == 1)
+def export(page: Page, folder: Path, column_titles: Sequence[str] = ()) -> list[Path]:
+    """Write all charts and tables of a page that has been rendered, and return their paths."""
+    settings = page.gathered.settings
+    tables = {setting.name: latex(setting, column_titles) for setting in settings}  # a bad column stops here
+    paths = export_charts(page.canvas, folder, one_setting=len(settings) == 1)
     for name, text in tables.items():
-        made.append(folder / f"{slug(name)}.tex")
-        write_atomically(made[-1], text.encode())
-    return made
+        path = folder / f"{slug(name)}.tex"
+        write_atomically(path, text.encode())
+        paths.append(path)
+    return paths
 
 
 def export_charts(canvas: Canvas, folder: Path, *, one_setting: bool) -> list[Path]:
     """Write every chart in each format, named after itself, and after its setting where there are several."""
     import vl_convert
 
-    made = []
+    paths = []
     for setting, chart in canvas.charts:
         spec: dict[str, Any] = chart.spec()
         spec["config"] = {**spec.get("config", {}), **STYLE}
         name = slug(chart.name if one_setting else f"{setting}-{chart.name}")
         contents = {
-            "svg": vl_convert.vegalite_to_svg(spec).encode(),
             "png": vl_convert.vegalite_to_png(spec, scale=2.0),
+            "svg": vl_convert.vegalite_to_svg(spec).encode(),
             "pdf": vl_convert.vegalite_to_pdf(spec),
         }
-        for kind in FORMATS:
-            made.append(folder / f"{name}.{kind}")
-            write_atomically(made[-1], contents[kind])
-    return made
+        for ending, content in contents.items():
+            path = folder / f"{name}.{ending}"
+            write_atomically(path, content)
+            paths.append(path)
+    return paths
 
 
-def latex(setting: Setting, chosen: Sequence[str] = ()) -> str:
-    """A booktabs table of the columns that decide, or of those chosen, with a note that says what is bold."""
-    known = [column.title for column in columns(setting)]
-    by_keyboard = {title.replace("−", "-"): title for title in known}  # a minus sign as keyboards have it
-    chosen = [by_keyboard.get(title, title) for title in chosen]
-    for title in chosen:
-        if title not in (*known, "verdict", "seeds"):
-            raise unknown("column", title, [*known, "verdict", "seeds"])
-    made = rows(setting, whole=bool(chosen))
-    bold = bold_cells(setting, made)
-    heads = list(chosen) or [*made[0].cells, "verdict"]
-    cells = [{**row.cells, "verdict": row.verdict, "seeds": str(row.seeds)} for row in made]
-    body = [[row.label, *[texts.get(title, "") for title in heads]] for row, texts in zip(made, cells, strict=True)]
-    places = {
-        (at, place) for at, row in enumerate(made) for place, title in enumerate(heads, 1) if (row.label, title) in bold
-    }
-    return Table(setting.name, ["method", *heads], body, [BOLD] if places else []).latex(frozenset(places))
+def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
+    """Return a booktabs table of the columns that decide, or of those with these titles.
+
+    A note says what is bold. A title may have the minus of a keyboard.
+    """
+    titles = _known_titles(setting, column_titles)
+    table_rows = rows(setting, whole=bool(titles))
+    if not titles:
+        titles = [*table_rows[0].cells, "verdict"]
+    bold = bold_cells(setting, table_rows)
+    table = Table(setting.name, ["method", *titles])
+    bold_places = set()
+    for row_number, row in enumerate(table_rows):
+        cells = {**row.cells, "verdict": row.verdict, "seeds": str(row.seeds)}
+        table.rows.append([row.label, *[cells.get(title, "") for title in titles]])
+        bold_places |= {(row_number, column) for column, title in enumerate(titles, 1) if (row.label, title) in bold}
+    if bold_places:
+        table.notes.append(BOLD)
+    return table.latex(frozenset(bold_places))
+
+
+def _known_titles(setting: Setting, column_titles: Sequence[str]) -> list[str]:
+    """Return the titles as the table has them, or refuse one that it has not."""
+    known = [*[column.title for column in columns(setting)], "verdict", "seeds"]
+    by_keyboard = {title.replace("−", "-"): title for title in known}
+    titles = [by_keyboard.get(title, title) for title in column_titles]
+    for title in titles:
+        if title not in known:
+            raise unknown("column", title, known)
+    return titles
 
 
 def slug(text: str) -> str:

@@ -22,13 +22,21 @@ from sortition.results.comparisons import (
     resolution_of,
 )
 from sortition.results.copies import CopyFinder
+from sortition.results.metrics import longest_window
 from sortition.results.run_folder import INDEX, Run, document, find
-from sortition.results.statistics import HIGHER, Comparison, centre
+from sortition.results.statistics import HIGHER, Centre, Comparison, centre
 
 
 @dataclass
 class Setting:
-    """The runs of one setting: method label → its seeds, in the order in which they were found."""
+    """The runs of one setting.
+
+    Attributes:
+        name: of the setting.
+        methods: label → the runs of its seeds, in the order in which they were found.
+        federation: sizes (N,), label counts (N, C) and availability (rounds, N) of the first run, where known.
+        criteria: by what the methods are judged.
+    """
 
     name: str
     methods: dict[str, list[Digest]]
@@ -37,13 +45,18 @@ class Setting:
 
     @property
     def first(self) -> Digest:
-        """Any run: what they share is the same in each."""
+        """The first run, for what is the same in all of them."""
         return next(iter(self.methods.values()))[0]
 
     @property
     def runs(self) -> list[Digest]:
-        """All of them."""
+        """The runs of all methods."""
         return [run for runs in self.methods.values() for run in runs]
+
+    @property
+    def finished(self) -> list[Digest]:
+        """The runs that played all their rounds."""
+        return [run for run in self.runs if run.done]
 
     @property
     def metric(self) -> str:
@@ -84,18 +97,27 @@ class Setting:
             metric=self.metric,
             criteria=self.criteria,
             resolution=resolution_of([run.manifest for run in self.runs], self.metric),
+            window=longest_window(run.rounds for run in self.finished or self.runs),
         )
 
     def mean(self, label: str, key: str) -> float | None:
-        """A figure's mean over the seeds of a method."""
-        found = centre([run.figures.get(key) for run in self.methods[label]])
-        return None if found is None else found.mean
+        """Return a figure's mean over the seeds of a method; None where no seed has it."""
+        middle = self.centre(label, key)
+        if middle is None:
+            return None
+        return middle.mean
+
+    def centre(self, label: str, key: str) -> Centre | None:
+        """Return mean and spread of a figure over the finished seeds of a method; None where no seed has it."""
+        return centre([run.figures.get(key) for run in self.methods[label] if run.done])
 
     @property
     def target(self) -> float | None:
         """The value of the metric that the study wants to reach."""
-        found = (self.first.config.get("target") or {}).get(self.metric)
-        return None if found is None else float(found)
+        value = (self.first.config.get("target") or {}).get(self.metric)
+        if value is None:
+            return None
+        return float(value)
 
     @property
     def seeds(self) -> list[int]:
@@ -104,8 +126,11 @@ class Setting:
 
     @property
     def availability(self) -> Array | None:
-        """(rounds, N) who was reachable; None where everybody always is."""
-        return self.federation.get("availability")
+        """(rounds, N) who was reachable in the rounds that were played; None where everybody always is."""
+        mask = self.federation.get("availability")
+        if mask is None:
+            return None
+        return mask[: max(run.played for run in self.runs)]
 
     def labels(self) -> Floats | None:
         """(N, C) examples per client and label, where known."""
@@ -114,7 +139,13 @@ class Setting:
 
 @dataclass
 class Gathered:
-    """Everything that a report shows, and what had to be left out."""
+    """Everything that a report shows, and what had to be left out.
+
+    Attributes:
+        settings: in the order of their studies.
+        left_out: sentences on what is not shown, or mixed.
+        title: of the page.
+    """
 
     settings: list[Setting]
     left_out: list[str]
@@ -127,7 +158,7 @@ class Gathered:
 
     @property
     def runs(self) -> list[Digest]:
-        """Of all settings."""
+        """The runs of all settings."""
         return [run for setting in self.settings for run in setting.runs]
 
     @property
@@ -182,34 +213,47 @@ def gather(
             setting.federation = run.federation()
         versions.add(str(digest.manifest.get("sortition", "unknown")))
     if not settings:
-        where = ", ".join(str(folder) for folder in folders)
-        raise InputError(
-            f"{where} must be a folder with runs; got none that can be shown. "
-            f"{left_out[0] if left_out else 'Make some with: sortition run study.toml -o runs/mine'}"
-        )
+        raise _nothing_to_show(folders, left_out)
     check_baseline(baseline or "", [setting.names for setting in settings.values()])
     if len(versions) > 1:
         left_out.append(f"The runs were made with different versions of Sortition: {', '.join(sorted(versions))}.")
     left_out += _mixed_targets(settings.values()) + _unfinished(settings.values())
-    return Gathered(list(settings.values()), left_out, title_of(folders))
+    return Gathered(settings=list(settings.values()), left_out=left_out, title=title_of(folders))
+
+
+def _nothing_to_show(folders: Sequence[str | Path], left_out: Sequence[str]) -> InputError:
+    """Return the error of folders without a run that can be shown, with the first reason."""
+    listed = ", ".join(str(folder) for folder in folders)
+    hint = left_out[0] if left_out else "Make some with: sortition run study.toml -o runs/mine"
+    return InputError(f"{listed} must be a folder with runs; got none that can be shown. {hint}")
 
 
 def title_of(folders: Sequence[str | Path]) -> str:
-    """The studies' titles, or the folders' names where they have none."""
-    titles = [str(document(Path(one) / INDEX).get("title") or Path(one).resolve().name) for one in folders]
+    """Return the studies' titles, or the folders' names where they have none."""
+    titles = [str(document(Path(folder) / INDEX).get("title") or Path(folder).resolve().name) for folder in folders]
     return " · ".join(dict.fromkeys(titles))
 
 
 def _mixed_targets(settings: Iterable[Setting]) -> list[str]:
-    mixed = [s.name for s in settings if len({repr(run.config.get("target")) for run in s.runs}) > 1]
-    return [f"The runs of {name} have different targets: rounds to target are not comparable." for name in mixed]
+    """Write a sentence for each setting whose runs have different targets."""
+    sentences = []
+    for setting in settings:
+        targets = {repr(run.config.get("target")) for run in setting.runs}
+        if len(targets) > 1:
+            sentences.append(f"The runs of {setting.name} have different targets: rounds to target are not comparable.")
+    return sentences
 
 
 def _unfinished(settings: Iterable[Setting]) -> list[str]:
+    """Write a sentence on unfinished runs, where there are some."""
     runs = [run for setting in settings for run in setting.runs]
-    left = sum(not run.done for run in runs)
-    words = "are drawn, and left out of tables and verdicts; sortition run with --resume goes on."
-    return [f"{left} of {len(runs)} runs are unfinished: they {words}"] if left else []
+    unfinished = sum(not run.done for run in runs)
+    if not unfinished:
+        return []
+    return [
+        f"{unfinished} of {len(runs)} runs are unfinished: they are drawn, and left out of tables and verdicts; "
+        "sortition run with --resume goes on."
+    ]
 
 
 def evenly_spread(length: int, most: int) -> Array:

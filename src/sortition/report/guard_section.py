@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from sortition.report.markup import plain
 from sortition.results.table import Table
 
 if TYPE_CHECKING:
+    from sortition.report.digest import Digest
     from sortition.report.gather import Gathered
 
 COLUMNS = {
@@ -24,52 +26,63 @@ COLUMNS = {
     "too_few_chosen": "rounds with too few chosen",
     "too_few_completed": "rounds not aggregated",
 }
-OWN = tuple(COLUMNS)[2:]  # in the notes of guards
+IN_THE_NOTES = tuple(COLUMNS)[2:]  # of guards
 
 
 def actions(records: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """How often each guard acted in these rounds; empty if none did."""
-    found: dict[str, int] = {}
+    """Count how often each guard acted in these rounds; empty if none did."""
+    totals: dict[str, int] = {}
     for record in records:
         notes = record.get("notes") or {}
-        noted: Any = notes.get("guards")
-        noted = noted if isinstance(noted, Mapping) else {}
-        here = {"rejected": record.get("rejected"), "unsound_updates": notes.get("unsound_updates")}
-        for name, value in {**here, **{name: noted.get(name) for name in OWN}}.items():
-            if name.startswith("too_few"):
-                value = value is not None
-            count = len(value) if isinstance(value, list | Mapping) else value
-            if isinstance(count, int) and count > 0:
-                found[name] = found.get(name, 0) + int(count)
-    return found
+        guard_notes = notes.get("guards")
+        if not isinstance(guard_notes, Mapping):
+            guard_notes = {}
+        noted = {
+            "rejected": record.get("rejected"),
+            "unsound_updates": notes.get("unsound_updates"),
+            **{name: guard_notes.get(name) for name in IN_THE_NOTES},
+        }
+        for name, value in noted.items():
+            count = _count(name, value)
+            if count > 0:
+                totals[name] = totals.get(name, 0) + count
+    return totals
+
+
+def _count(name: str, value: object) -> int:
+    """Return how often a guard acted in a round, from what is noted: clients, how many, or that there were too few."""
+    if name.startswith("too_few"):
+        return int(value is not None)
+    if isinstance(value, list | Mapping):
+        return len(value)
+    if isinstance(value, int):
+        return int(value)
+    return 0
 
 
 def guard_table(gathered: Gathered) -> str:
-    """One row a setting and method, a column per guard that acted; nothing where none did."""
-    several = len(gathered.settings) > 1
-    return actions_table(
-        {
-            f"{setting.name} · {label}" if several else label: _summed(runs)
-            for setting in gathered.settings
-            for label, runs in setting.methods.items()
-        }
-    )
+    """Return one row a setting and method, a column per guard that acted; nothing where none did."""
+    actions_by_row: dict[str, Mapping[str, int]] = {}
+    for setting in gathered.settings:
+        for label, runs in setting.methods.items():
+            row = f"{setting.name} · {label}" if len(gathered.settings) > 1 else label
+            actions_by_row[row] = _total_actions(runs)
+    return actions_table(actions_by_row)
 
 
-def actions_table(found: Mapping[str, Mapping[str, int]]) -> str:
-    """The same of the actions by method."""
-    shown = [name for name in COLUMNS if any(name in counts for counts in found.values())]
-    if not shown:
+def actions_table(actions_by_row: Mapping[str, Mapping[str, int]]) -> str:
+    """Return the table of how often each guard acted, given by row; nothing where none did."""
+    acted = [name for name in COLUMNS if any(name in counts for counts in actions_by_row.values())]
+    if not acted:
         return ""
-    table = Table("Where guards acted", ["method", *[COLUMNS[name] for name in shown]])
-    for name, counts in found.items():
-        table.rows.append([name, *[str(counts.get(key, 0)) for key in shown]])
+    table = Table("Where guards acted", ["method", *[COLUMNS[name] for name in acted]])
+    for row, counts in actions_by_row.items():
+        table.rows.append([row, *[str(counts.get(name, 0)) for name in acted]])
     return plain(table)
 
 
-def _summed(runs: Iterable[Any]) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _total_actions(runs: Iterable[Digest]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
     for run in runs:
-        for name, count in run.guarded.items():
-            total[name] = total.get(name, 0) + count
-    return total
+        totals.update(run.guarded)
+    return totals

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -103,7 +104,9 @@ class HistoryDigest:
     def shares(self) -> Floats:
         """How often each candidate was chosen, of the rounds in which it could be."""
         chosen = self.chosen[self.candidates].astype(np.float64)
-        return chosen if self.available is None else chosen / self.available[self.candidates]
+        if self.available is None:
+            return chosen
+        return chosen / self.available[self.candidates]
 
     @property
     def jain(self) -> float | None:
@@ -118,8 +121,14 @@ class HistoryDigest:
     @property
     def total_seconds(self) -> float | None:
         """Of all rounds; None where no record has a clock."""
-        known = [seconds for seconds in self.seconds if seconds is not None]
-        return sum(known) if known else None
+        if not self.durations:
+            return None
+        return sum(self.durations)
+
+    @property
+    def durations(self) -> list[float]:
+        """Seconds of the rounds that have a clock."""
+        return [seconds for seconds in self.seconds if seconds is not None]
 
 
 def condense_history(history: History) -> HistoryDigest:
@@ -160,9 +169,10 @@ def _available(history: History) -> Array | None:
 def _asked(records: list[RoundRecord]) -> dict[str, AskedTotals]:
     totals: dict[str, AskedTotals] = {}
     for record in records:
-        for signal in {question["signal"] for question in record.get("questions") or []}:
+        questions = record.get("questions") or []
+        for signal in {question["signal"] for question in questions}:
             totals.setdefault(signal, AskedTotals()).rounds += 1
-        for question in record.get("questions") or []:
+        for question in questions:
             total = totals[question["signal"]]
             total.asked += question["asked"]
             total.answered += question.get("answered", 0)
@@ -172,12 +182,17 @@ def _asked(records: list[RoundRecord]) -> dict[str, AskedTotals]:
 
 
 def _reasons(records: list[RoundRecord]) -> list[Reason]:
-    found: dict[tuple[Fate, str], Reason] = {}
+    """Return why updates of members could not be used, the most frequent reason first."""
+    reasons: dict[tuple[Fate, str], Reason] = {}
     for record in records:
         members = set(cohort_of(record))
-        tables: tuple[tuple[Fate, Any], ...] = (("failed", record.get("failed")), ("left out", record.get("left_out")))
-        for fate, reasons in tables:
-            for client, text in (reasons or {}).items():
+        texts_by_fate: dict[Fate, Mapping[str, str]] = {
+            "failed": record.get("failed") or {},
+            "left out": record.get("left_out") or {},
+        }
+        for fate, texts in texts_by_fate.items():
+            for client, text in texts.items():
                 if int(client) in members:
-                    found.setdefault((fate, text), Reason(fate, text)).clients[int(client)] += 1
-    return sorted(found.values(), key=lambda reason: -reason.clients.total())
+                    reason = reasons.setdefault((fate, text), Reason(fate, text))
+                    reason.clients[int(client)] += 1
+    return sorted(reasons.values(), key=lambda reason: -reason.clients.total())

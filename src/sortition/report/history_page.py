@@ -10,12 +10,13 @@ from html import escape
 import numpy as np
 
 from sortition import __version__
+from sortition.core.arrays import Array
 from sortition.report.charts import Chart, fates, federation
 from sortition.report.charts.method_notes import drawn_pictures
 from sortition.report.document import Canvas, html_document
 from sortition.report.guard_section import actions_table
 from sortition.report.history_digest import HistoryDigest
-from sortition.report.markup import Cell, plain, sortable
+from sortition.report.markup import Cell, duration_text, plain, sortable
 from sortition.report.overview import card_html
 from sortition.report.privacy import needs_table
 from sortition.report.tables import thousands
@@ -73,30 +74,36 @@ class HistoryPage:
 
     def lead(self) -> str:
         """What happened, in two sentences."""
-        digest = self.digest
-        totals = digest.totals
-        chosen = sum(totals.values())
-        where = f" of a federation run by {self.history.backend}" if self.history.backend else ""
-        rounds = _counted(len(digest.records), "round")
+        totals = self.digest.totals
+        asked = sum(totals.values())
+        backend = f" of a federation run by {self.history.backend}" if self.history.backend else ""
+        rounds = _counted(len(self.digest.records), "round")
         method = self.history.method[0].upper() + self.history.method[1:]  # "the method" where it is unknown
-        first = f"{method} chose among {self.history.clients:,} clients in {rounds}{where}: "
-        if not chosen:
-            return f"{first}nobody was ever chosen."
-        others = [f"{totals[fate]:,} {fate}" for fate in FATES if fate != "used" and fate in totals]
-        rest = f" ({', '.join(others)})" if others else ""
-        never = f"{digest.never_chosen:,} clients were" if digest.never_chosen != 1 else "1 client was"
-        second = f"{never} never chosen." if digest.never_chosen else "Every client was chosen at least once."
-        return f"{first}{totals.get('used', 0):,} of {chosen:,} updates that were asked for were used{rest}. {second}"
+        choice = f"{method} chose among {self.history.clients:,} clients in {rounds}{backend}"
+        if not asked:
+            return f"{choice}: nobody was ever chosen."
+        unused = [f"{totals[fate]:,} {fate}" for fate in FATES if fate != "used" and fate in totals]
+        listed = f" ({', '.join(unused)})" if unused else ""
+        used = f"{totals.get('used', 0):,} of {asked:,} updates that were asked for were used{listed}"
+        return f"{choice}: {used}. {self._never_chosen()}"
+
+    def _never_chosen(self) -> str:
+        count = self.digest.never_chosen
+        if count == 0:
+            return "Every client was chosen at least once."
+        if count == 1:
+            return "1 client was never chosen."
+        return f"{count:,} clients were never chosen."
 
     def facts(self) -> str:
         """The line below: which file, by what, when."""
         about = self.history.about
-        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
         overselect = about.get("overselect", 1.0)
         if overselect != 1.0:
             parts.append(f"{overselect:g} × over-selected")
-        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", made]
+        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", now]
         return escape(" · ".join(part for part in parts if part))
 
     # -- sections ------------------------------------------------------------------------------------------------------
@@ -107,31 +114,42 @@ class HistoryPage:
         return f'<div class="cards">{cards}</div><p class="soft">{NO_TEST_FIGURES}</p>'
 
     def cards(self) -> list[Card]:
-        """Six figures."""
+        """Return up to six figures: rounds, clients, updates, who was never chosen, evenness, time."""
         digest = self.digest
         totals = digest.totals
-        chosen = sum(totals.values())
-        needed = chosen - totals.get("standby", 0)
+        needed = sum(totals.values()) - totals.get("standby", 0)
         used = totals.get("used", 0)
         skipped = sum(not outcome for outcome in digest.outcomes)
         candidates = int(digest.candidates.sum())
         cards = [
             Card(
-                "rounds",
-                f"{len(digest.records):,}",
-                f"{skipped:,} without a cohort" if skipped else "all with a cohort",
+                title="rounds",
+                value=f"{len(digest.records):,}",
+                detail=f"{skipped:,} without a cohort" if skipped else "all with a cohort",
             ),
-            Card("clients", f"{self.history.clients:,}", f"{candidates:,} were ever available"),
-            Card("updates used", _percent(used, needed), f"{used:,} of {needed:,} that were needed"),
-            Card("never chosen", f"{digest.never_chosen:,}", f"of {candidates:,} clients that could be"),
+            Card(
+                title="clients",
+                value=f"{self.history.clients:,}",
+                detail=f"{candidates:,} were ever available",
+            ),
+            Card(
+                title="updates used",
+                value=_percent(used, needed),
+                detail=f"{used:,} of {needed:,} that were needed",
+            ),
+            Card(
+                title="never chosen",
+                value=f"{digest.never_chosen:,}",
+                detail=f"of {candidates:,} clients that could be",
+            ),
         ]
         if digest.jain is not None:
-            relative = "1 is even" if digest.available is None else "1 is even; relative to availability"
-            cards.append(Card("evenness (Jain)", f"{digest.jain:.2f}", relative))
+            relative = "" if digest.available is None else "; relative to availability"
+            cards.append(Card(title="evenness (Jain)", value=f"{digest.jain:.2f}", detail=f"1 is even{relative}"))
         if digest.total_seconds is not None:
-            known = [seconds for seconds in digest.seconds if seconds is not None]
+            median = duration_text(float(np.median(digest.durations)))
             cards.append(
-                Card("time", _span(digest.total_seconds), f"{_span(float(np.median(known)))} a round (median)")
+                Card(title="time", value=duration_text(digest.total_seconds), detail=f"{median} a round (median)")
             )
         return cards
 
@@ -143,25 +161,21 @@ class HistoryPage:
     def client_table(self) -> str:
         """How often each client was there, was chosen, and what became of it."""
         digest = self.digest
-        met = [fate for fate in FATES if fate in digest.totals]
-        order = np.argsort(-digest.chosen, kind="stable")[:ROWS]
-        columns = ["client", "id", *(["available"] if digest.available is not None else []), "chosen", *met]
+        counts: dict[str, Array] = {}
+        if digest.available is not None:
+            counts["available"] = digest.available
+        counts["chosen"] = digest.chosen
+        counts |= {fate: digest.by_client[fate] for fate in FATES if fate in digest.totals}
         if digest.late.any():
-            columns.append("late answers")
-        chosen = digest.chosen
+            counts["late answers"] = digest.late
         body = []
-        for client in order.tolist():
-            cells = [Cell(self.history.names.short(client), kind="name"), _number(client)]
-            if digest.available is not None:
-                cells.append(_number(digest.available[client]))
-            cells += [_number(chosen[client]), *[_number(digest.by_client[fate][client]) for fate in met]]
-            if digest.late.any():
-                cells.append(_number(digest.late[client]))
-            body.append(cells)
+        for client in np.argsort(-digest.chosen, kind="stable")[:ROWS].tolist():
+            name = Cell(self.history.names.short(client), kind="name")
+            body.append([name, _number(client), *[_number(column[client]) for column in counts.values()]])
         note = "In how many rounds a client could be chosen, was chosen, and what became of it; a heading sorts."
         if self.history.clients > ROWS:
             note += f" The {ROWS} of {self.history.clients:,} clients that were chosen most often."
-        table = sortable(columns, body, "plain")
+        table = sortable(["client", "id", *counts], body, "plain")
         is_open = " open" if len(body) <= 30 else ""
         return f'<details{is_open}><summary>Every client</summary>{table}<p class="soft">{note}</p></details>'
 
@@ -204,15 +218,16 @@ class HistoryPage:
         heads = ["signal", "rounds", "clients asked", "answered", "numbers sent", "trained for a rehearsal"]
         table = Table("", heads, notes=["Totals of all rounds: what clients were asked before anybody was chosen."])
         for signal, total in asked.items():
-            answered = f"{total.answered:,} ({_percent(total.answered, total.asked)})"
-            cells = [
-                f"{total.rounds:,}",
-                f"{total.asked:,}",
-                answered,
-                thousands(total.floats),
-                f"{total.rehearsals:,}",
-            ]
-            table.rows.append([printable(signal), *cells])
+            table.rows.append(
+                [
+                    printable(signal),
+                    f"{total.rounds:,}",
+                    f"{total.asked:,}",
+                    f"{total.answered:,} ({_percent(total.answered, total.asked)})",
+                    thousands(total.floats),
+                    f"{total.rehearsals:,}",
+                ]
+            )
         return plain(table) + label
 
     def time(self) -> str:
@@ -232,9 +247,10 @@ class HistoryPage:
         facts = self.digest.facts
         if "label_counts" in facts and facts["label_counts"].shape[1] <= MOST_LABELS:
             charts.append(federation.label_holdings(facts["label_counts"]))
-        sizes = facts.get("sizes", facts["label_counts"].sum(axis=1) if "label_counts" in facts else None)
-        if sizes is not None:
-            charts.append(federation.sizes(sizes))
+        if "sizes" in facts:
+            charts.append(federation.sizes(facts["sizes"]))
+        elif "label_counts" in facts:
+            charts.append(federation.sizes(facts["label_counts"].sum(axis=1)))
         cells = self.history.clients * len(self.digest.records)
         if self.digest.available is not None and cells <= MOST_CELLS:
             mask = np.zeros((len(self.digest.records), self.history.clients), bool)
@@ -273,14 +289,3 @@ def _counted(number: int, what: str) -> str:
 
 def _percent(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f} %" if whole else "–"
-
-
-def _span(seconds: float) -> str:
-    """A duration in the unit that people use."""
-    if seconds < 1:
-        return f"{1000 * seconds:.0f} ms"
-    if seconds < 90:
-        return f"{seconds:.3g} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"

@@ -8,13 +8,17 @@ from sortition.results.attrition_tables import Attacked, capture, losses
 
 
 def loss_tables(gathered: Gathered) -> str:
-    """A table for each setting in which work was lost, and those of all settings in which clients attacked."""
-    made = []
+    """Return the tables of attacks, and one for each setting in which work was lost, as markup."""
+    attacked = []
+    losses_by_setting = []
     for setting in gathered.settings:
-        finished = {label: [run.attrition for run in runs if run.done] for label, runs in setting.methods.items()}
-        made.append(losses(setting.name, {label: found for label, found in finished.items() if found}))
-    attacked = [
-        Attacked(s.name, s.first.config, {label: [run.figures for run in runs] for label, runs in s.methods.items()})
-        for s in gathered.settings
-    ]
-    return "".join(plain(table) for table in (*capture(attacked), *made) if table is not None)
+        totals = {}
+        for label, runs in setting.methods.items():
+            finished = [run.attrition for run in runs if run.done]
+            if finished:
+                totals[label] = finished
+        losses_by_setting.append(losses(setting.name, totals))
+        figures = {label: [run.figures for run in runs] for label, runs in setting.methods.items()}
+        attacked.append(Attacked(name=setting.name, config=setting.first.config, figures=figures))
+    tables = [*capture(attacked), *losses_by_setting]
+    return "".join(plain(table) for table in tables if table is not None)

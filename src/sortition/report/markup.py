@@ -13,30 +13,41 @@ CONTROLS = {code: "\ufffd" for code in [*range(32), *range(127, 160)] if chr(cod
 
 
 def printable(page: str) -> str:
-    """The page with a mark in place of control characters, which foreign labels and titles may hold."""
+    """Return the page with a mark in place of control characters, which foreign labels and titles may hold."""
     return page.translate(CONTROLS)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table: its text, what it sorts by, whether it is bold, and a class for its look."""
+    """A cell of a table.
+
+    Attributes:
+        text: what it says.
+        value: what it sorts by; None where that is the text.
+        bold: whether the text is.
+        kind: a class for its look; empty for none.
+        before: markup that stands before the text.
+    """
 
     text: str
     value: float | None = None
     bold: bool = False
     kind: str = ""
-    before: str = ""  # markup that stands before the text
+    before: str = ""
 
     def html(self) -> str:
-        """One ``td``."""
-        sort = "" if self.value is None or not math.isfinite(self.value) else f' data-value="{self.value:.6g}"'
-        kind = f' class="{self.kind}"' if self.kind else ""
+        """Return one ``td``."""
+        attributes = ""
+        if self.kind:
+            attributes += f' class="{self.kind}"'
+        if self.value is not None and math.isfinite(self.value):
+            attributes += f' data-value="{self.value:.6g}"'
         text = f"<b>{escape(self.text)}</b>" if self.bold else escape(self.text)
-        return f"<td{kind}{sort}>{self.before}{text}</td>"
+        return f"<td{attributes}>{self.before}{text}</td>"
 
 
 def sortable(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str = "wide") -> str:
-    """A table whose first column stays in view and whose headings sort it."""
+    """Return a table whose first column stays in view and whose headings sort it."""
     head = "".join(f'<th scope="col" tabindex="0">{escape(column)}</th>' for column in columns)
     body = "".join(f"<tr>{''.join(cell.html() for cell in row)}</tr>" for row in rows)
     parts = f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
@@ -44,7 +55,7 @@ def sortable(columns: Sequence[str], rows: Sequence[Sequence[Cell]], kind: str =
 
 
 def plain(table: Table) -> str:
-    """A table of texts with its title and notes."""
+    """Return a table of texts with its title and notes."""
     rows = [[Cell(row[0], kind="name"), *map(Cell, row[1:])] for row in table.rows]
     title = f"<h3>{escape(table.title)}</h3>" if table.title else ""
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in table.notes)
@@ -52,5 +63,16 @@ def plain(table: Table) -> str:
 
 
 def items(kinds: Sequence[tuple[str, str]]) -> str:
-    """A list of sentences, each in the colour of its kind."""
+    """Return a list of sentences, each in the colour of its kind."""
     return "<ul>" + "".join(f'<li class="{kind}">{escape(text)}</li>' for kind, text in kinds) + "</ul>"
+
+
+def duration_text(seconds: float) -> str:
+    """Write a duration in the unit that people use."""
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
+    if seconds < 90:
+        return f"{seconds:.3g} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

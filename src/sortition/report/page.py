@@ -31,9 +31,8 @@ SECTIONS = {
     "checklist": "Reviewer's checklist",
     "configuration": "Configuration",
 }
-
-
 WITH_ADVERSARIES = "Lost on the way, and adversaries"
+MOST_WARNINGS = 12
 
 
 class Page:
@@ -50,14 +49,14 @@ class Page:
         return self.canvas.charts
 
     def render(self, progress: str = "") -> str:
-        """The whole page; ``progress`` is markup above it, of a page that is still growing."""
+        """Return the whole page; ``progress`` is markup above it, of a page that is still growing."""
         return html_document(
             self.canvas,
             title=self.gathered.title,
             lead=answer(self.gathered),
             facts=self._facts(),
             bodies={key: getattr(self, key)() for key in SECTIONS},
-            headings=SECTIONS | ({"losses": WITH_ADVERSARIES} if self._attacked else {}),
+            headings=self._headings(),
             above=progress,
             selector=self._selector(),
             warnings=self._left_out(),
@@ -67,13 +66,15 @@ class Page:
 
     def overview(self) -> str:
         """First screen: cards, forest plots, the main table; ranks and sweeps where there are several settings."""
-        several = overview.of_all(self.gathered, self.palette, self.show)
+        all_settings = overview.of_all(self.gathered, self.palette, self.show)
 
         def block(setting: Setting) -> str:
-            words = f'<p class="soft">{escape(description(setting))}</p>' if several else ""
-            return words + overview.of_setting(setting, self.palette, self.show)
+            markup = overview.of_setting(setting, self.palette, self.show)
+            if len(self.gathered.settings) == 1:  # described at the top of the page
+                return markup
+            return f'<p class="soft">{escape(description(setting))}</p>{markup}'
 
-        return several + self._each(block)
+        return all_settings + self._each(block)
 
     def learning(self) -> str:
         """Curves."""
@@ -101,11 +102,10 @@ class Page:
 
     def checklist(self) -> str:
         """What reviewers ask."""
-        rows = "".join(
-            f'<tr><td class="{"good" if point.passed else "bad"}">{"✓ pass" if point.passed else "✗ fail"}</td>'
-            f"<td>{escape(point.asks)}</td><td>{escape(point.fact)}</td></tr>"
-            for point in checklist(self.gathered)
-        )
+        rows = ""
+        for point in checklist(self.gathered):
+            mark = '<td class="good">✓ pass</td>' if point.passed else '<td class="bad">✗ fail</td>'
+            rows += f"<tr>{mark}<td>{escape(point.asks)}</td><td>{escape(point.fact)}</td></tr>"
         return (
             f'<div class="scroll"><table class="text"><tr><th></th><th>point</th><th>here</th></tr>{rows}</table></div>'
         )
@@ -121,48 +121,54 @@ class Page:
         return self.canvas.show(setting, chart)
 
     def _each(self, make: Callable[[Setting], str]) -> str:
-        """One block a setting; with several, the page shows the one that is chosen."""
-        bodies = [make(setting) for setting in self.gathered.settings]
-        if len(bodies) < 2:
-            return "".join(bodies)
-        return "".join(
-            f'<div class="of-setting" data-setting="{at}"><h3 class="setting">{escape(setting.name)}</h3>{body}</div>'
-            for at, (setting, body) in enumerate(zip(self.gathered.settings, bodies, strict=True))
-            if body
-        )
+        """Return one block a setting; with several, the page shows the one that is chosen."""
+        settings = self.gathered.settings
+        if len(settings) == 1:
+            return make(settings[0])
+        blocks = []
+        for number, setting in enumerate(settings):
+            body = make(setting)
+            if body:
+                heading = f'<h3 class="setting">{escape(setting.name)}</h3>'
+                blocks.append(f'<div class="of-setting" data-setting="{number}">{heading}{body}</div>')
+        return "".join(blocks)
 
     def _drawn(self, figures: Callable[[Setting], Sequence[Chart | str]]) -> str:
         """Charts, and below them the sentences that stand for charts without anything to see."""
         return self._each(lambda setting: self.canvas.drawn(setting.name, figures(setting)))
 
-    @property
-    def _attacked(self) -> bool:
-        """Whether some setting has adversaries."""
-        return any(setting.first.config.get("attacks") for setting in self.gathered.settings)
+    def _headings(self) -> dict[str, str]:
+        """Return the headings of the sections; one of them names adversaries where a setting has some."""
+        is_attacked = any(setting.first.config.get("attacks") for setting in self.gathered.settings)
+        if not is_attacked:
+            return SECTIONS
+        return {**SECTIONS, "losses": WITH_ADVERSARIES}
 
     def _selector(self) -> str:
         if len(self.gathered.settings) < 2:
             return ""
         options = "".join(
-            f'<option value="{at}">{escape(s.name)}</option>' for at, s in enumerate(self.gathered.settings)
+            f'<option value="{number}">{escape(setting.name)}</option>'
+            for number, setting in enumerate(self.gathered.settings)
         )
         return f'<label>setting <select id="setting">{options}<option value="">all</option></select></label>'
 
     def _facts(self) -> str:
         gathered = self.gathered
-        made = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         if len(gathered.settings) == 1:
-            return f"{escape(description(gathered.settings[0]))} · Sortition {__version__} · {made}"
-        seeds = len({run.seed for run in gathered.runs})
-        counts = (
-            f"{len(gathered.methods)} methods · {len(gathered.settings)} settings · {seeds} seed{'s' * (seeds != 1)}"
-        )
-        return f"{counts} · Sortition {__version__} · {made}"
+            summary = escape(description(gathered.settings[0]))
+        else:
+            n_seeds = len({run.seed for run in gathered.runs})
+            seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
+            summary = f"{len(gathered.methods)} methods · {len(gathered.settings)} settings · {seeds}"
+        now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        return f"{summary} · Sortition {__version__} · {now}"
 
     def _left_out(self) -> str:
-        if not self.gathered.left_out:
+        left_out = self.gathered.left_out
+        if not left_out:
             return ""
-        listed = "".join(f"<li>{escape(text)}</li>" for text in self.gathered.left_out[:12])
-        more = len(self.gathered.left_out) - 12
-        rest = f"<li>and {more} more</li>" if more > 0 else ""
-        return f'<div class="warn">Left out or mixed:<ul>{listed}{rest}</ul></div>'
+        listed = "".join(f"<li>{escape(text)}</li>" for text in left_out[:MOST_WARNINGS])
+        if len(left_out) > MOST_WARNINGS:
+            listed += f"<li>and {len(left_out) - MOST_WARNINGS} more</li>"
+        return f'<div class="warn">Left out or mixed:<ul>{listed}</ul></div>'

@@ -10,7 +10,7 @@ from sortition.report.gather import Gathered
 
 
 def privacy_table(gathered: Gathered) -> str:
-    """One row a method."""
+    """Return a table of one row a method."""
     needs_by_method: dict[str, Any] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
@@ -19,7 +19,7 @@ def privacy_table(gathered: Gathered) -> str:
 
 
 def needs_table(needs_by_method: Mapping[str, Any]) -> str:
-    """One row a method that declared something; empty where none did."""
+    """Return one row a method that declared something; empty where none did."""
     rows = []
     for label, needs in needs_by_method.items():
         if not isinstance(needs, dict) or not needs:
@@ -46,6 +46,8 @@ def needs_table(needs_by_method: Mapping[str, Any]) -> str:
 
 
 def _listed(items: Any) -> str:
-    """Facts by name; signals, a table from name to summary, by what they reveal."""
-    words = items.values() if isinstance(items, dict) else items or ()
-    return ", ".join(str(word).replace("_", " ") for word in words) or "nothing"
+    """List facts by name, and signals, a table from name to summary, by what they reveal."""
+    if not items:
+        return "nothing"
+    texts = items.values() if isinstance(items, dict) else items
+    return ", ".join(str(text).replace("_", " ") for text in texts)

@@ -6,19 +6,22 @@ import math
 from dataclasses import dataclass
 
 from sortition.report.gather import Gathered, Setting
-from sortition.report.tables import speed_up, traffic_ratio
+from sortition.results.comparisons import Missing
 from sortition.results.metrics import near_chance
-from sortition.results.reference_lines import REFERENCES
-from sortition.results.statistics import BETTER, EQUAL, FEWEST_SEEDS, HIGHER, UNDECIDED, WORSE, Comparison, holm
+from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 from sortition.results.verdict_words import (
-    counted,
+    averaged_rounds,
+    diverged_text,
+    figure_title,
+    headline,
+    headline_over_settings,
     in_order,
     interval_text,
+    missing_text,
+    ratio_text,
     sentence,
-    several_settings_note,
-    signed,
-    size_text,
-    unfair_warning,
+    signed_difference,
+    speed_up_text,
     unit_of,
 )
 
@@ -29,19 +32,18 @@ CLAIMS = {
     EQUAL: "practically equal to {}",
     UNDECIDED: "undecided, not shown better than {}",
 }
-ONE_METHOD = "Only one method was run: there is nothing to compare. Add others to the study."
-NONE_FINISHED = "No two methods have finished runs of one seed: there is nothing to compare yet."
-FEW_SEEDS = (
-    f"Fewer than {FEWEST_SEEDS} seeds show no spread that could be trusted, so nothing can be concluded yet: "
-    "run at least 5 seeds."
-)
-
-SHOWN = 3  # methods that the sentence over several settings names
 
 
 @dataclass(frozen=True)
 class Card:
-    """A figure of the first screen."""
+    """A figure of the first screen.
+
+    Attributes:
+        title: what it is.
+        value: the figure, as text.
+        detail: what stands below it.
+        kind: the class of its colour; empty for none.
+    """
 
     title: str
     value: str
@@ -50,141 +52,53 @@ class Card:
 
 
 def answer(gathered: Gathered) -> str:
-    """Is any method better than the baseline, and by how much? In one sentence, with a warning where it is unfair."""
+    """Say whether any method is better than the baseline, and by how much; with a warning where it is unfair."""
+    comparisons = [setting.comparison for setting in gathered.settings]
+    text = headline(comparisons[0]) if len(comparisons) == 1 else headline_over_settings(comparisons)
     unfinished = sum(not run.done for run in gathered.runs)
-    words = f"So far, with {unfinished} of {len(gathered.runs)} runs unfinished: " if unfinished else ""
-    if len(gathered.settings) == 1:
-        return words + of_setting(gathered.settings[0])
-    return words + _of_settings(gathered)
-
-
-def _of_settings(gathered: Gathered) -> str:
-    """Which methods win in how many settings when all comparisons of the page are one family."""
-    settings = len(gathered.settings)
-    found = [comparison for setting in gathered.settings for comparison in setting.compared().values()]
-    shown = shown_better(found)
-    in_their_setting = sum(comparison.verdict == BETTER for comparison in found)
-    together = f"all {len(found)} comparisons of the page taken together, Holm's correction"
-    if shown:
-        gains: dict[str, list[float]] = {}
-        for comparison in shown:
-            gains.setdefault(comparison.method, []).append(comparison.gain)
-        won = sorted(gains, key=lambda label: (-len(gains[label]), -sum(gains[label])))
-        parts = [f"{label} in {len(gains[label])} of {settings} settings" for label in won[:SHOWN]]
-        more = f", and {len(won) - SHOWN} more" if len(won) > SHOWN else ""
-        text = f"Better than the baseline: {', '.join(parts)}{more} ({together})."
-    elif in_their_setting:
-        text = (
-            f"No method is shown better than the baseline in any of the {settings} settings with {together}; "
-            f"{in_their_setting} of them are better in their own setting alone, which chance may explain."
-        )
-    else:
-        text = f"No method is shown better than the baseline in any of the {settings} settings."
-    return f"{text} {unfair_warning(found)}".rstrip()
-
-
-def shown_better(comparisons: list[Comparison]) -> list[Comparison]:
-    """Those that are better with all of these comparisons as one family: any is so falsely in at most 5 % of pages."""
-    rejected = holm([comparison.p_single for comparison in comparisons])
-    pairs = zip(comparisons, rejected, strict=True)
-    return [comparison for comparison, holds in pairs if holds and comparison.verdict == BETTER]
-
-
-def no_baseline(setting: Setting) -> str:
-    """What is missing where no method of a setting is the baseline."""
-    wanted = setting.criteria.baseline or "Uniform"
-    return f"{wanted} is not among the methods, so there is nothing to compare with: add it to the study."
-
-
-def of_setting(setting: Setting) -> str:
-    """The same of one setting."""
-    if setting.baseline is None:
-        return no_baseline(setting)
-    found = list(setting.compared().values())
-    if not found:
-        return ONE_METHOD if len(setting.methods) == 1 else NONE_FINISHED
-    if max(comparison.seeds for comparison in found) < FEWEST_SEEDS:
-        return FEW_SEEDS
-    better = sum(comparison.verdict == BETTER for comparison in found)
-    if better:
-        text = _winner(setting, better, len(found))
-    else:
-        text = f"No method is shown better than {setting.baseline}: {counted(found)}."
-    return f"{text} {unfair_warning(found)}".rstrip()
-
-
-def _winner(setting: Setting, better: int, methods: int) -> str:
-    """The sentence on the leading method, which is shown better than the baseline."""
-    comparison = setting.compared()[leader(setting)]
-    size = size_text(comparison, period=True)
-    skewed = "; its differences look skewed" if comparison.skewed else ""
-    if methods == 1:
-        return f"{comparison.method} beats {setting.baseline} by {size}{skewed}."
-    verb = "leads with" if better > 1 else "gains"
-    return f"{better} of {methods} methods beat {setting.baseline}; {comparison.method} {verb} {size}{skewed}."
+    if unfinished:
+        return f"So far, with {unfinished} of {len(gathered.runs)} runs unfinished: {text}"
+    return text
 
 
 def verdict_lines(setting: Setting) -> list[tuple[str, str]]:
-    """One line a comparison: kind for its colour, and the verdict with size and cost; then what else is odd."""
-    against = in_order(setting.compared().values())
-    others = [one for one in setting.comparison.every_pair() if one.baseline != setting.baseline]
-    lines = [(COLOURS[comparison.verdict], sentence(comparison)) for comparison in [*against, *others]]
-    if setting.baseline is None:
-        lines.insert(0, ("even", no_baseline(setting)))
+    """Return a colour and a sentence for each comparison, then for what else a reader must know."""
+    comparison = setting.comparison
+    lines: list[tuple[str, str]] = []
+    if comparison.missing is Missing.NO_BASELINE:
+        lines.append(("even", missing_text(comparison)))
+    pairs = [*in_order(comparison.against_baseline().values()), *comparison.without_baseline()]
+    lines += [(COLOURS[pair.verdict], sentence(pair)) for pair in pairs]
     for label, runs in setting.methods.items():
-        if diverged := sum(run.diverged for run in runs):
-            text = f"{label} diverged on {diverged} of {len(runs)} seeds: its loss is infinite, "
-            lines.append(("bad", f"{text}or ends above that of guessing."))
+        diverged = sum(run.diverged for run in runs)
+        if diverged:
+            lines.append(("bad", diverged_text(label, diverged, len(runs))))
     if not lines:
-        lines = [("even", ONE_METHOD if len(setting.methods) == 1 else NONE_FINISHED)]
+        lines.append(("even", missing_text(comparison)))
     accuracies = [setting.mean(label, "last-accuracy") for label in setting.methods]
-    known = [accuracy for accuracy in accuracies if accuracy is not None]
-    return [*lines, *[("bad", text) for text in near_chance(known, setting.labels())]]
-
-
-def page_note(gathered: Gathered) -> str:
-    """What is not controlled where verdicts of several settings stand beside each other."""
-    return several_settings_note(len(gathered.settings))
-
-
-def leader(setting: Setting) -> str:
-    """The method of the cards: the best of those shown better, fairly if any is, else the best of all others."""
-    better = [comparison for comparison in setting.compared().values() if comparison.verdict == BETTER]
-    fair = [comparison for comparison in better if not comparison.unlike]
-    if better:
-        return max(fair or better, key=lambda comparison: comparison.gain).method
-    apart = {*REFERENCES, setting.baseline}
-    finished = [label for label, runs in setting.methods.items() if any(run.done for run in runs)]
-    finished = finished or list(setting.methods)
-    others = [label for label in finished if label not in apart] or finished
-    sign = 1 if setting.higher else -1
-
-    def height(label: str) -> float:
-        value = setting.mean(label, f"last-{setting.metric}")
-        return -math.inf if value is None or math.isnan(value) else sign * value
-
-    return max(others, key=height)
+    known_accuracies = [accuracy for accuracy in accuracies if accuracy is not None]
+    lines += [("bad", remark) for remark in near_chance(known_accuracies, setting.labels())]
+    return lines
 
 
 def cards(setting: Setting) -> list[Card]:
-    """Of the leading method: gain, speed-up, traffic, fairness and the worst-served tenth, against the baseline."""
-    label = leader(setting)
-    made = [
-        _leading(setting, label),
-        _gain(setting, setting.compared().get(label)),
-        Card("Speed-up to target", speed_up(setting, label) or "–", _target(setting)),
-        Card("Traffic", traffic_ratio(setting, label) or "–", _beside(setting, label, "megabytes", "{:.1f} MB")),
-        _fairness(setting, label, "Evenness (Jain)", "jain", "{:.2f}"),
-        _fairness(setting, label, "Worst-served tenth", "worst-tenth", "{:.1%}"),
-    ]
-    return made if setting.metric in HIGHER else []
-
-
-def _leading(setting: Setting, label: str) -> Card:
-    """The method itself: whether it leads the baseline, and what is shown of that."""
+    """Make the cards of the leading method: gain, speed-up, traffic, evenness and the worst-served tenth."""
+    label = setting.comparison.leader
     comparison = setting.compared().get(label)
+    return [
+        _leading(setting, label, comparison),
+        _gain(setting, label, comparison),
+        _speed_up(setting, comparison),
+        _traffic(setting, label, comparison),
+        _mean_card(setting, label, title="Evenness (Jain)", figure="jain", form="{:.2f}"),
+        _mean_card(setting, label, title="Worst-served tenth", figure="worst-tenth", form="{:.1%}"),
+    ]
+
+
+def _leading(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+    """Make the card of the method itself: whether it leads the baseline, and what is shown of that."""
     if comparison is None:
-        return Card("Leader", label, "not compared")
+        return Card(title="Leader", value=label, detail="not compared")
     if math.isnan(comparison.difference):
         title = "Method"
     elif comparison.gain < 0:
@@ -193,39 +107,64 @@ def _leading(setting: Setting, label: str) -> Card:
         title = "Leader"
     claim = CLAIMS[comparison.verdict].format(setting.baseline)
     if comparison.unlike:
-        return Card(title, label, f"{claim}, not compared fairly", COLOURS[UNDECIDED])
-    return Card(title, label, claim, COLOURS[comparison.verdict])
+        return Card(title=title, value=label, detail=f"{claim}, not compared fairly", kind=COLOURS[UNDECIDED])
+    return Card(title=title, value=label, detail=claim, kind=COLOURS[comparison.verdict])
 
 
-def _gain(setting: Setting, comparison: Comparison | None) -> Card:
-    unit = unit_of(setting.metric)
-    words = f"last-10 {setting.metric}{f', {unit.name}' if unit.name else ''}"
+def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+    """Make the card of the difference from the baseline, or of the figure itself where nothing is compared."""
+    window = setting.comparison.window
     if comparison is None:
-        value = setting.mean(leader(setting), f"last-{setting.metric}")
+        value = setting.mean(label, f"last-{setting.metric}")
         form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
-        return Card("Last 10", "–" if value is None else _written(form, value), setting.metric)
-    interval = interval_text(comparison.low, comparison.high, setting.metric)
+        return Card(title=figure_title("last", window).capitalize(), value=_written(form, value), detail=setting.metric)
     title = "Gain" if comparison.verdict == BETTER else f"Difference, {comparison.verdict}"
-    difference = comparison.difference
-    size = "–" if math.isnan(difference) else signed(difference * unit.scale, unit.digits)
-    return Card(title, size, f"{interval} {words}".strip(), COLOURS[comparison.verdict])
+    interval = interval_text(comparison.low, comparison.high, setting.metric)
+    unit = unit_of(setting.metric)
+    words = f"{unit.name} of {setting.metric}" if unit.name else setting.metric
+    return Card(
+        title=title,
+        value=signed_difference(comparison),
+        detail=f"{interval} {words}, {averaged_rounds(window)}".strip(),
+        kind=COLOURS[comparison.verdict],
+    )
 
 
-def _target(setting: Setting) -> str:
-    return "no target was set" if setting.target is None else f"rounds to {setting.metric} {setting.target:g}"
+def _speed_up(setting: Setting, comparison: Comparison | None) -> Card:
+    title = "Speed-up to target"
+    if setting.target is None:
+        return Card(title=title, value="–", detail="no target was set")
+    detail = f"rounds to {setting.metric} {setting.target:g}"
+    return Card(title=title, value=speed_up_text(comparison) or "–", detail=detail)
 
 
-def _fairness(setting: Setting, label: str, title: str, key: str, form: str) -> Card:
-    value = setting.mean(label, key)
-    return Card(title, "–" if value is None else _written(form, value), _beside(setting, label, key, form))
+def _traffic(setting: Setting, label: str, comparison: Comparison | None) -> Card:
+    ratio = None if comparison is None else comparison.traffic_ratio
+    detail = _of_the_baseline(setting, label, "megabytes", "{:.1f} MB")
+    return Card(title="Traffic", value=ratio_text(ratio) or "–", detail=detail)
 
 
-def _beside(setting: Setting, label: str, key: str, form: str) -> str:
+def _mean_card(setting: Setting, label: str, *, title: str, figure: str, form: str) -> Card:
+    """Make the card of a figure's mean over seeds, with the baseline's below it."""
+    return Card(
+        title=title,
+        value=_written(form, setting.mean(label, figure)),
+        detail=_of_the_baseline(setting, label, figure, form),
+    )
+
+
+def _of_the_baseline(setting: Setting, label: str, figure: str, form: str) -> str:
+    """``uniform: 12.3 MB``; empty where the baseline is not known, or is the method itself."""
     if setting.baseline is None or label == setting.baseline:
         return ""
-    value = setting.mean(setting.baseline, key)
-    return "" if value is None else f"{setting.baseline}: {_written(form, value)}"
+    value = setting.mean(setting.baseline, figure)
+    if value is None:
+        return ""
+    return f"{setting.baseline}: {_written(form, value)}"
 
 
-def _written(form: str, value: float) -> str:
-    return form.format(value).replace("%", " %")  # as in tables and axes
+def _written(form: str, value: float | None) -> str:
+    """Write a value; a dash where it is unknown, and a blank before %, as in tables and axes."""
+    if value is None:
+        return "–"
+    return form.format(value).replace("%", " %")

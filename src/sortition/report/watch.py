@@ -16,9 +16,9 @@ from sortition.core.storage.safe_files import read_lines
 from sortition.core.storage.snapshot import write_atomically
 from sortition.report import place
 from sortition.report.gather import gather
-from sortition.report.markup import printable
+from sortition.report.markup import duration_text, printable
 from sortition.report.page import Page
-from sortition.results.run_folder import INDEX, Run, document, find
+from sortition.results.run_folder import INDEX, ROUNDS, Run, document, find
 
 LOOPBACK = "127.0.0.1"
 SCRIPT = """<script>setInterval(async () => {
@@ -31,21 +31,31 @@ SCRIPT = """<script>setInterval(async () => {
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the runs of some folders are."""
+    """How far the runs of some folders are.
+
+    Attributes:
+        done: finished runs.
+        total: runs that there are or will be.
+        rounds: rounds that all runs have played.
+        planned: rounds that all runs are to play.
+        seconds_left: by the pace so far; None where there is none yet.
+    """
 
     done: int
     total: int
     rounds: int
     planned: int
-    left: float | None  # seconds
+    seconds_left: float | None
 
     @property
     def text(self) -> str:
-        """One line."""
+        """One line on runs, rounds and the time that is left."""
         if not self.total:
             return "no runs yet"
-        line = f"{self.done} of {self.total} runs done, {self.rounds:,} of {self.planned:,} rounds"
-        return line if self.left is None or self.finished else f"{line}, about {_span(self.left)} left"
+        text = f"{self.done} of {self.total} runs done, {self.rounds:,} of {self.planned:,} rounds"
+        if self.seconds_left is None or self.finished:
+            return text
+        return f"{text}, about {duration_text(max(1, round(self.seconds_left)))} left"
 
     @property
     def finished(self) -> bool:
@@ -75,50 +85,57 @@ class Watcher:
         self.out = place(folders) if out is None else out
         self.page = ""
         self.version = 0
-        self._seen: list[tuple[float, int]] = []
-        self._shown: tuple[int, int] | None = None
+        self._paces: list[tuple[float, int]] = []  # when it looked, and how many rounds there were
+        self._shown: tuple[int, int] | None = None  # finished runs and rounds of the page as it is
         self._looking = threading.Lock()  # each request is answered in a thread of its own
 
     def look(self) -> Progress:
-        """Where the runs are now; the page is rewritten if there is anything new."""
+        """Return how far the runs are, and rewrite the page if there is anything new."""
         with self._looking:
             return self._look()
 
     def _look(self) -> Progress:
         runs = find(*self.folders)
-        rounds = {run.path: _played(run) for run in runs}
-        lengths = [rounds[run.path] if run.done else int(run.config.get("rounds", 0)) for run in runs]
+        played = [_played(run) for run in runs]
+        lengths = [
+            rounds if run.done else int(run.config.get("rounds", 0)) for run, rounds in zip(runs, played, strict=True)
+        ]
         folders = {Path(folder).resolve() for folder in self.folders}
-        planned = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
-        now = Progress(
-            sum(run.done for run in runs),
-            max(len(runs), planned),
-            sum(rounds.values()),
-            sum(lengths) + (planned - len(runs)) * max(lengths, default=0) if planned > len(runs) else sum(lengths),
-            None,
+        planned_runs = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
+        missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
+        planned_rounds = sum(lengths) + missing_runs * max(lengths, default=0)
+        progress = Progress(
+            done=sum(run.done for run in runs),
+            total=len(runs) + missing_runs,
+            rounds=sum(played),
+            planned=planned_rounds,
+            seconds_left=self._seconds_left(sum(played), planned_rounds),
         )
-        now = Progress(now.done, now.total, now.rounds, now.planned, self._left(now))
-        if (now.done, now.rounds) != self._shown:
-            self._shown = (now.done, now.rounds)
-            self._write(now)
-        return now
+        if (progress.done, progress.rounds) != self._shown:
+            self._shown = (progress.done, progress.rounds)
+            self._write(progress)
+        return progress
 
-    def _left(self, now: Progress) -> float | None:
-        """Seconds, by the pace of the last looks."""
-        self._seen = [*self._seen[-30:], (time.monotonic(), now.rounds)]
-        (start, before), (end, after) = self._seen[0], self._seen[-1]
-        return (now.planned - after) * (end - start) / (after - before) if after > before else None
+    def _seconds_left(self, rounds: int, planned: int) -> float | None:
+        """Return how long the other rounds take by the pace of the last looks; None where there was no progress."""
+        self._paces = [*self._paces[-30:], (time.monotonic(), rounds)]
+        first_time, first_rounds = self._paces[0]
+        last_time, last_rounds = self._paces[-1]
+        if last_rounds <= first_rounds:
+            return None
+        seconds_a_round = (last_time - first_time) / (last_rounds - first_rounds)
+        return (planned - rounds) * seconds_a_round
 
-    def _write(self, now: Progress) -> None:
+    def _write(self, progress: Progress) -> None:
         self.version += 1
-        bar = f'<div class="progress" id="progress" data-version="{self.version}">{now.html}</div>'
+        bar = f'<div class="progress" id="progress" data-version="{self.version}">{progress.html}</div>'
         try:
             gathered = gather(self.folders, margin=self.margin, baseline=self.baseline)
-            text = Page(gathered).render("" if now.finished else bar)
+            text = Page(gathered).render("" if progress.finished else bar)
         except InputError as error:  # nothing is evaluated yet
-            said = printable(escape(str(error)))
-            text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{said}</p></body>"
-        self.page = text if now.finished else text.replace("</body>", f"{SCRIPT}</body>")
+            message = printable(escape(str(error)))
+            text = f"<!doctype html><meta charset=utf-8><title>Sortition</title><body>{bar}<p>{message}</p></body>"
+        self.page = text if progress.finished else text.replace("</body>", f"{SCRIPT}</body>")
         write_atomically(self.out, text.encode())
 
 
@@ -146,19 +163,19 @@ def watch(
         ready: is given the address once the page is there.
     """
     watcher = Watcher(folders, out, margin=margin, baseline=baseline)
-    now = watcher.look()
+    progress = watcher.look()
     server = None if port is None else _serve(watcher, port)
     ready(str(watcher.out) if server is None else f"http://{LOOPBACK}:{server.server_address[1]}/")
-    said = ""
+    last_text = ""
     try:
         while True:
-            if now.text != said:
-                said = now.text
-                say(f"{watcher.out}: {said}")
-            if now.finished and now.total:
+            if progress.text != last_text:
+                last_text = progress.text
+                say(f"{watcher.out}: {last_text}")
+            if progress.finished and progress.total:
                 return watcher.out
             time.sleep(every)
-            now = watcher.look()
+            progress = watcher.look()
     finally:
         if server is not None:
             server.shutdown()
@@ -206,17 +223,8 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _played(run: Run) -> int:
+    """Return how many rounds a run has written whole."""
     try:
-        return sum(line.endswith(b"\n") for line in read_lines(run.path / "rounds.jsonl"))
+        return sum(line.endswith(b"\n") for line in read_lines(run.path / ROUNDS))
     except FileNotFoundError:
         return 0
-
-
-def _span(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )

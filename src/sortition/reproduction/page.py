@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 
 from sortition.core.storage.snapshot import write_atomically
 from sortition.reproduction.comparison import SeedValue
-from sortition.reproduction.index import sections, seed_rows
 from sortition.reproduction.preset import Preset
 from sortition.results.run_folder import Run
 from sortition.results.table import Table
@@ -19,17 +19,33 @@ from sortition.studies.plan import StudyPlan
 
 COLUMNS = ("preset", "table", "setting", "method", "seed", "value")
 VALUES = "Values of single seeds"
+MADE_BY = re.compile(
+    r"^Made by `sortition reproduce (?P<preset>\S+?)(?P<options>(?: [^`]*)?)`(?: on (?P<date>[\d-]+))?\.$"
+)
 
 
 @dataclass(frozen=True)
 class ReproductionPage:
-    """What a page shows: what was published, how it was run, tables, pictures and statistics."""
+    """What a page shows: what was published, how it was run, tables, pictures and statistics.
+
+    Attributes:
+        preset: what was reproduced.
+        options: of the command line, as typed.
+        plan: what was to be run.
+        whole: all runs of the preset, of which ``plan`` is a part.
+        runs: the finished runs.
+        tables: the published tables beside ours.
+        pictures: Markdown that the preset's figure hooks returned.
+        compared: tables of paired comparisons.
+        values: the values of single seeds behind the tables.
+        made: the day on which the page was made; default: today.
+    """
 
     preset: Preset
-    options: str  # of the command line, as typed
-    plan: StudyPlan  # what was to be run
-    whole: StudyPlan  # of which published table
-    runs: list[Run]  # the finished ones
+    options: str
+    plan: StudyPlan
+    whole: StudyPlan
+    runs: list[Run]
     tables: list[Table]
     pictures: list[str] = field(default_factory=list)
     compared: list[Table] = field(default_factory=list)
@@ -37,76 +53,101 @@ class ReproductionPage:
     made: date = field(default_factory=date.today)
 
     def markdown(self) -> str:
-        """The text of the page."""
+        """Return the text of the page."""
         paper = self.preset.paper
         parts = [f"# {paper.title}", *(text.strip() for text in (paper.source, paper.notes) if text.strip())]
         parts.append(f"Made by `sortition reproduce {self.preset.name}{self.options}` on {self.made}.")
         if self.whole.runs:
             parts.append("\n".join([*self._extent(), *_provenance(self.runs)]))
-        parts += [table.markdown() for table in self.tables] + self.pictures
+        parts += [table.markdown() for table in self.tables]
+        parts += self.pictures
         if self.compared:
             parts += ["## Paired comparison", *[table.markdown() for table in self.compared]]
         return "\n\n".join(parts) + "\n"
 
     def _extent(self) -> list[str]:
-        """Runs, rounds and seeds, and whether something was left out."""
-        plan, whole = self.plan, self.whole
-        lines = [f"- runs: {len(self.runs)} finished of {len(whole.runs)} in the whole table"]
-        if len(plan.runs) < len(whole.runs) or plan.runs[0].rounds != whole.runs[0].rounds:
+        """Say how many runs, rounds and seeds there are, and whether something was left out."""
+        lines = [f"- runs: {len(self.runs)} finished of {len(self.whole.runs)} in the whole table"]
+        fewer_runs = len(self.plan.runs) < len(self.whole.runs)
+        if fewer_runs or self.plan.runs[0].rounds != self.whole.runs[0].rounds:
             lines.append("- **cut to size**: cells that were not run are empty")
-        rounds, seeds = _span(run.rounds for run in plan.runs), _span(run.seed for run in plan.runs)
+        rounds = _span(run.rounds for run in self.plan.runs)
+        seeds = _span(run.seed for run in self.plan.runs)
         return [*lines, f"- rounds: {rounds}; seeds: {seeds}"]
 
 
 def _provenance(runs: list[Run]) -> list[str]:
-    """Data, versions and computing time of the finished runs."""
+    """Name the data, versions and computing time of the finished runs."""
     if not runs:
         return []
-    data = sorted({(run.manifest["data"]["name"], run.manifest["data"]["digest"]) for run in runs})
+    data_sets = sorted({(run.manifest["data"]["name"], run.manifest["data"]["digest"]) for run in runs})
     manifest = runs[0].manifest
-    used = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
-    spent = sum(timing.get("total", 0.0) for run in runs for timing in run.timings)
+    libraries = ", ".join(f"{name} {number}" for name, number in manifest["versions"].items())
+    seconds = sum(timing.get("total", 0.0) for run in runs for timing in run.timings)
     return [
-        *(f"- data: {name}, SHA-256 `{digest}`" for name, digest in data),
-        f"- versions: sortition {manifest['sortition']}, {used}",
-        f"- computing: {spent / 60:.1f} core-minutes in all",
+        *(f"- data: {name}, SHA-256 `{digest}`" for name, digest in data_sets),
+        f"- versions: sortition {manifest['sortition']}, {libraries}",
+        f"- computing: {seconds / 60:.1f} core-minutes in all",
     ]
 
 
-def _span(values: Iterable[int]) -> str:
-    found = sorted(set(values))
-    whole = len(found) > 2 and found == list(range(found[0], found[-1] + 1))
-    return f"{found[0]}–{found[-1]}" if whole else ", ".join(map(str, found))
+def _span(numbers: Iterable[int]) -> str:
+    """Write "0–4" for three or more consecutive numbers, else the list of them."""
+    distinct = sorted(set(numbers))
+    first, last = distinct[0], distinct[-1]
+    if len(distinct) > 2 and distinct == list(range(first, last + 1)):
+        return f"{first}–{last}"
+    return ", ".join(map(str, distinct))
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
 
 
 def write_pages(path: Path, pages: Sequence[ReproductionPage]) -> None:
-    """One file of one or several pages; the values of their seeds in a CSV file of the same name.
+    """Write one file of one or several pages, and the values of their seeds into a CSV file of the same name.
 
     What other presets have in these files stays.
     """
-    table, made = path.with_suffix(".csv"), {page.preset.name for page in pages}
-    parts = {page.preset.name: page.markdown().strip() for page in pages}
-    text = "\n\n".join((_sections(path) | parts).values())
-    rows = [row for row in seed_rows(table) if row[0] not in made]
-    rows += [_row(page.preset.name, value) for page in pages for value in page.values]
+    csv_path = path.with_suffix(".csv")
+    new_sections = {page.preset.name: page.markdown().strip() for page in pages}
+    text = "\n\n".join((_sections_by_preset(path) | new_sections).values())
+    rows = [row for row in seed_rows(csv_path) if row[0] not in new_sections]
+    rows += [_seed_row(page.preset.name, seed_value) for page in pages for seed_value in page.values]
     if rows:
-        text += f"\n\n{VALUES}: [{table.name}]({table.name}).\n"
-        write_atomically(table, _csv(rows).encode())
+        text += f"\n\n{VALUES}: [{csv_path.name}]({csv_path.name}).\n"
+        write_atomically(csv_path, _csv(rows).encode())
     write_atomically(path, text.strip().encode() + b"\n")
 
 
-def _sections(path: Path) -> dict[str, str]:
-    """What a page shows already, by preset."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return {made["preset"]: section.split(f"\n\n{VALUES}: ")[0] for made, section in sections(text)}
+def sections(text: str) -> Iterator[tuple[re.Match[str], str]]:
+    """Yield the sections of a page, each with the match of the line that says by which preset it was made."""
+    for section in re.split(r"^(?=# )", text, flags=re.MULTILINE):
+        made_by = next(filter(None, map(MADE_BY.match, section.splitlines())), None)
+        if made_by is not None:
+            yield made_by, section.strip()
 
 
-def _row(preset: str, one: SeedValue) -> list[str]:
-    value = "" if one.value is None else f"{one.value:.6g}"
-    return [preset, one.table, one.setting, one.method, str(one.seed), value]
+def _sections_by_preset(path: Path) -> dict[str, str]:
+    """Return the sections that a page has already."""
+    if not path.exists():
+        return {}
+    text = path.read_text(encoding="utf-8")
+    return {made_by["preset"]: section.split(f"\n\n{VALUES}: ")[0] for made_by, section in sections(text)}
+
+
+def seed_rows(path: Path) -> list[list[str]]:
+    """Return the rows of a page's CSV file, without its header; none where there is no file."""
+    if not path.exists():
+        return []
+    return list(csv.reader(path.read_text(encoding="utf-8").splitlines()))[1:]
+
+
+def _seed_row(preset: str, seed_value: SeedValue) -> list[str]:
+    value = "" if seed_value.value is None else f"{seed_value.value:.6g}"
+    return [preset, seed_value.table, seed_value.setting, seed_value.method, str(seed_value.seed), value]
 
 
 def _csv(rows: list[list[str]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([COLUMNS, *rows])
-    return out.getvalue()
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows([COLUMNS, *rows])
+    return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Published tables and figures as files of the package: a study, its published numbers, hooks for what is computed."""
+"""Presets: published tables and figures as TOML files with a study, the published numbers, and figure hooks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ from sortition.studies.config import StrictTable, validated
 from sortition.studies.plan import StudyPlan, plan, read
 
 FOLDER = Path(__file__).parent / "presets"
-OURS = ("paper", "table", "figure")
-Cell = float | int | str | list[float]
+OURS = ("paper", "table", "figure")  # the keys of a preset that are not those of a study
+Cell = float | int | str | list[float]  # a list: mean and standard deviation
 
 
 class Paper(StrictTable):
-    """What is reproduced."""
+    """What is reproduced.
+
+    Attributes:
+        title: heading of the page.
+        source: where it was published.
+        notes: how it is read here; both are Markdown.
+    """
 
     title: str
     source: str = ""
@@ -29,7 +35,17 @@ class Paper(StrictTable):
 
 
 class PaperTable(StrictTable):
-    """A table: one metric over settings and methods, with the published cells where there are any."""
+    """A table: one metric over settings and methods, with the published cells where there are any.
+
+    Attributes:
+        title: heading of the table.
+        metric: name or import path of the metric; further keys are its options.
+        digits: decimals of a cell.
+        scale: factor of a value before it is written.
+        aggregate: "geometric" for geometric means; default: by metric.
+        reference: label of the method whose run of the same seed the metric is given.
+        paper: published cells, by setting and method.
+    """
 
     model_config = ConfigDict(frozen=True, extra="allow")
     title: str
@@ -42,7 +58,7 @@ class PaperTable(StrictTable):
 
 
 class FigureHook(StrictTable):
-    """A hook ``package.module:function`` and its options."""
+    """A function ``package.module:function`` that makes a part of the page; further keys are its options."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
     make: str
@@ -50,7 +66,7 @@ class FigureHook(StrictTable):
 
 @dataclass(frozen=True)
 class Preset:
-    """One file of ``presets/``."""
+    """One file of ``presets/``; ``study`` is None where nothing has to be run."""
 
     name: str
     paper: Paper
@@ -59,38 +75,45 @@ class Preset:
     study: dict[str, Any] | None
 
     def plan(self, sets: tuple[str, ...] = ()) -> StudyPlan:
-        """The runs, cut by ``--set`` options; none where there is no study."""
-        return StudyPlan(self.paper.title, ()) if self.study is None else plan(self.study, sets, owner=self.name)
+        """Plan the runs, cut by ``--set`` options; none where there is no study."""
+        if self.study is None:
+            return StudyPlan(self.paper.title, ())
+        return plan(self.study, sets, owner=self.name)
 
 
 def preset_names() -> list[str]:
-    """All presets."""
+    """Return the names of all presets of the package."""
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
 def load_preset(name: str) -> Preset:
-    """A preset by name, or by the path of a TOML file of the same form."""
-    path = Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml"
-    if not name.endswith(".toml") and name not in preset_names():
+    """Load a preset by name, or by the path of a TOML file of the same form."""
+    if name.endswith(".toml"):
+        path = Path(name)
+    elif name in preset_names():
+        path = FOLDER / f"{name}.toml"
+    else:
         raise unknown("preset", name, preset_names())
-    table = read(path)
-    if "paper" not in table:
+    document = read(path)
+    if "paper" not in document:
         raise InputError(f"{path.name} must have a table [paper] with a title; got none. Use 'sortition run' for it.")
-    study = {key: value for key, value in table.items() if key not in OURS}
-    figures = table.get("figure", [])
+    study = {key: value for key, value in document.items() if key not in OURS}
+    figures = document.get("figure", [])
+    if isinstance(figures, dict):
+        figures = [figures]
     preset = Preset(
-        path.stem,
-        validated(Paper, table["paper"], "paper"),
-        tuple(validated(PaperTable, one, "table") for one in table.get("table", [])),
-        tuple(validated(FigureHook, one, "figure") for one in ([figures] if isinstance(figures, dict) else figures)),
-        study or None,
+        name=path.stem,
+        paper=validated(Paper, document["paper"], "paper"),
+        tables=tuple(validated(PaperTable, table, "table") for table in document.get("table", [])),
+        figures=tuple(validated(FigureHook, figure, "figure") for figure in figures),
+        study=study or None,
     )
-    for one in preset.tables:
-        metric(one.metric)
+    for table in preset.tables:
+        metric(table.metric)  # refuses an unknown one
     return preset
 
 
 def hook(figure: FigureHook) -> Callable[..., str]:
-    """The function of a figure."""
-    made: Callable[..., str] = imported(figure.make, "figure.make")
-    return made
+    """Import the function of a figure."""
+    function: Callable[..., str] = imported(figure.make, "figure.make")
+    return function

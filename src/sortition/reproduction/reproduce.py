@@ -1,4 +1,4 @@
-"""A published table or figure beside ours: run what is missing, compare, write a page."""
+"""A published table or figure beside ours: run what is missing, compare, and return the page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sortition.reproduction import preset as presets
 from sortition.reproduction.comparison import every_seed, paper_table
@@ -16,33 +15,39 @@ from sortition.reproduction.preset import Preset
 from sortition.results import summary
 from sortition.results.run_folder import Run
 from sortition.studies.plan import StudyPlan
+from sortition.studies.run_filter import matching_runs
 from sortition.studies.runs import runner
 from sortition.studies.runs.progress import Progress
-from sortition.studies.selection import selected
 
 
 @dataclass(frozen=True)
 class Cuts:
-    """How the command line cut a preset to size."""
+    """How the command line cuts a preset to size.
+
+    Attributes:
+        only: settings, methods or ``setting/method``; default: everything.
+        seeds: number of seeds; None: the preset's own.
+        rounds: number of rounds; None: the preset's own.
+    """
 
     only: tuple[str, ...] = ()
     seeds: int | None = None
     rounds: int | None = None
 
     def sets(self) -> tuple[str, ...]:
-        """The same as ``--set`` options."""
-        given = (("seeds", self.seeds), ("rounds", self.rounds))
-        return tuple(f"{key}={value}" for key, value in given if value is not None)
+        """Return seeds and rounds as ``--set`` options of a study."""
+        options = {"seeds": self.seeds, "rounds": self.rounds}
+        return tuple(f"{key}={value}" for key, value in options.items() if value is not None)
 
     def options(self) -> str:
-        """As they can be typed in a shell."""
-        pairs = [("--only", one) for one in self.only] + [("--seeds", self.seeds), ("--rounds", self.rounds)]
-        return "".join(f" {key} {shlex.quote(str(value))}" for key, value in pairs if value is not None)
+        """Return the options as they can be typed in a shell."""
+        pairs = [*(("--only", name) for name in self.only), ("--seeds", self.seeds), ("--rounds", self.rounds)]
+        return "".join(f" {option} {shlex.quote(str(value))}" for option, value in pairs if value is not None)
 
 
 @dataclass
 class Reproduction:
-    """What was made of a preset."""
+    """The page of a preset, and what happened to its runs; ``outcome`` is None where it has none."""
 
     page: ReproductionPage
     outcome: runner.Execution | None
@@ -60,39 +65,50 @@ def reproduce(
     say: Callable[[str], None] = lambda text: None,
 ) -> Reproduction:
     """Run what is missing of a preset under ``out``; its pictures go to ``folder`` (default: ``out``)."""
-    whole, chosen = preset.plan(), cut(preset, cuts)
-    outcome, runs = None, out / "runs"
-    if chosen.runs:
-        outcome = runner.execute(chosen, runs, jobs=jobs, resume=True, progress=progress, on=on)
-    found = _finished(chosen, runs)
-    groups = summary.grouped(found)
-    context = Context(preset.name, folder or out, runs if chosen.runs else None, cuts.seeds, cuts.rounds, say, found)
+    plan = cut(preset, cuts)
+    runs_folder = out / "runs"
+    outcome = None
+    if plan.runs:
+        outcome = runner.execute(plan, runs_folder, jobs=jobs, resume=True, progress=progress, on=on)
+    finished = _finished(plan, runs_folder)
+    context = Context(
+        name=preset.name,
+        folder=folder or out,
+        runs=runs_folder if plan.runs else None,
+        seeds=cuts.seeds,
+        rounds=cuts.rounds,
+        say=say,
+        finished=finished,
+    )
     context.folder.mkdir(parents=True, exist_ok=True)
+    whole_plan = preset.plan()
+    groups = summary.grouped(finished)
     page = ReproductionPage(
-        preset,
-        cuts.options(),
-        chosen,
-        whole,
-        found,
-        tables=[paper_table(table, whole, groups) for table in preset.tables],
-        pictures=[presets.hook(one)(context, **(one.model_extra or {})) for one in preset.figures],
-        compared=[one for one in summary.tables(found, chosen.criteria) if one.title.endswith("compared")],
+        preset=preset,
+        options=cuts.options(),
+        plan=plan,
+        whole=whole_plan,
+        runs=finished,
+        tables=[paper_table(table, whole_plan, groups) for table in preset.tables],
+        pictures=[presets.hook(figure)(context, **(figure.model_extra or {})) for figure in preset.figures],
+        compared=[table for table in summary.tables(finished, plan.criteria) if table.title.endswith("compared")],
         values=every_seed(preset.tables, groups),
     )
     return Reproduction(page, outcome)
 
 
 def cut(preset: Preset, cuts: Cuts) -> StudyPlan:
-    """What is to be run of a preset."""
-    return selected(preset.plan(cuts.sets()), cuts.only, preset.plan())
+    """Plan what is to be run of a preset."""
+    return matching_runs(preset.plan(cuts.sets()), cuts.only, preset.plan())
 
 
-def _finished(plan: StudyPlan, runs: Path) -> list[Run]:
-    """The finished runs of a plan, in its order."""
-    places = {runner.place(runs, run): None for run in sorted(plan.runs, key=_order(plan))}
-    return [run for run in map(Run, places) if run.done]
-
-
-def _order(plan: StudyPlan) -> Callable[[Any], tuple[int, int, int]]:
-    settings, labels = plan.settings, plan.labels
-    return lambda run: (settings.index(run.setting), labels.index(run.method.label), run.seed)
+def _finished(plan: StudyPlan, runs_folder: Path) -> list[Run]:
+    """Return the finished runs of a plan, by setting, method and seed, in the plan's order of settings and methods."""
+    settings = plan.settings
+    labels = plan.labels
+    in_order = sorted(
+        plan.runs,
+        key=lambda run: (settings.index(run.setting), labels.index(run.method.label), run.seed),
+    )
+    folders = dict.fromkeys(runner.place(runs_folder, run) for run in in_order)
+    return [run for run in map(Run, folders) if run.done]

@@ -13,48 +13,53 @@ from sortition.results.run_folder import Run
 
 PLACES = ("selected", "started", "completed", "wasted")
 EVENTS = ("before", "during", "after", "lost", "late", "duplicated", "stale", "joined", "taken")
-ADVERSARIES = ("adversaries", "liars")  # the array's name in federation.npz, today and in older run folders
-Record = Mapping[str, Any]
+Record = Mapping[str, Any]  # of a round, as rounds.jsonl has it
 
 
 def places(record: Record) -> dict[str, list[int]]:
-    """Ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
+    """Return the ids of a round: who was selected, who of these started and completed, and whose work was wasted."""
     selected = list(record.get("cohort") or ())
     completed = answered_ids(cast(RoundRecord, record))
     started = record.get("started")
     if started is None:
         started = selected
-    wasted = [client for client in started if client not in set(completed)]
-    return dict(zip(PLACES, (selected, started, completed, wasted), strict=True))
+    return {
+        "selected": selected,
+        "started": started,
+        "completed": completed,
+        "wasted": [client for client in started if client not in set(completed)],
+    }
 
 
 def attrition(records: Iterable[Record]) -> dict[str, int]:
-    """Totals over rounds: places by what became of them, and how often each kind of fault occurred."""
+    """Count places by what became of them over all rounds, and how often each kind of fault occurred."""
     totals = dict.fromkeys((*PLACES, *EVENTS, "unsound", "rejected"), 0)
     for record in records:
         for name, ids in places(record).items():
             totals[name] += len(ids)
-        for name, found in (record.get("faults") or {}).items():
-            totals[name] = totals.get(name, 0) + (found if isinstance(found, int) else len(found))
+        for name, occurrences in (record.get("faults") or {}).items():
+            count = occurrences if isinstance(occurrences, int) else len(occurrences)
+            totals[name] = totals.get(name, 0) + count
         totals["unsound"] += len((record.get("notes") or {}).get("unsound_updates") or ())
         totals["rejected"] += len(record.get("rejected") or ())
     return totals
 
 
 def happened(totals: Mapping[str, int]) -> bool:
-    """Whether anything was lost or went wrong."""
-    trivial = totals["selected"] == totals["started"] == totals["completed"]
-    return not trivial or any(totals[name] for name in totals if name not in PLACES)
+    """Tell whether anything was lost or went wrong."""
+    all_completed = totals["selected"] == totals["started"] == totals["completed"]
+    return not all_completed or any(totals[name] for name in totals if name not in PLACES)
 
 
 def counts_per_client(records: Iterable[Record], n: int) -> dict[str, Array]:
-    """(N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
+    """Return (N,) times ``selected`` and ``completed``; ``started`` and ``wasted`` too where work was lost."""
     counts = {name: np.zeros(n, np.int64) for name in PLACES}
     for record in records:
         for name, ids in places(record).items():
             counts[name][ids] += 1
-    lost = bool((counts["completed"] < counts["selected"]).any())
-    return {name: counts[name] for name in (PLACES if lost else ("selected", "completed"))}
+    if (counts["completed"] < counts["selected"]).any():
+        return counts
+    return {"selected": counts["selected"], "completed": counts["completed"]}
 
 
 def started(run: Run) -> float | None:
@@ -74,23 +79,29 @@ def wasted(run: Run) -> float | None:
 
 def _share(run: Run, part: str, whole: str) -> float | None:
     totals = attrition(run.records)
-    return totals[part] / totals[whole] if totals[whole] else None
+    if not totals[whole]:
+        return None
+    return totals[part] / totals[whole]
 
 
 def trainings(run: Run) -> float | None:
     """Local trainings of all rounds: those of the cohorts, and of clients that only answered questions about them."""
-    return _counted(run, "trainings", "started")
+    return _counted(run, "trainings", place="started")
 
 
 def uploads(run: Run) -> float | None:
-    """Updates that were sent in all rounds; of those that train before they know whether they are chosen, few."""
-    return _counted(run, "uploads", "completed")
+    """Updates that were sent in all rounds. Where many train before some of them are chosen, only few are sent."""
+    return _counted(run, "uploads", place="completed")
 
 
-def _counted(run: Run, key: str, otherwise: str) -> float | None:
-    """What records count under ``key``; those without it, places by what became of them."""
-    found = [record[key] if key in record else len(places(record)[otherwise]) for record in run.records]
-    return float(sum(found)) if found else None
+def _counted(run: Run, key: str, *, place: str) -> float | None:
+    """Add up what records count under ``key``; a record without it counts as many as it has ids of this place."""
+    if not run.records:
+        return None
+    total = 0
+    for record in run.records:
+        total += record[key] if key in record else len(places(record)[place])
+    return float(total)
 
 
 def captured(run: Run) -> float | None:
@@ -103,19 +114,23 @@ def captured_weight(run: Run) -> float | None:
     return _captured(run, lambda record: record["weights"])
 
 
-def _captured(run: Run, of: Callable[[Record], Sequence[float]]) -> float | None:
+def _captured(run: Run, shares_of: Callable[[Record], Sequence[float]]) -> float | None:
+    """Return the adversaries' part of all members' shares; None where the run has no attack."""
     if not run.config.get("attacks"):
         return None
     adversaries = adversaries_of(run)
-    theirs = total = 0.0
+    captured_shares = 0.0
+    all_shares = 0.0
     for record in run.records:
-        shares = of(record)
-        total += sum(shares)
-        theirs += sum(share for client, share in zip(record["cohort"], shares, strict=True) if client in adversaries)
-    return theirs / total if total else None
+        for client, share in zip(record["cohort"], shares_of(record), strict=True):
+            all_shares += share
+            if client in adversaries:
+                captured_shares += share
+    if not all_shares:
+        return None
+    return captured_shares / all_shares
 
 
 def adversaries_of(run: Run) -> set[int]:
-    """Ids of the clients that attack, or that are watched as if they did."""
-    arrays = run.federation()
-    return {int(k) for name in ADVERSARIES for k in arrays.get(name, ())}
+    """Return the ids of the clients that attack, or that are watched as if they did."""
+    return {int(client) for client in run.federation().get("adversaries", ())}

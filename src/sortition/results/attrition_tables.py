@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sortition.results.attrition import PLACES, attrition, happened
+from sortition.results.metrics import figures_of
 from sortition.results.run_folder import Run
 from sortition.results.statistics import centre
 from sortition.results.table import Table
@@ -25,7 +26,7 @@ EVENTS = {
     "taken": "ids taken",
 }
 NOTE = "Per run: places by what became of them, then how often each fault occurred. Wasted: started, and never used."
-OF = {"captured": "places of the cohorts", "captured-weight": "aggregation weight"}
+CAPTURED = {"captured": "places of the cohorts", "captured-weight": "aggregation weight"}
 PAIRED = "Without → with the registrar's guards, where a setting is run both ways."
 Totals = Mapping[str, Sequence[Mapping[str, int]]]  # method label → attrition of each run
 Figures = Mapping[str, Sequence[Mapping[str, float | None]]]  # method label → figures of each run
@@ -49,60 +50,68 @@ class Attacked:
         """What it shares with the same setting under other guards."""
         return {key: self.config[key] for key in self.config if key not in ("setting", "seed", "method", "guards")}
 
-    def share(self, label: str, of: str) -> str:
-        """A method's mean over seeds, in %."""
-        found = centre([figures.get(of) for figures in self.figures.get(label, ())])
-        return "" if found is None else f"{100 * found.mean:.0f}"
+    def share(self, label: str, figure: str) -> str:
+        """Write a method's mean over seeds, in %; empty where it is not known."""
+        middle = centre([figures.get(figure) for figures in self.figures.get(label, ())])
+        if middle is None:
+            return ""
+        return f"{100 * middle.mean:.0f}"
 
 
 def losses(setting: str, totals: Totals) -> Table | None:
-    """Selected, started, completed and wasted of each method, means over seeds; None where nothing went wrong."""
-    every = [one for found in totals.values() for one in found]
-    if not any(happened(one) for one in every):
+    """Make the table of places by what became of them, means over seeds; None where nothing went wrong."""
+    all_runs = [run for runs in totals.values() for run in runs]
+    if not any(happened(run) for run in all_runs):
         return None
-    met = [name for name in EVENTS if any(one[name] for one in every)]
-    table = Table(f"{setting}: lost on the way", ["method", *PLACES, *[EVENTS[name] for name in met]], notes=[NOTE])
-    for label, found in totals.items():
-        cells = [f"{sum(one[name] for one in found) / len(found):.4g}" for name in (*PLACES, *met)]
-        table.rows.append([label, *cells])
+    events = [name for name in EVENTS if any(run[name] for run in all_runs)]
+    columns = ["method", *PLACES, *[EVENTS[name] for name in events]]
+    table = Table(f"{setting}: lost on the way", columns, notes=[NOTE])
+    for label, runs in totals.items():
+        means = [sum(run[name] for run in runs) / len(runs) for name in (*PLACES, *events)]
+        table.rows.append([label, *[f"{mean:.4g}" for mean in means]])
     return table
 
 
 def capture(settings: Sequence[Attacked]) -> list[Table]:
-    """Every method under every attack: adversaries' share of places and of weight; empty without attacks."""
-    columns = _columns([one for one in settings if one.config.get("attacks")])
-    labels = list(dict.fromkeys(label for column in columns for one in column for label in one.figures))
+    """Make the tables of adversaries' shares of places and of weight under every attack; none without attacks."""
+    columns = _columns([setting for setting in settings if setting.config.get("attacks")])
+    if not columns:
+        return []
+    labels = list(dict.fromkeys(label for column in columns for setting in column for label in setting.figures))
     notes = [PAIRED] if any(len(column) > 1 for column in columns) else []
-    return [
-        Table(
-            f"Captured by adversaries: {words}, %",
-            ["method", *[column[0].name for column in columns]],
-            [[label, *[" → ".join(one.share(label, of) for one in column) for column in columns]] for label in labels],
-            list(notes),
-        )
-        for of, words in (OF.items() if columns else ())
-    ]
+    result = []
+    for figure, words in CAPTURED.items():
+        table = Table(f"Captured by adversaries: {words}, %", ["method"], notes=list(notes))
+        table.columns += [column[0].name for column in columns]
+        for label in labels:
+            cells = [" → ".join(setting.share(label, figure) for setting in column) for column in columns]
+            table.rows.append([label, *cells])
+        result.append(table)
+    return result
 
 
-def _columns(attacked: Sequence[Attacked]) -> list[list[Attacked]]:
-    """Settings that share a column: one without guards, then the same under guards; the others stand alone."""
-    bare = [one for one in attacked if not one.guarded]
-    columns = [[one, *[twin for twin in attacked if twin.guarded and twin.ground == one.ground]] for one in bare]
-    placed = {one.name for column in columns for one in column}
-    return columns + [[one] for one in attacked if one.name not in placed]
+def _columns(settings: Sequence[Attacked]) -> list[list[Attacked]]:
+    """Group settings that share a column: one without guards, then the same under guards; the others stand alone."""
+    columns = []
+    for setting in settings:
+        if not setting.guarded:
+            twins = [twin for twin in settings if twin.guarded and twin.ground == setting.ground]
+            columns.append([setting, *twins])
+    placed = {setting.name for column in columns for setting in column}
+    return columns + [[setting] for setting in settings if setting.name not in placed]
 
 
 def attrition_tables(
     groups: Mapping[str, Mapping[str, Mapping[int, Run]]],
 ) -> tuple[dict[str, Table], list[Table]]:
-    """Of run folders: a table for each setting where work was lost, and the tables of all attacks."""
-    lost, settings = {}, []
+    """Make a table for each setting of run folders where work was lost, and the tables of all attacks."""
+    losses_by_setting = {}
+    attacked = []
     for setting, methods in groups.items():
         totals = {label: [attrition(run.records) for run in runs.values()] for label, runs in methods.items()}
         if table := losses(setting, totals):
-            lost[setting] = table
-        figures = {
-            label: [run.summary.get("figures") or {} for run in runs.values()] for label, runs in methods.items()
-        }
-        settings.append(Attacked(setting, next(iter(next(iter(methods.values())).values())).config, figures))
-    return lost, capture(settings)
+            losses_by_setting[setting] = table
+        figures = {label: [figures_of(run) for run in runs.values()] for label, runs in methods.items()}
+        any_run = next(run for runs in methods.values() for run in runs.values())
+        attacked.append(Attacked(name=setting, config=any_run.config, figures=figures))
+    return losses_by_setting, capture(attacked)

@@ -8,21 +8,36 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
 from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sortition.core.errors import InputError, bad, unknown
+from sortition.results.metrics import speed_ratio
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.run_folder import INDEX, document
-from sortition.results.statistics import LARGEST_MARGIN, MARGIN, Comparison, Reason, Unlike, centre, compare_pairs
+from sortition.results.statistics import (
+    BETTER,
+    FEWEST_SEEDS,
+    HIGHER,
+    LARGEST_MARGIN,
+    MARGIN,
+    Comparison,
+    Reason,
+    Unlike,
+    Window,
+    centre,
+    compare_pairs,
+    holm,
+)
 from sortition.results.sweeps import flat, value_text
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
-AROUND = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
-COMPARED = {"last": "last 10", "mean": "all rounds"}  # the end of the curve, and the area under it
-SAME_TRAFFIC = 0.05  # ratios that are no further from 1 are called the same
+LEVELS_ABOVE = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
+COMPARED = ("last", "mean")  # the figures that are compared: the end of the curve, and the area under it
+TO_TARGET = "rounds-to-target-smoothed"  # the figure that speed-ups are made of
 # what methods must have in common to be compared fairly; not what defines a method, such as guards.reweight
 SHARED = (
     "rounds",
@@ -61,6 +76,16 @@ class Criteria:
 
 
 DEFAULT = Criteria()
+Value = TypeVar("Value", float, str, bool)
+
+
+class Missing(StrEnum):
+    """Why no method of a setting can be judged."""
+
+    NO_BASELINE = "the baseline is not among the methods"
+    ONE_METHOD = "only one method was run"
+    NO_PAIR = "no two methods have finished runs of one seed"
+    FEW_SEEDS = "fewer than three seeds"
 
 
 def criteria_of(
@@ -70,38 +95,48 @@ def criteria_of(
     baseline: str | None = None,
     all_pairs: bool | None = None,
 ) -> Criteria:
-    """The criteria of the studies in these folders, where no others are given."""
+    """Return the criteria of the studies in these folders; arguments that are not None override them."""
     if margin is not None and not 0 < margin <= LARGEST_MARGIN:
         raise bad("--margin", f"> 0 and at most {LARGEST_MARGIN:g} points", margin)
     indices = [document(path) for folder in folders for path in _indices(Path(folder))]
+    margins = [float(index.get("margin", MARGIN)) for index in indices]
+    baselines = [str(index.get("baseline", "")) for index in indices]
+    pairings = [bool(index.get("all_pairs", False)) for index in indices]
     return Criteria(
-        margin=_agreed("margin", margin, [index.get("margin", MARGIN) for index in indices], MARGIN),
-        baseline=_agreed("baseline", baseline, [index.get("baseline", "") for index in indices], ""),
-        all_pairs=_agreed("all-pairs", all_pairs, [index.get("all_pairs", False) for index in indices], False),
+        margin=_agreed("margin", margin, margins, default=MARGIN),
+        baseline=_agreed("baseline", baseline, baselines, default=""),
+        all_pairs=_agreed("all-pairs", all_pairs, pairings, default=False),
     )
 
 
-def _agreed(option: str, given: Any, stored: Sequence[Any], default: Any) -> Any:
-    """The value that is given, else the one that all studies have."""
-    if given is not None:
-        return given
+def _agreed(option: str, override: Value | None, stored: Sequence[Value], *, default: Value) -> Value:
+    """Return the value that overrides the studies', else the one that all studies have."""
+    if override is not None:
+        return override
     values = list(dict.fromkeys(stored))
+    if not values:
+        return default
     if len(values) > 1:
-        listed = ", ".join(
-            sorted(f"{value:g}" if isinstance(value, float) else str(value or BASELINE) for value in values)
-        )
+        listed = ", ".join(sorted(_option_text(value) for value in values))
         raise InputError(f"The studies must have the same {option}; got {listed}. Give one with --{option}.")
-    return values[0] if values else default
+    return values[0]
+
+
+def _option_text(value: float | str | bool) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(value or BASELINE)
 
 
 def _indices(folder: Path) -> list[Path]:
-    """The indices of the studies in a folder; of a part of a study, that of the study."""
+    """Return the indices of the studies in a folder; of a part of a study, that of the study."""
     inside = sorted(folder.rglob(INDEX))
     if inside:
         return inside
-    around = [place / INDEX for place in folder.resolve().parents[:AROUND]]
-    existing = [path for path in around if path.exists()]
-    return existing[:1] or [folder / INDEX]
+    for parent in folder.resolve().parents[:LEVELS_ABOVE]:
+        if (parent / INDEX).exists():
+            return [parent / INDEX]
+    return [folder / INDEX]
 
 
 def metric_of(config: Config) -> str:
@@ -119,7 +154,9 @@ def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
         return wanted
     name = wanted or BASELINE
     labels = [label for label, method in names.items() if method == name and label not in REFERENCES]
-    return name if name in labels else next(iter(labels), None)
+    if name in labels:
+        return name
+    return next(iter(labels), None)
 
 
 def check_baseline(wanted: str, settings: Sequence[Mapping[str, str]]) -> None:
@@ -132,12 +169,12 @@ def check_baseline(wanted: str, settings: Sequence[Mapping[str, str]]) -> None:
 
 
 def resolution_of(manifests: Sequence[Mapping[str, Any]], metric: str) -> float | None:
-    """The smallest step of an accuracy: one test example of the smallest test set; None where it is not known."""
-    counts = [int(manifest.get("test_examples") or 0) for manifest in manifests]
-    known = [count for count in counts if count > 0]
-    if metric != "accuracy" or not known:
+    """Return the smallest step of an accuracy: one test example of the smallest test set; None where unknown."""
+    test_sizes = [int(manifest.get("test_examples") or 0) for manifest in manifests]
+    smallest = min((size for size in test_sizes if size > 0), default=0)
+    if metric != "accuracy" or not smallest:
         return None
-    return 1 / max(2, min(known))
+    return 1 / max(2, smallest)
 
 
 @dataclass(frozen=True)
@@ -145,37 +182,76 @@ class SettingComparison:
     """The methods of one setting against each other.
 
     Attributes:
-        figures: label → seed → figures of the finished runs.
+        figures: label → seed → figures of the run; empty for a run that is not finished.
         names: label → name of the method.
         configs: label → seed → configuration of the run.
         metric: ``accuracy`` or ``loss``.
         criteria: margin, baseline, and whether all pairs are compared.
         resolution: the smallest step of the metric, where known.
+        window: the rounds that the figure ``last`` averages, where known.
     """
 
     figures: Methods
     names: Mapping[str, str]
     configs: Mapping[str, Mapping[int, Config]]
     metric: str = "accuracy"
-    criteria: Criteria = Criteria()
+    criteria: Criteria = DEFAULT
     resolution: float | None = None
+    window: Window | None = None
 
     @cached_property
     def baseline(self) -> str | None:
-        """The label that others are compared with."""
+        """The label that others are compared with; None where the setting lacks it."""
         return baseline_of(self.names, self.criteria.baseline)
 
+    @cached_property
+    def missing(self) -> Missing | None:
+        """Why no method can be judged; None where some can be."""
+        if self.baseline is None:
+            return Missing.NO_BASELINE
+        comparisons = self.against_baseline().values()
+        if not comparisons:
+            return Missing.ONE_METHOD if len(self.figures) == 1 else Missing.NO_PAIR
+        if max(comparison.seeds for comparison in comparisons) < FEWEST_SEEDS:
+            return Missing.FEW_SEEDS
+        return None
+
+    @cached_property
+    def leader(self) -> str:
+        """The best of the methods that are shown better, fairly if any is; else the best of all but the baseline."""
+        better = [comparison for comparison in self.against_baseline().values() if comparison.verdict == BETTER]
+        fairly_better = [comparison for comparison in better if not comparison.unlike]
+        if better:
+            return max(fairly_better or better, key=lambda comparison: comparison.gain).method
+        finished = [label for label, runs in self.figures.items() if any(runs.values())] or list(self.figures)
+        candidates = [label for label in finished if label not in REFERENCES and label != self.baseline]
+        return max(candidates or finished, key=self._height)
+
+    def _height(self, label: str) -> float:
+        """Return a method's mean at the end of training, so that more is better; −∞ where it is not known."""
+        middle = centre([figures.get(f"last-{self.metric}") for figures in self.figures[label].values()])
+        if middle is None or math.isnan(middle.mean):
+            return -math.inf
+        return middle.mean if HIGHER[self.metric] else -middle.mean
+
     def against_baseline(self, figure: str = "last") -> dict[str, Comparison]:
-        """Every method's ``last`` or ``mean`` figure against the baseline's, by label."""
-        found = self._families[figure]
-        return {comparison.method: comparison for comparison in found if comparison.baseline == self.baseline}
+        """Return the comparisons of ``last`` or ``mean`` with the baseline, by label."""
+        return {
+            comparison.method: comparison
+            for comparison in self._families[figure]
+            if comparison.baseline == self.baseline
+        }
+
+    def without_baseline(self, figure: str = "last") -> list[Comparison]:
+        """Return the comparisons of methods other than the baseline; none unless all pairs are compared."""
+        return [comparison for comparison in self._families[figure] if comparison.baseline != self.baseline]
 
     def shown_first(self) -> list[Comparison]:
-        """Those with the baseline, or all pairs where there is no baseline."""
+        """Return the comparisons with the baseline, or all pairs where there is no baseline."""
         return list(self.against_baseline().values()) or self.every_pair()
 
     def every_pair(self, figure: str = "last") -> list[Comparison]:
-        """All comparisons of the family: those with the baseline, and all others where all pairs are compared."""
+        """Return all comparisons of the family: those with the baseline, then the others."""
         return self._families[figure]
 
     @cached_property
@@ -183,7 +259,7 @@ class SettingComparison:
         return {figure: self._family(figure) for figure in COMPARED}
 
     def _family(self, figure: str) -> list[Comparison]:
-        """The comparisons of one figure, which are one family of tests.
+        """Compare one figure of all pairs; these comparisons are one family of tests.
 
         Runs that ended at different rounds, as where they stop at a target, are not compared: the sooner one of them
         gets there, the more of its early rounds are in its means.
@@ -192,65 +268,85 @@ class SettingComparison:
             label: {seed: figures.get(f"{figure}-{self.metric}") for seed, figures in runs.items()}
             for label, runs in self.figures.items()
         }
-        found = compare_pairs(
+        comparisons = compare_pairs(
             values,
             self._pairs(),
             metric=self.metric,
             margin=self.criteria.margin,
             resolution=self.resolution,
         )
-        return [self._described(comparison, figure) for comparison in found]
+        return [self._described(comparison, figure) for comparison in comparisons]
 
     def _pairs(self) -> list[tuple[str, str]]:
-        others = [label for label in self.figures if label not in REFERENCES and label != self.baseline]
+        methods = [label for label in self.figures if label not in REFERENCES and label != self.baseline]
         pairs: list[tuple[str, str]] = []
         if self.baseline is not None:
-            pairs = [(label, self.baseline) for label in others]
+            pairs = [(label, self.baseline) for label in methods]
         if self.criteria.all_pairs:
-            pairs += combinations(others, 2)
+            pairs += combinations(methods, 2)
         return pairs
 
     def _described(self, comparison: Comparison, figure: str) -> Comparison:
-        """Add what the runs themselves say: whether they are alike, and what they cost."""
-        ours = self.figures[comparison.method]
-        theirs = self.figures[comparison.baseline]
-        described = replace(
+        """Add what the runs themselves say: whether they are alike, what they cost, and how soon they learnt."""
+        method_runs = self.figures[comparison.method]
+        baseline_runs = self.figures[comparison.baseline]
+        if _ended_apart(method_runs, baseline_runs):
+            comparison = Comparison(
+                method=comparison.method,
+                baseline=comparison.baseline,
+                seeds=comparison.seeds,
+                difference=math.nan,
+                region=comparison.region,
+                metric=comparison.metric,
+                family=comparison.family,
+                reason=Reason.ENDED_APART,
+            )
+        speed_ratios = _speed_ratios(method_runs, baseline_runs)
+        middle = centre(speed_ratios, geometric=True)
+        return replace(
             comparison,
             figure=figure,
+            window=self.window,
             unlike=unlike(self.configs.get(comparison.method, {}), self.configs.get(comparison.baseline, {})),
-            traffic_ratio=_traffic_ratio(ours, theirs),
-        )
-        if not _ended_apart(ours, theirs):
-            return described
-        return Comparison(
-            method=described.method,
-            baseline=described.baseline,
-            seeds=described.seeds,
-            difference=math.nan,
-            region=described.region,
-            metric=described.metric,
-            figure=figure,
-            family=described.family,
-            reason=Reason.ENDED_APART,
-            unlike=described.unlike,
-            traffic_ratio=described.traffic_ratio,
+            traffic_ratio=_cost_ratio(method_runs, baseline_runs, "megabytes"),
+            passes_ratio=_cost_ratio(method_runs, baseline_runs, "passes"),
+            speed_up=None if middle is None else middle.mean,
+            reached=len(speed_ratios),
         )
 
 
-def unlike(ours: Mapping[int, Config], theirs: Mapping[int, Config]) -> tuple[Unlike, ...]:
-    """The shared keys in which the configurations of two methods differ on any seed that both have."""
-    found: dict[str, Unlike] = {}
-    for seed in ours:
-        if seed not in theirs:
+def shown_better(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return those that are better with all of these comparisons as one family, by Holm's correction.
+
+    Any of them is so falsely in at most 5 % of such families.
+    """
+    rejected = holm([comparison.p_single for comparison in comparisons])
+    return [
+        comparison
+        for comparison, is_rejected in zip(comparisons, rejected, strict=True)
+        if is_rejected and comparison.verdict == BETTER
+    ]
+
+
+def unlike(method_configs: Mapping[int, Config], baseline_configs: Mapping[int, Config]) -> tuple[Unlike, ...]:
+    """Return the shared keys in which the configurations of two methods differ on any seed that both have."""
+    differing: dict[str, Unlike] = {}
+    for seed in method_configs:
+        if seed not in baseline_configs:
             continue
-        our_values = _shared_values(ours[seed])
-        their_values = _shared_values(theirs[seed])
-        for key in {**their_values, **our_values}:
-            our_value = our_values.get(key)
-            their_value = their_values.get(key)
-            if our_value != their_value:
-                found.setdefault(key, Unlike(key, ours=value_text(our_value), theirs=value_text(their_value)))
-    return tuple(found.values())
+        method_values = _shared_values(method_configs[seed])
+        baseline_values = _shared_values(baseline_configs[seed])
+        for key in {**baseline_values, **method_values}:
+            method_value = method_values.get(key)
+            baseline_value = baseline_values.get(key)
+            if method_value != baseline_value:
+                difference = Unlike(
+                    key=key,
+                    method_value=value_text(method_value),
+                    baseline_value=value_text(baseline_value),
+                )
+                differing.setdefault(key, difference)
+    return tuple(differing.values())
 
 
 def _shared_values(config: Config) -> dict[str, Any]:
@@ -258,27 +354,43 @@ def _shared_values(config: Config) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in OF_THE_METHOD}
 
 
-def _ended_apart(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> bool:
-    """Whether runs of one seed played different numbers of rounds, where both are known."""
-    for seed in ours:
-        if seed in theirs:
-            played = {ours[seed].get("rounds"), theirs[seed].get("rounds")} - {None}
+def _ended_apart(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> bool:
+    """Tell whether runs of one seed played different numbers of rounds, where both are known."""
+    for seed in method_runs:
+        if seed in baseline_runs:
+            played = {method_runs[seed].get("rounds"), baseline_runs[seed].get("rounds")} - {None}
             if len(played) > 1:
                 return True
     return False
 
 
-def _traffic_ratio(ours: Mapping[int, Figures], theirs: Mapping[int, Figures]) -> float | None:
-    our_bytes = _megabytes_a_round(ours)
-    their_bytes = _megabytes_a_round(theirs)
-    return our_bytes / their_bytes if our_bytes and their_bytes else None
+def _speed_ratios(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures]) -> list[float]:
+    """Return the baseline's rounds to target over the method's, of the seeds on which both reached it."""
+    ratios = [
+        speed_ratio(figures.get(TO_TARGET), baseline_runs[seed].get(TO_TARGET))
+        for seed, figures in method_runs.items()
+        if seed in baseline_runs
+    ]
+    return [ratio for ratio in ratios if ratio is not None]
 
 
-def _megabytes_a_round(runs: Mapping[int, Figures]) -> float | None:
-    ratios = []
+def _cost_ratio(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int, Figures], cost: str) -> float | None:
+    """Return what the method costs in a round over what the baseline does, means over seeds; None where unknown."""
+    method_cost = _cost_a_round(method_runs, cost)
+    baseline_cost = _cost_a_round(baseline_runs, cost)
+    if not method_cost or not baseline_cost:
+        return None
+    return method_cost / baseline_cost
+
+
+def _cost_a_round(runs: Mapping[int, Figures], cost: str) -> float | None:
+    costs_a_round = []
     for figures in runs.values():
-        megabytes = figures.get("megabytes")
+        total = figures.get(cost)
         rounds = figures.get("rounds")
-        ratios.append(megabytes / rounds if megabytes and rounds else None)
-    middle = centre(ratios)
-    return None if middle is None else middle.mean
+        if total and rounds:
+            costs_a_round.append(total / rounds)
+    middle = centre(costs_a_round)
+    if middle is None:
+        return None
+    return middle.mean

@@ -38,10 +38,10 @@ def sigma(counts: Array, distance: Array, epsilon: float) -> float:
         epsilon: how near is similar; each client is near to itself.
     """
     counts, distance = _checked(counts, distance, epsilon)
-    near = (distance < epsilon) | np.eye(counts.size, dtype=bool)
-    size = near.sum(axis=1)
-    mean = near @ counts / size
-    variance = near @ counts**2 / size - mean**2
+    is_similar = (distance < epsilon) | np.eye(counts.size, dtype=bool)
+    size = is_similar.sum(axis=1)
+    mean = is_similar @ counts / size
+    variance = is_similar @ counts**2 / size - mean**2
     return float(np.sqrt(np.maximum(variance, 0.0)).mean())
 
 
@@ -53,7 +53,12 @@ def individual_fairness(counts: Array, rounds: int, distance: Array, epsilon: fl
     i, j = np.nonzero(np.triu(distance <= epsilon, 1))
     gap = np.abs(counts[i] - counts[j])
     violated = int((gap > delta * rounds + 1e-9).sum())
-    return Fairness(violated == 0, int(gap.size), violated, float(gap.max(initial=0.0) / rounds))
+    return Fairness(
+        holds=violated == 0,
+        similar=int(gap.size),
+        violated=violated,
+        widest=float(gap.max(initial=0.0) / rounds),
+    )
 
 
 def selection_counts(cohorts: Iterable[npt.ArrayLike], n_clients: int) -> Ids:
@@ -65,7 +70,8 @@ def selection_counts(cohorts: Iterable[npt.ArrayLike], n_clients: int) -> Ids:
 
 
 def _checked(counts: Array, distance: Array, epsilon: float) -> tuple[Floats, Array]:
-    counts, distance = np.asarray(counts, np.float64), np.asarray(distance)
+    counts = np.asarray(counts, np.float64)
+    distance = np.asarray(distance)
     if counts.ndim != 1 or distance.shape != (counts.size, counts.size):
         raise bad("fairness.distance", f"of shape {(counts.size,) * 2}, one row per count", f"shape {distance.shape}")
     if not epsilon >= 0:

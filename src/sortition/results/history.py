@@ -47,7 +47,7 @@ class History:
 
     @property
     def name(self) -> str:
-        """NAME: what the checkpoint is called."""
+        """The NAME of the checkpoint."""
         return self.path.name.removesuffix(HISTORY)
 
     @property
@@ -82,7 +82,9 @@ class History:
     @cached_property
     def about(self) -> dict[str, Any]:
         """What NAME.about.json says; empty where there is none."""
-        return document(self.beside(ABOUT), "about") if self.path.name.endswith(HISTORY) else {}
+        if not self.path.name.endswith(HISTORY):
+            return {}
+        return document(self.beside(ABOUT), "about")
 
     @property
     def method(self) -> str:
@@ -106,9 +108,9 @@ class History:
         members = max((record.get("members", 0) for record in self.records), default=0)
         if members:
             return members
-        seen = (client for record in self.records for client in _mentioned(record))
-        there = (int(ids.max()) for ids in self.present() if ids.size)
-        return 1 + max(max(seen, default=-1), max(there, default=-1))
+        highest_mentioned = max((client for record in self.records for client in _mentioned(record)), default=-1)
+        highest_present = max((int(ids.max()) for ids in self.present() if ids.size), default=-1)
+        return 1 + max(highest_mentioned, highest_present)
 
     @cached_property
     def names(self) -> ClientNames:
@@ -149,14 +151,15 @@ class History:
     def seconds(self) -> list[float | None]:
         """How long each round took by the server's clock, which begins anew where a server went on after a stop."""
         durations: list[float | None] = []
-        before = 0.0
+        previous_clock = 0.0
         for record in self.records:
             clock = record.get("clock")
             if clock is None:
                 durations.append(None)
                 continue
-            durations.append(clock - before if clock >= before else clock)
-            before = clock
+            has_begun_anew = clock < previous_clock
+            durations.append(clock if has_begun_anew else clock - previous_clock)
+            previous_clock = clock
         return durations
 
     def record(self, round_index: int) -> RoundRecord | None:
@@ -180,27 +183,27 @@ def cohort_of(record: RoundRecord) -> list[int]:
 
 
 def fates(record: RoundRecord) -> dict[int, Fate]:
-    """What became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
-    used = set(answered_ids(record))
+    """Tell what became of everybody who was chosen: ``lost`` where an update was not used and nothing says why."""
+    answered = set(answered_ids(record))
     failed = record.get("failed") or {}
     left_out = record.get("left_out") or {}
     standby = set(record.get("standby") or ())
     silent = set(record.get("silent") or ())
-    found: dict[int, Fate] = {}
+    fate_by_client: dict[int, Fate] = {}
     for client in cohort_of(record):
-        if client in used:
-            found[client] = "used"
+        fate: Fate = "lost"
+        if client in answered:
+            fate = "used"
         elif str(client) in failed:
-            found[client] = "failed"
+            fate = "failed"
         elif str(client) in left_out:
-            found[client] = "left out"
+            fate = "left out"
         elif client in standby:
-            found[client] = "standby"
+            fate = "standby"
         elif client in silent:
-            found[client] = "silent"
-        else:
-            found[client] = "lost"
-    return found
+            fate = "silent"
+        fate_by_client[client] = fate
+    return fate_by_client
 
 
 def _mentioned(record: RoundRecord) -> list[int]:
@@ -286,7 +289,7 @@ def _whole_counts(name: str, rows: Array, checkpoint: Path) -> Array:
 
 
 def find_history(source: Path) -> History | None:
-    """The history that a source means: the file itself, the checkpoint beside it, or the folder that holds both.
+    """Find the history that a source means: the file itself, the checkpoint beside it, or the folder of both.
 
     None where the source is something else, such as a run's folder or an audit log.
     """
@@ -294,24 +297,29 @@ def find_history(source: Path) -> History | None:
         return _in_folder(source)
     if source.name.endswith(HISTORY):
         return History(source)
-    beside = source.with_name(source.name + HISTORY) if source.name else source
-    if beside.is_file():
-        return History(beside)
-    return History(source) if source.suffix == ".jsonl" and is_history(source) else None
+    if source.name:
+        beside = source.with_name(source.name + HISTORY)
+        if beside.is_file():
+            return History(beside)
+    if source.suffix == ".jsonl" and is_history(source):
+        return History(source)
+    return None
 
 
 def _in_folder(folder: Path) -> History | None:
     if (folder / CONFIG).exists():  # a run's folder
         return None
-    found = sorted(path for path in folder.glob(f"*{HISTORY}"))
-    if len(found) > 1:
-        listed = ", ".join(path.name for path in found[:4])
-        raise InputError(f"{folder} must hold the history of one federation; got {len(found)}: {listed}. Name one.")
-    return History(found[0]) if found else None
+    paths = sorted(folder.glob(f"*{HISTORY}"))
+    if not paths:
+        return None
+    if len(paths) > 1:
+        listed = ", ".join(path.name for path in paths[:4])
+        raise InputError(f"{folder} must hold the history of one federation; got {len(paths)}: {listed}. Name one.")
+    return History(paths[0])
 
 
 def refuse_histories(command: str, sources: Iterable[Path]) -> None:
-    """Say of a command that reads runs of studies alone that it does not read a federation's history."""
+    """Refuse a federation's history, for a command that reads runs of studies alone."""
     for source in sources:
         if find_history(source) is not None:
             raise bad(
@@ -323,7 +331,7 @@ def refuse_histories(command: str, sources: Iterable[Path]) -> None:
 
 
 def is_history(path: Path) -> bool:
-    """Whether a file's first line is the record of a round, not the header of an audit log."""
+    """Tell whether a file's first line is the record of a round, not the header of an audit log."""
     try:
         first = json.loads(next(read_lines(path), b""))
     except (OSError, ValueError, RecursionError, StorageError):
@@ -332,13 +340,15 @@ def is_history(path: Path) -> bool:
 
 
 def history_of_log(log: Path) -> History | None:
-    """The history that belongs to an audit log: the one in the same folder whose NAME.about.json names the log."""
-    found = []
-    for about in sorted(log.parent.glob(f"*{ABOUT}")):
-        history = History(about.with_name(about.name.removesuffix(ABOUT) + HISTORY))
+    """Find the history of an audit log: the only one in the same folder whose NAME.about.json names the log."""
+    histories = []
+    for about_file in sorted(log.parent.glob(f"*{ABOUT}")):
+        history = History(about_file.with_name(about_file.name.removesuffix(ABOUT) + HISTORY))
         try:
             if history.about.get("audit") == log.name:
-                found.append(history)
+                histories.append(history)
         except StorageError:  # a damaged one names no log
             continue
-    return found[0] if len(found) == 1 else None
+    if len(histories) != 1:
+        return None
+    return histories[0]

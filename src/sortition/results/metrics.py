@@ -6,105 +6,154 @@ Test figures of a run that diverged are not finite; its files hold null in their
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from sortition.core import arrays
 from sortition.core.arrays import Array, Floats
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
-from sortition.results.run_folder import Run, total_bytes
-from sortition.results.statistics import HIGHER
+from sortition.results.run_folder import Run, total_bytes, total_passes
+from sortition.results.statistics import HIGHER, Window
 
 Metric = Callable[..., float | None]
-LAST, SMOOTH = 10, 5
+LAST = 10  # rounds at the end of a run that the figure ``last`` averages
+SMOOTH = 5  # rounds of the running mean by which a target is reached
 CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 
 
 def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
-    """Rounds, and the mean over the evaluations in the last ``width`` of them; the first width − 1 rounds have none."""
+    """Return rounds and the running mean over the evaluations in the last ``width`` rounds up to each of them.
+
+    The first width − 1 rounds have no mean.
+    """
     if width <= 1:
         return rounds, values.astype(np.float64)
     ends = np.flatnonzero(rounds >= width)
     if ends.size and rounds[-1] == rounds.size:  # evaluated in every round
         return rounds[ends], np.lib.stride_tricks.sliding_window_view(values, width).mean(axis=1)
     starts = np.searchsorted(rounds, rounds[ends] - width, side="right")
-    return rounds[ends], np.array([values[a : b + 1].mean() for a, b in zip(starts, ends, strict=True)], np.float64)
+    means = [values[start : end + 1].mean() for start, end in zip(starts, ends, strict=True)]
+    return rounds[ends], np.array(means, np.float64)
 
 
 def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
-    """The first round at which the (smoothed) curve reaches the target; None if it never does."""
+    """Return the first round at which the (smoothed) curve reaches the target; None if it never does."""
     rounds, curve = smoothed(rounds, values, smooth)
-    reached = np.flatnonzero(curve >= target if higher else curve <= target)
-    return int(rounds[reached[0]]) if reached.size else None
+    reached = rounds[curve >= target] if higher else rounds[curve <= target]
+    if not reached.size:
+        return None
+    return int(reached[0])
 
 
 def rounds_to_target(
     run: Run, *, accuracy: float | None = None, loss: float | None = None, smooth: int = 1
 ) -> float | None:
     """Rounds played when the target is first reached; default: the target of the run's own configuration."""
-    given = {key: value for key, value in (("accuracy", accuracy), ("loss", loss)) if value is not None}
-    own = {key: value for key, value in run.config.get("target", {}).items() if key in HIGHER}
-    target = given or own
+    if accuracy is None and loss is None:
+        target = {key: value for key, value in run.config.get("target", {}).items() if key in HIGHER}
+    else:
+        arguments = {"accuracy": accuracy, "loss": loss}
+        target = {key: value for key, value in arguments.items() if value is not None}
     if len(target) != 1:
         return None
-    of, value = next(iter(target.items()))
-    found = crossing(*run.curve(of), value, higher=HIGHER[of], smooth=smooth)
-    return None if found is None else float(found)
+    ((metric, goal),) = target.items()
+    rounds, values = run.curve(metric)
+    round_number = crossing(rounds, values, goal, higher=HIGHER[metric], smooth=smooth)
+    if round_number is None:
+        return None
+    return float(round_number)
 
 
 def best(run: Run, *, of: str = "accuracy") -> float | None:
     """The best evaluation."""
-    values = run.curve(of)[1]
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return math.nan if values.size else None
-    return float(known.max() if HIGHER[of] else known.min())
+    _, values = run.curve(of)
+    if not values.size:
+        return None
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return math.nan
+    return float(finite.max() if HIGHER[of] else finite.min())
 
 
 def final(run: Run, *, of: str = "accuracy") -> float | None:
     """The last evaluation."""
-    values = run.curve(of)[1]
-    return float(values[-1]) if values.size else None
+    _, values = run.curve(of)
+    if not values.size:
+        return None
+    return float(values[-1])
 
 
 def last(run: Run, *, of: str = "accuracy", last: int = LAST) -> float | None:
     """Mean over the evaluations in the last rounds."""
     rounds, values = run.curve(of)
-    return float(values[rounds > rounds[-1] - last].mean()) if values.size else None
+    if not values.size:
+        return None
+    return float(values[in_last_rounds(rounds, last)].mean())
+
+
+def in_last_rounds(rounds: Array, last: int = LAST) -> Array:
+    """Tell which of the evaluated rounds are among the last ones of the run, the last evaluated round included."""
+    return np.asarray(rounds > rounds[-1] - last)
+
+
+def window_of(rounds: Array) -> Window | None:
+    """Return what the figure ``last`` averages, from the evaluated rounds (1-based); None where there is none."""
+    if not rounds.size:
+        return None
+    played = int(rounds[-1])
+    return Window(
+        rounds=min(LAST, played),
+        evaluations=int(in_last_rounds(rounds).sum()),
+        whole=played <= LAST,
+    )
+
+
+def longest_window(curves: Iterable[Array]) -> Window | None:
+    """Return the longest of the windows of several runs, given the evaluated rounds of each."""
+    windows = [window for rounds in curves if (window := window_of(rounds)) is not None]
+    return max(windows, key=lambda window: (window.rounds, window.evaluations), default=None)
 
 
 def mean(run: Run, *, of: str = "accuracy", **span: int) -> float | None:
     """Mean over the evaluations in rounds ``from`` … ``to``, 1-based, both in."""
     rounds, values = run.curve(of)
     inside = (rounds >= span.get("from", 1)) & (rounds <= span.get("to", np.inf))
-    return float(values[inside].mean()) if inside.any() else None
+    if not inside.any():
+        return None
+    return float(values[inside].mean())
 
 
 def peak_minus_final(run: Run, *, of: str = "accuracy") -> float | None:
     """How much of the best was lost at the end."""
-    top, end = best(run, of=of), final(run, of=of)
-    return None if top is None or end is None else abs(top - end)
+    peak = best(run, of=of)
+    end = final(run, of=of)
+    if peak is None or end is None:
+        return None
+    return abs(peak - end)
 
 
 def diverged(run: Run) -> bool:
     """Whether the test loss is not finite, or above that of guessing in the whole last quarter of the evaluations."""
-    values = run.curve("loss")[1]
-    counts = run.federation().get("label_counts")
-    return divergent(values, None if counts is None else counts.shape[1])
+    _, losses = run.curve("loss")
+    label_counts = run.federation().get("label_counts")
+    classes = None if label_counts is None else label_counts.shape[1]
+    return divergent(losses, classes)
 
 
-def divergent(loss: Array, classes: int | None) -> bool:
-    """The same of a curve; it starts at the loss of guessing among the classes, ln C, or at its first value."""
-    if not np.isfinite(loss).all():
+def divergent(losses: Array, classes: int | None) -> bool:
+    """Tell the same of a curve; it starts at the loss of guessing among the classes, ln C, or at its first value."""
+    if not np.isfinite(losses).all():
         return True
-    if loss.size < 2:
+    if losses.size < 2:
         return False
-    start = math.log(classes) if classes and classes > 1 else float(loss[0])
-    return bool((loss[-max(1, loss.size // 4) :] > start).all())
+    start = math.log(classes) if classes and classes > 1 else float(losses[0])
+    last_quarter = losses[-max(1, losses.size // 4) :]
+    return bool((last_quarter > start).all())
 
 
 def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list[str]:
@@ -121,23 +170,34 @@ def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list
 
 
 def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:
-    """Rounds to target of the reference over ours, same seed; None unless both reached it."""
-    ours, theirs = rounds_to_target(run, **options), rounds_to_target(reference, **options)
-    return theirs / ours if ours and theirs else None
+    """Rounds to target of the reference over those of the run, same seed; None unless both reached it."""
+    return speed_ratio(rounds_to_target(run, **options), rounds_to_target(reference, **options))
+
+
+def speed_ratio(rounds: float | None, reference_rounds: float | None) -> float | None:
+    """Return the rounds of a reference over those of a run; None where one of them is not known."""
+    if not rounds or not reference_rounds:
+        return None
+    return reference_rounds / rounds
 
 
 def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> float | None:
     """Mean absolute difference of the smoothed curves of a run and its reference."""
-    ours, theirs = (smoothed(*one.curve(of), smooth)[1] for one in (run, reference))
-    n = min(ours.size, theirs.size)
-    return float(np.abs(ours[:n] - theirs[:n]).mean()) if n else None
+    _, run_curve = smoothed(*run.curve(of), smooth)
+    _, reference_curve = smoothed(*reference.curve(of), smooth)
+    shorter = min(run_curve.size, reference_curve.size)
+    if not shorter:
+        return None
+    return float(np.abs(run_curve[:shorter] - reference_curve[:shorter]).mean())
 
 
 def worst_tenth(run: Run) -> float | None:
-    """Mean accuracy of the tenth of clients that the model serves worst."""
+    """Mean accuracy of the tenth of clients that the model serves worst, of those that were evaluated."""
     accuracy = run.clients().get("accuracy", np.empty(0))
-    accuracy = np.sort(accuracy[np.isfinite(accuracy)])
-    return float(accuracy[: max(1, round(accuracy.size / 10))].mean()) if accuracy.size else None
+    evaluated = accuracy[np.isfinite(accuracy)]
+    if not evaluated.size:
+        return None
+    return float(arrays.worst_tenth(evaluated).mean())
 
 
 def shares(run: Run, *, raw: bool = False) -> Floats:
@@ -145,9 +205,11 @@ def shares(run: Run, *, raw: bool = False) -> Floats:
     counts = run.clients()
     if not counts:
         return np.empty(0)
-    met = counts["available"] > 0
-    selected = counts["selected"][met].astype(np.float64)
-    return selected if raw else selected / counts["available"][met]
+    ever_available = counts["available"] > 0
+    selected = counts["selected"][ever_available].astype(np.float64)
+    if raw:
+        return selected
+    return selected / counts["available"][ever_available]
 
 
 def jain(run: Run, *, raw: bool = False) -> float | None:
@@ -157,60 +219,84 @@ def jain(run: Run, *, raw: bool = False) -> float | None:
 
 def jain_index(x: Floats) -> float | None:
     """(Σx)² / (n Σx²); None where nobody was selected."""
-    return float(x.sum() ** 2 / (x.size * (x**2).sum())) if x.any() else None
+    if not x.any():
+        return None
+    return float(x.sum() ** 2 / (x.size * (x**2).sum()))
 
 
 def gini(run: Run, *, raw: bool = False) -> float | None:
     """Gini's coefficient of the selection shares: 0 is even."""
     x = np.sort(shares(run, raw=raw))
-    return float(((2 * np.arange(1, x.size + 1) - x.size - 1) * x).sum() / (x.size * x.sum())) if x.any() else None
+    if not x.any():
+        return None
+    n = x.size
+    rank = np.arange(1, n + 1)
+    return float(((2 * rank - n - 1) * x).sum() / (n * x.sum()))
 
 
 def count_variance(run: Run) -> float | None:
     """Variance of the plain selection counts."""
-    x = shares(run, raw=True)
-    return float(x.var()) if x.size else None
+    counts = shares(run, raw=True)
+    if not counts.size:
+        return None
+    return float(counts.var())
 
 
 def never_selected(run: Run) -> float | None:
     """Share of the clients ever available that never trained."""
-    x = shares(run, raw=True)
-    return float((x == 0).mean()) if x.size else None
+    counts = shares(run, raw=True)
+    if not counts.size:
+        return None
+    return float((counts == 0).mean())
 
 
 def megabytes(run: Run) -> float | None:
     """All that crossed the wire, in 10⁶ bytes."""
-    return sum(total_bytes(record) for record in run.records) / 1e6 if run.records else None
+    if not run.records:
+        return None
+    return sum(total_bytes(record) for record in run.records) / 1e6
+
+
+def passes(run: Run) -> float | None:
+    """Examples that clients computed on in all rounds; None where no record counts them."""
+    counted = [record for record in run.records if record.get("passes")]
+    if not counted:
+        return None
+    return sum(total_passes(record) for record in counted)
 
 
 def seconds(run: Run) -> float | None:
     """Wall-clock seconds of all rounds."""
-    return _timed(run, "total")
+    return _total_seconds(run, "total")
 
 
 def selection_ms(run: Run) -> float | None:
     """Mean wall-clock milliseconds that the method itself took in a round, its questions' answers aside."""
-    found = _timed(run, "select")
-    return None if found is None else 1000 * found / len(run.timings)
+    total = _total_seconds(run, "select")
+    if total is None:
+        return None
+    return 1000 * total / len(run.timings)
 
 
-def _timed(run: Run, key: str) -> float | None:
-    found = [timing[key] for timing in run.timings if key in timing]
-    return float(sum(found)) if found else None
+def _total_seconds(run: Run, key: str) -> float | None:
+    durations = [timing[key] for timing in run.timings if key in timing]
+    if not durations:
+        return None
+    return float(sum(durations))
 
 
 METRICS: dict[str, Metric] = {
     function.__name__.replace("_", "-"): function
     for function in (
         rounds_to_target, best, final, last, mean, peak_minus_final, speed_up, gap, worst_tenth, jain, gini,
-        count_variance, never_selected, megabytes, seconds, selection_ms, started, completed, wasted, captured,
+        count_variance, never_selected, megabytes, passes, seconds, selection_ms, started, completed, wasted, captured,
         captured_weight, trainings, uploads,
     )
 }  # fmt: skip
 
 
 def metric(name: str) -> Metric:
-    """A metric by name, or by ``package.module:function``."""
+    """Return a metric by name, or by ``package.module:function``."""
     if ":" in name:
         return _checked(imported(name, "table.metric"), name)
     if name not in METRICS:
@@ -218,26 +304,28 @@ def metric(name: str) -> Metric:
     return METRICS[name]
 
 
-def _checked(function: Any, name: str) -> Metric:
-    """A metric of the user's own that returns a number or None, or is refused in one sentence."""
+def _checked(function: object, name: str) -> Metric:
+    """Return a user's metric so that it gives a number or None, or is refused in one sentence."""
     if not callable(function):
         raise bad(f"table.metric {name}", "a function (run, **options)", function)
 
     def metric(run: Run, **options: Any) -> float | None:
         value = function(run, **options)
-        if value is not None and not is_number(value):
+        if value is None:
+            return None
+        if not is_number(value):
             raise bad(f"table.metric {name}", "a function that returns a number or None", value)
-        return None if value is None else float(value)
+        return float(value)
 
     return metric
 
 
 def summarise(run: Run) -> Mapping[str, float | None]:
-    """The standard figures of one run, as its summary.json keeps them."""
+    """Compute the standard figures of one run, as its summary.json keeps them."""
     figures: dict[str, float | None] = {}
-    for of in HIGHER:
+    for metric_name in HIGHER:
         for name in ("best", "final", "last", "mean", "peak-minus-final"):
-            figures[f"{name}-{of}"] = METRICS[name](run, of=of)
+            figures[f"{name}-{metric_name}"] = METRICS[name](run, of=metric_name)
     figures["rounds-to-target"] = rounds_to_target(run)
     figures["rounds-to-target-smoothed"] = rounds_to_target(run, smooth=SMOOTH)
     for name in ("worst-tenth", "jain", "gini", "count-variance", "never-selected", "megabytes"):
@@ -249,3 +337,16 @@ def summarise(run: Run) -> Mapping[str, float | None]:
     if run.config.get("attacks"):
         figures |= {name: METRICS[name](run) for name in ("captured", "captured-weight")}
     return figures
+
+
+def figures_of(run: Run) -> dict[str, float | None]:
+    """Return the figures that tables, page and comparisons show of a run: the standard ones, rounds and passes.
+
+    The standard ones are those of its summary. A summary holds null where a figure is not finite, and none at all
+    before the run is done: then they are computed from the records.
+    """
+    stored = run.summary.get("figures") or {}
+    compared = [f"{name}-{metric_name}" for metric_name in HIGHER for name in ("last", "mean")]
+    is_complete = all(stored.get(name) is not None for name in compared)
+    figures = stored if is_complete else summarise(run)
+    return {**figures, "rounds": float(len(run.records)), "passes": passes(run)}

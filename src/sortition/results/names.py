@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from sortition.core.errors import InputError, StorageError, bad, closest, shown
 from sortition.core.storage.safe_files import read_regular
@@ -40,18 +39,24 @@ class ClientNames:
     def called(self, client: int) -> str:
         """The name with its id, ``hospital-2 (id 4)``; without a name, or with one that is the id, ``client 4``."""
         name = self.short(client)
-        return f"client {client}" if name == str(client) else f"{name} (id {client})"
+        if name == str(client):
+            return f"client {client}"
+        return f"{name} (id {client})"
 
     def at_the_start(self, client: int) -> str:
         """The same as a sentence begins with it: a name keeps its first letter."""
-        words = self.called(client)
-        return f"Client {client}" if words == f"client {client}" else words
+        text = self.called(client)
+        if text == f"client {client}":
+            return f"Client {client}"
+        return text
 
     def listed(self, clients: Iterable[int], most: int = LISTED) -> str:
         """Clients with commas between them; bare ids where they have no names."""
         ids = list(clients)
-        words = [self.called(client).removeprefix("client ") for client in ids[:most]]
-        return ", ".join(words) + (", …" if len(ids) > most else "")
+        texts = [self.called(client).removeprefix("client ") for client in ids[:most]]
+        if len(ids) > most:
+            texts.append("…")
+        return ", ".join(texts)
 
     def find(self, text: str, known: int, when: str) -> int:
         """The id of the client that a user means by a name or an id.
@@ -63,24 +68,27 @@ class ClientNames:
         """
         by_name = [client for client, name in self._names.items() if text in (name, f"name:{name}") and client < known]
         digits = text.removeprefix("id:")
-        by_id = [int(digits)] if digits.isascii() and digits.isdigit() and len(digits) < 20 else []
-        found = sorted({*by_name, *(client for client in by_id if client < known)})
-        if len(found) == 1:
-            return found[0]
-        if found:
-            meant = " and ".join(self.called(client) for client in found)
+        is_id = digits.isascii() and digits.isdigit() and len(digits) < 20
+        candidates = set(by_name)
+        if is_id and int(digits) < known:
+            candidates.add(int(digits))
+        if len(candidates) == 1:
+            return candidates.pop()
+        if candidates:
+            meant = " and ".join(self.called(client) for client in sorted(candidates))
             raise bad("--client", "one client", f"{text!r}, which means {meant}", f"Write id:{text} or name:{text}.")
         rule = f"0 to {known - 1}, the clients known {when}"
         if not self._names:
-            hint = "" if by_id else "No names of clients are known here: --names gives a file of them."
+            hint = "" if is_id else "No names of clients are known here: --names gives a file of them."
             raise bad("--client", rule, text, hint)
         raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    """What a client wrote, as a terminal can show it: one line, without control characters, not longer than a line."""
-    shortened = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in shortened)
+    """Return what a client wrote as a terminal can show it: one line, without control characters, and not too long."""
+    if len(text) > longest:
+        text = f"{text[: longest - 1]}…"
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def names_by_id(names: Iterable[str]) -> ClientNames:
@@ -91,7 +99,7 @@ def names_by_id(names: Iterable[str]) -> ClientNames:
 def read_names(path: Path) -> ClientNames:
     """The names in a file that the user gives: NAME.about.json, a disclosure that has names, or a bare list."""
     try:
-        content: Any = json.loads(read_regular(path))
+        content: object = json.loads(read_regular(path))
     except FileNotFoundError:
         raise InputError(f"--names must be {NAMES_RULE}; got {path}, which does not exist.") from None
     except (OSError, ValueError, RecursionError) as error:

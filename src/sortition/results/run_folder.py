@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,19 +15,27 @@ import numpy as np
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.safe_files import read_lines, read_regular
+from sortition.core.storage.safe_files import check_format, read_lines, read_regular
 from sortition.core.storage.snapshot import FOREIGN
-from sortition.results import formats, schema
+from sortition.results import schema
 from sortition.results.separate import separated
 
 if TYPE_CHECKING:
     import polars as pl
 
 INDEX = "study.json"  # beside the settings: in which order a study names them and its methods
-CONFIG, MANIFEST, SUMMARY = "config.toml", "manifest.json", "summary.json"
-ROUNDS, TIMINGS, AUDIT = "rounds.jsonl", "timings.jsonl", "audit.jsonl"
-FEDERATION, CLIENTS, CHECKPOINT, FAILURE = "federation.npz", "clients.npz", "checkpoint.npz", "failure.log"
+CONFIG = "config.toml"
+MANIFEST = "manifest.json"
+SUMMARY = "summary.json"
+ROUNDS = "rounds.jsonl"
+TIMINGS = "timings.jsonl"
+AUDIT = "audit.jsonl"
+FEDERATION = "federation.npz"
+CLIENTS = "clients.npz"
+CHECKPOINT = "checkpoint.npz"
+FAILURE = "failure.log"
 FILES = (INDEX, CONFIG, MANIFEST, SUMMARY, ROUNDS, TIMINGS, AUDIT, FEDERATION, CLIENTS, CHECKPOINT, FAILURE)
+FORMAT = 1  # of the manifest and the records that this version writes and reads
 
 
 @dataclass(frozen=True)
@@ -44,15 +52,19 @@ class Run:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            found = tomllib.loads(read_regular(self.path / CONFIG).decode())
+            content = tomllib.loads(read_regular(self.path / CONFIG).decode())
         except (OSError, ValueError, RecursionError) as error:
             raise StorageError(f"{self.path / CONFIG} cannot be read: {error}.") from None
-        return schema.checked("config", found, self.path / CONFIG)
+        return schema.checked("config", content, self.path / CONFIG)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """Versions, hashes, the method's needs; empty before the run started. An older form is read as today's."""
-        return formats.migrated(document(self.path / MANIFEST, "manifest"), self.path / MANIFEST)
+        """Versions, hashes, the method's needs; empty before the run started. Another format is refused."""
+        path = self.path / MANIFEST
+        manifest = document(path, "manifest")
+        if manifest:
+            check_format(str(path), manifest.get("format"), FORMAT)
+        return manifest
 
     @cached_property
     def summary(self) -> dict[str, Any]:
@@ -82,8 +94,8 @@ class Run:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """One record a round, in order; the manifest says in which format."""
-        _ = self.manifest
+        """One record a round, in order; those of another format are refused."""
+        _ = self.manifest  # which says in which format they are
         return lines(self.path / ROUNDS, "record")
 
     @cached_property
@@ -95,46 +107,58 @@ class Run:
         """``sizes`` (N,), ``label_counts`` (N, C), ``availability`` (rounds, N) as booleans."""
         path = self.path / FEDERATION
         arrays = schema.arrays(_arrays(path), path, sizes=(1, "iu"), label_counts=(2, "iu"))
-        if (packed := arrays.get("availability")) is not None:
-            n = arrays["sizes"].size if "sizes" in arrays else -1
-            if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != -(-n // 8):
-                raise StorageError(f"{path} is damaged: availability of {n} clients has shape {packed.shape}.")
-            arrays["availability"] = np.unpackbits(packed, axis=1, count=n).astype(bool)
+        packed = arrays.get("availability")
+        if packed is None:
+            return arrays
+        if "sizes" not in arrays:
+            raise StorageError(f"{path} is damaged: it has availability, and no sizes.")
+        n_clients = arrays["sizes"].size
+        bytes_a_round = -(-n_clients // 8)
+        if packed.dtype != np.uint8 or packed.ndim != 2 or packed.shape[1] != bytes_a_round:
+            raise StorageError(f"{path} is damaged: availability of {n_clients} clients has shape {packed.shape}.")
+        arrays["availability"] = np.unpackbits(packed, axis=1, count=n_clients).astype(bool)
         return arrays
 
     def clients(self) -> dict[str, Array]:
         """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
-        path, counts = self.path / CLIENTS, dict.fromkeys(("selected", "completed", "available"), (1, "iu"))
-        return schema.arrays(_arrays(path), path, **counts, accuracy=(1, "f"))
+        path = self.path / CLIENTS
+        counts = (1, "iu")
+        return schema.arrays(
+            _arrays(path), path, selected=counts, completed=counts, available=counts, accuracy=(1, "f")
+        )
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
         """Rounds played (1-based) and the test metric, where it was evaluated; NaN where it was not finite."""
-        found = [(r["round"] + 1, r["test"][of]) for r in self.records if of in (r.get("test") or {})]
-        played, values = zip(*found, strict=True) if found else ((), ())
-        return np.array(played, np.int64), np.array(values, np.float64)
+        tested = [record for record in self.records if of in (record.get("test") or {})]
+        rounds = np.array([record["round"] + 1 for record in tested], np.int64)
+        values = np.array([record["test"][of] for record in tested], np.float64)
+        return rounds, values
 
 
 def find(*folders: str | Path) -> list[Run]:
-    """All run folders at or under some folders: settings and methods in each study's order, then by seed.
+    """Find all run folders at or under some folders: settings and methods in each study's order, then by seed.
 
     Settings of one name in two studies are one only if they are of one configuration and hold no run twice.
     """
-    studies, seen = dict[Path, list[Run]](), set[Path]()
+    runs_by_study: dict[Path, list[Run]] = {}
+    visited: set[Path] = set()
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise InputError(f"{folder} must be a folder of runs; got nothing there.")
-        for path in [path.parent for path in sorted(folder.rglob(CONFIG)) if (path.parent / MANIFEST).exists()]:
-            if path.resolve() not in seen:
-                seen.add(path.resolve())
-                studies.setdefault(_study_of(path, folder), []).append(Run(path))
-    ordered = {folder: _ordered(folder, runs) for folder, runs in studies.items()}
-    titles = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
-    names = titles if len(set(titles)) == len(titles) else [str(folder) for folder in ordered]
+        for config in sorted(folder.rglob(CONFIG)):
+            path = config.parent
+            if (path / MANIFEST).exists() and path.resolve() not in visited:
+                visited.add(path.resolve())
+                runs_by_study.setdefault(_study_of(path, folder), []).append(Run(path))
+    ordered = {folder: _ordered(folder, runs) for folder, runs in runs_by_study.items()}
+    names = [str(document(folder / INDEX).get("title") or folder.resolve().name) for folder in ordered]
+    if len(set(names)) < len(names):
+        names = [str(folder) for folder in ordered]
     return separated(dict(zip(names, ordered.values(), strict=True)))
 
 
 def _study_of(run: Path, folder: Path) -> Path:
-    """The folder of the study that a run belongs to: the nearest with an index, at most ``folder``."""
+    """Return the folder of the study that a run belongs to: the nearest with an index, at most ``folder``."""
     for place in (run, *run.parents):
         if place == folder or (place / INDEX).exists():
             return place
@@ -142,52 +166,56 @@ def _study_of(run: Path, folder: Path) -> Path:
 
 
 def _ordered(folder: Path, runs: Iterable[Run]) -> list[Run]:
-    index, last = document(folder / INDEX, "index"), 1 << 30
-    places = {key: {name: at for at, name in enumerate(index.get(key, []))} for key in ("settings", "methods")}
+    """Sort a study's runs as its index lists settings and methods; what the index lacks comes last."""
+    index = document(folder / INDEX, "index")
+    setting_places = {name: place for place, name in enumerate(index.get("settings", []))}
+    method_places = {name: place for place, name in enumerate(index.get("methods", []))}
+    last = 1 << 30
 
-    def place(run: Run) -> tuple[Any, ...]:
+    def sort_key(run: Run) -> tuple[int, str, int, str, int]:
+        setting_folder = str(run.path.parent.parent)
         try:
-            setting, method = places["settings"].get(run.setting, last), places["methods"].get(run.method, last)
-            return setting, str(run.path.parent.parent), method, run.method, run.seed
+            setting_place = setting_places.get(run.setting, last)
+            method_place = method_places.get(run.method, last)
+            return setting_place, setting_folder, method_place, run.method, run.seed
         except StorageError:  # a damaged run comes last, and says so when it is read
-            return last, str(run.path.parent.parent), last, "", 0
+            return last, setting_folder, last, "", 0
 
-    return sorted(runs, key=place)
+    return sorted(runs, key=sort_key)
 
 
 def lines(path: Path, kind: schema.Kind = "record") -> list[dict[str, Any]]:
-    """The records of an append-only file; a torn last line is left out, any other is an error."""
+    """Read the records of an append-only file; a torn last line is left out, any other is an error."""
     try:
         return _records(read_lines(path), path, kind)
     except FileNotFoundError:
         return []
 
 
-def _records(raw: Iterable[bytes], path: Path, kind: schema.Kind) -> list[dict[str, Any]]:
-    found, torn = [], 0
-    for at, line in enumerate(raw, 1):
-        if torn and line.strip():
-            break
-        if torn or not line.endswith(b"\n"):  # what follows the last newline was not written whole
+def _records(raw_lines: Iterable[bytes], path: Path, kind: schema.Kind) -> list[dict[str, Any]]:
+    records: list[dict[str, Any]] = []
+    torn_line = 0
+    for number, line in enumerate(raw_lines, 1):
+        if torn_line and line.strip():
+            raise StorageError(f"{path} is damaged in line {torn_line}; only the last line may be torn.")
+        if torn_line or not line.endswith(b"\n"):  # what follows the last newline was not written whole
             continue
         try:
-            found.append(schema.checked(kind, json.loads(line), path, at))
+            records.append(schema.checked(kind, json.loads(line), path, number))
         except (ValueError, RecursionError):
-            torn = at
-    else:
-        return found
-    raise StorageError(f"{path} is damaged in line {torn}; only the last line may be torn.")
+            torn_line = number
+    return records
 
 
 def document(path: Path, kind: schema.Kind = "index") -> dict[str, Any]:
-    """A JSON file; empty where there is none."""
+    """Read a JSON file; the result is empty where there is none."""
     try:
-        found = json.loads(read_regular(path))
+        content = json.loads(read_regular(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
-    return schema.checked(kind, found, path)
+    return schema.checked(kind, content, path)
 
 
 def _arrays(path: Path) -> dict[str, Array]:
@@ -203,9 +231,11 @@ def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
     """One row a round: setting, method, seed, round (1-based), test figures, cohort size, bytes so far, clock."""
     import polars as pl  # here, since those who play runs need none of it
 
-    chosen = find(runs) if isinstance(runs, str | Path) else list(runs)
-    kinds = {column: getattr(pl, kind) for column, kind in COLUMNS.items()}
-    return pl.DataFrame([row for run in chosen for row in _curve(run)], schema=kinds, orient="row")
+    if isinstance(runs, str | Path):
+        runs = find(runs)
+    column_types = {column: getattr(pl, kind) for column, kind in COLUMNS.items()}
+    rows = [row for run in runs for row in _curve_rows(run)]
+    return pl.DataFrame(rows, schema=column_types)
 
 
 COLUMNS = {
@@ -224,33 +254,39 @@ COLUMNS = {
 }
 
 
-def _curve(run: Run) -> list[tuple[Any, ...]]:
-    rows = []
-    sent = passes = 0.0
+def _curve_rows(run: Run) -> list[dict[str, str | float | None]]:
+    rows: list[dict[str, str | float | None]] = []
+    bytes_so_far = 0.0
+    passes_so_far = 0.0
     for record in run.records:
         test = record.get("test") or {}
-        sent += total_bytes(record)
-        done = record.get("passes") or {}
-        passes += done.get("training", 0) + done.get("forward", 0)
+        bytes_so_far += total_bytes(record)
+        passes_so_far += total_passes(record)
         rows.append(
-            (
-                run.setting,
-                run.method,
-                run.seed,
-                record["round"] + 1,
-                test.get("accuracy"),
-                test.get("loss"),
-                record.get("train_loss"),
-                record.get("available"),
-                len(record.get("cohort") or ()),
-                sent,
-                passes,
-                record.get("clock"),
-            )
+            {
+                "setting": run.setting,
+                "method": run.method,
+                "seed": run.seed,
+                "round": record["round"] + 1,
+                "accuracy": test.get("accuracy"),
+                "loss": test.get("loss"),
+                "train_loss": record.get("train_loss"),
+                "available": record.get("available"),
+                "cohort": len(record.get("cohort") or ()),
+                "bytes": bytes_so_far,
+                "passes": passes_so_far,
+                "clock": record.get("clock"),
+            }
         )
     return rows
 
 
-def total_bytes(record: dict[str, Any]) -> float:
-    """All bytes that a round moved, up and down."""
+def total_bytes(record: Mapping[str, Any]) -> float:
+    """Return all bytes that a round moved, up and down."""
     return float(sum((record.get("bytes") or {}).values()))
+
+
+def total_passes(record: Mapping[str, Any]) -> float:
+    """Return how many examples clients computed on in a round. Wasted ones are a part of those of training."""
+    passes = record.get("passes") or {}
+    return float(passes.get("training", 0) + passes.get("forward", 0))

@@ -170,39 +170,49 @@ KINDS: dict[Kind, TypeAdapter[Any]] = {
 }
 
 
-def too_deep(value: Any) -> bool:
-    """Whether tables and lists go on within each other without end; level by level, so that nothing recurses."""
+def too_deep(value: object) -> bool:
+    """Tell whether tables and lists lie too deep within each other; level by level, so that nothing recurses."""
     level = [value]
     for _ in range(DEEPEST):
-        inner = [one.values() if isinstance(one, dict) else one for one in level]
-        level = [item for items in inner for item in items if isinstance(item, (dict, list))]
+        inside: list[object] = []
+        for container in level:
+            if isinstance(container, dict):
+                inside += container.values()
+            elif isinstance(container, list):
+                inside += container
+        level = [item for item in inside if isinstance(item, dict | list)]
         if not level:
             return False
     return True
 
 
 def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict[str, Any]:
-    """The same value, if it is what a file of this kind holds."""
-    at = "" if line is None else f" in line {line}"
+    """Return the value of a file of this kind, or refuse it; ``line`` is its number in a file of records."""
+    damaged = f"{path} is damaged" if line is None else f"{path} is damaged in line {line}"
     try:
         KINDS[kind].validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        where = ".".join(map(str, first["loc"][:2])) or kind
-        raise StorageError(f"{path} is damaged{at}: {where}: {first['msg'].lower()}.") from None
+        key = ".".join(map(str, first["loc"][:2])) or kind
+        raise StorageError(f"{damaged}: {key}: {first['msg'].lower()}.") from None
     if too_deep(value):
-        raise StorageError(f"{path} is damaged{at}: it has more than {DEEPEST} tables within each other.")
+        raise StorageError(f"{damaged}: it has more than {DEEPEST} tables within each other.")
     return dict(value)
 
 
-def arrays(found: Mapping[str, Array], path: Path, **shapes: tuple[int, str]) -> dict[str, Array]:
-    """The same arrays, if those that ``shapes`` names have so many axes, such kinds of numbers and one row a client."""
-    known = {name: found[name] for name in shapes if name in found}
-    rows = {len(value) if value.ndim else 0 for value in known.values()}
-    for name, value in known.items():
-        ndim, kinds = shapes[name]
-        if value.ndim != ndim or value.dtype.kind not in kinds or len(rows) > 1:
+def arrays(stored: Mapping[str, Array], path: Path, **shapes: tuple[int, str]) -> dict[str, Array]:
+    """Return the arrays of a file, or refuse them.
+
+    ``shapes`` gives, by name, how many axes an array must have and the kinds of its numbers. All arrays that it names
+    must have one row a client.
+    """
+    named = {name: stored[name] for name in shapes if name in stored}
+    lengths = {len(value) if value.ndim else 0 for value in named.values()}
+    for name, value in named.items():
+        axes, kinds = shapes[name]
+        if value.ndim != axes or value.dtype.kind not in kinds or len(lengths) > 1:
             raise StorageError(f"{path} is damaged: {name} has shape {value.shape} and type {value.dtype}.")
-        if value.dtype.kind in "iu" and value.size and (value.min() < 0 or np.uint64(value.max()) >= 2**62):
+        is_whole = value.dtype.kind in "iu"
+        if is_whole and value.size and (value.min() < 0 or np.uint64(value.max()) >= 2**62):
             raise StorageError(f"{path} is damaged: {name} holds numbers that count nothing.")
-    return dict(found)
+    return dict(stored)

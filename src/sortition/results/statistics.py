@@ -26,7 +26,10 @@ MOST_SEEDS = 1000
 ROUNDING = 1e-9  # differences that are this close, relative to their size, differ by the rounding of numbers alone
 SKEWED = 1.96  # standard errors of the skewness beyond which differences look skewed
 HIGHER = {"accuracy": True, "loss": False}  # the metrics, and whether more is better
-BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "practically equal", "undecided"
+BETTER = "better"
+WORSE = "worse"
+EQUAL = "practically equal"
+UNDECIDED = "undecided"
 VERDICTS = (BETTER, WORSE, EQUAL, UNDECIDED)
 Values = Mapping[int, float | None] | Sequence[float | None]  # by seed, or in the order of the seeds
 
@@ -53,11 +56,31 @@ class Centre:
 
 @dataclass(frozen=True)
 class Unlike:
-    """A key of the configuration in which a method's runs differ from those of what it is compared with."""
+    """A key of the configuration in which a method's runs differ from those of what it is compared with.
+
+    Attributes:
+        key: with dots, such as ``local.lr``.
+        method_value, baseline_value: as texts.
+    """
 
     key: str
-    ours: str
-    theirs: str
+    method_value: str
+    baseline_value: str
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rounds at the end of a run whose evaluations the figure ``last`` averages.
+
+    Attributes:
+        rounds: how many there are: ten, or all of a shorter run.
+        evaluations: in how many of them the model was tested.
+        whole: whether these are all rounds of the run.
+    """
+
+    rounds: int
+    evaluations: int
+    whole: bool
 
 
 @dataclass(frozen=True)
@@ -68,6 +91,7 @@ class Comparison:
         method, baseline: the labels; the difference is the method's figure minus the baseline's.
         metric: ``accuracy`` or ``loss``.
         figure: ``last`` for the end of training, ``mean`` for all rounds; empty for other values.
+        window: the rounds that ``last`` averages; None where they are not known.
         seeds: how many pairs there are.
         difference: their mean; NaN where a run diverged, and where runs of a pair ended at different rounds.
         region: differences up to here are practically none, in the unit of the figure.
@@ -87,6 +111,10 @@ class Comparison:
         skewed: whether the differences look skewed, so that the tests' error rates may not hold.
         unlike: the keys in which the two methods' configurations differ; where there are any, it is no fair comparison.
         traffic_ratio: bytes a round of the method over those of the baseline; None where unknown.
+        passes_ratio: the same of the examples that clients computed on; None where unknown.
+        speed_up: rounds to the target of the baseline over those of the method, the geometric mean over the seeds on
+            which both reached it; None where there is no such seed.
+        reached: on how many seeds both reached the target.
     """
 
     method: str
@@ -96,6 +124,7 @@ class Comparison:
     region: float
     metric: str = "accuracy"
     figure: str = ""
+    window: Window | None = None
     family: int = 1
     sd: float = math.nan
     error: float = math.nan
@@ -113,6 +142,9 @@ class Comparison:
     skewed: bool = False
     unlike: tuple[Unlike, ...] = ()
     traffic_ratio: float | None = None
+    passes_ratio: float | None = None
+    speed_up: float | None = None
+    reached: int = 0
 
     @property
     def decided(self) -> bool:
@@ -126,15 +158,28 @@ class Comparison:
 
 
 def centre(values: Sequence[float | None], *, geometric: bool = False) -> Centre | None:
-    """Mean and standard deviation (n − 1) of what is known; None if nothing is."""
+    """Return mean and standard deviation (n − 1) of the known values; None where there is none.
+
+    A geometric mean has no standard deviation, and neither has a single value: it is NaN then.
+    """
     known = np.array([value for value in values if value is not None], np.float64)
     if not known.size:
         return None
     if geometric:
-        logs = np.log(known)
-        return Centre(float(np.exp(logs.mean())), float("nan"), known.size, len(values))
-    spread = float(known.std(ddof=1)) if known.size > 1 else float("nan")
-    return Centre(float(known.mean()), spread, known.size, len(values))
+        mean = float(np.exp(np.log(known).mean()))
+        sd = math.nan
+    else:
+        mean = float(known.mean())
+        sd = float(known.std(ddof=1)) if known.size > 1 else math.nan
+    return Centre(mean=mean, sd=sd, known=known.size, total=len(values))
+
+
+def half_width(sd: Floats, n: Array, level: float = LEVEL) -> Floats:
+    """Return half the t-interval of means over n values with these standard deviations; zero for a single value."""
+    from scipy.special import stdtrit
+
+    quantile = -stdtrit(np.maximum(n - 1, 1), level / 2)
+    return np.where(n > 1, quantile * sd / np.sqrt(n), 0.0)
 
 
 def compare(
@@ -157,14 +202,18 @@ def compare(
             it is not known.
         level: the chance of any false alarm in the whole family.
     """
-    name = "baseline"
-    while name in others:
-        name += "'"
-    pairs = [(label, name) for label in others]
-    found = compare_pairs(
-        {**others, name: baseline}, pairs, metric=metric, margin=margin, resolution=resolution, level=level
+    baseline_label = "baseline"
+    while baseline_label in others:
+        baseline_label += "'"
+    comparisons = compare_pairs(
+        {**others, baseline_label: baseline},
+        [(label, baseline_label) for label in others],
+        metric=metric,
+        margin=margin,
+        resolution=resolution,
+        level=level,
     )
-    return {comparison.method: comparison for comparison in found}
+    return {comparison.method: comparison for comparison in comparisons}
 
 
 def compare_pairs(
@@ -188,38 +237,53 @@ def compare_pairs(
         raise bad("compare.level", "between 0 and 1", level)
     if resolution is not None and not 0 < resolution < 1:
         raise bad("compare.resolution", "between 0 and 1, or None where it is not known", resolution)
-    by_pair = {pair: differences(values[pair[0]], values[pair[1]]) for pair in pairs}
-    by_pair = {pair: found for pair, found in by_pair.items() if found.size}
-    variances = np.array([_variance(found) for found in by_pair.values()])
+    paired: dict[tuple[str, str], Floats] = {}
+    for method, baseline in pairs:
+        pair_differences = differences(values[method], values[baseline])
+        if pair_differences.size:
+            paired[method, baseline] = pair_differences
+    variances = np.array([_variance(pair_differences) for pair_differences in paired.values()])
     pooled = float(pooled_variance(variances))
     comparisons = []
-    for ((method, baseline), found), variance in zip(by_pair.items(), variances, strict=True):
+    for ((method, baseline), pair_differences), variance in zip(paired.items(), variances, strict=True):
+        seeds = pair_differences.size
         comparison = Comparison(
             method=method,
             baseline=baseline,
-            seeds=found.size,
-            difference=float(found.mean()) if np.isfinite(found).all() else math.nan,
+            seeds=seeds,
+            difference=float(pair_differences.mean()) if np.isfinite(pair_differences).all() else math.nan,
             region=_region(metric, margin, values[baseline]),
             metric=metric,
-            family=len(by_pair),
+            family=len(paired),
             sd=math.sqrt(variance),
         )
-        identical = not found.any()  # the same figures on every seed: there is no spread to be estimated
-        tested = floored_variance(variance, n=found.size, pooled=0.0 if identical else pooled, resolution=resolution)
-        comparisons.append(_judged(comparison, found, math.sqrt(float(tested) / found.size), level))
+        identical = not pair_differences.any()  # the same figures on every seed: there is no spread to be estimated
+        tested_variance = floored_variance(
+            variance,
+            n=seeds,
+            pooled=0.0 if identical else pooled,
+            resolution=resolution,
+        )
+        error = math.sqrt(float(tested_variance) / seeds)
+        comparisons.append(_judged(comparison, pair_differences, error, level))
     return comparisons
 
 
-def differences(ours: Values, theirs: Values) -> Floats:
-    """Ours minus theirs, seed by seed, where both are known."""
-    our_values = _by_seed(ours)
-    their_values = _by_seed(theirs)
-    a = np.array([value for seed, value in our_values.items() if seed in their_values], np.float64)
-    b = np.array([their_values[seed] for seed in our_values if seed in their_values], np.float64)
+def differences(method_values: Values, baseline_values: Values) -> Floats:
+    """Return the method's values minus the baseline's, seed by seed, where both are known.
+
+    Differences that are no larger than the rounding of numbers are zero.
+    """
+    method_by_seed = _by_seed(method_values)
+    baseline_by_seed = _by_seed(baseline_values)
+    seeds = [seed for seed in method_by_seed if seed in baseline_by_seed]
+    method_array = np.array([method_by_seed[seed] for seed in seeds], np.float64)
+    baseline_array = np.array([baseline_by_seed[seed] for seed in seeds], np.float64)
     with np.errstate(invalid="ignore"):
-        found = a - b
-        same = np.abs(found) <= ROUNDING * np.maximum(np.abs(a), np.abs(b))
-    return np.where(same & np.isfinite(found), 0.0, found)
+        difference = method_array - baseline_array
+        size = np.maximum(np.abs(method_array), np.abs(baseline_array))
+        is_rounding = np.abs(difference) <= ROUNDING * size
+    return np.where(is_rounding & np.isfinite(difference), 0.0, difference)
 
 
 def _by_seed(values: Values) -> dict[int, float]:
@@ -227,13 +291,15 @@ def _by_seed(values: Values) -> dict[int, float]:
     return {seed: float(value) for seed, value in pairs if value is not None}
 
 
-def _region(metric: str, margin: float, baseline: Values) -> float:
-    """Half the region of practical equality, in the unit of the figure."""
+def _region(metric: str, margin: float, baseline_values: Values) -> float:
+    """Return half the region of practical equality, in the unit of the figure."""
     if metric == "accuracy":
         return margin / 100
-    middle = centre(list(_by_seed(baseline).values()))
-    size = 0.0 if middle is None else abs(middle.mean)
-    return margin / 100 * (size if 0 < size < math.inf else 1.0)
+    middle = centre(list(_by_seed(baseline_values).values()))
+    size = abs(middle.mean) if middle is not None else 0.0
+    if not 0 < size < math.inf:
+        size = 1.0
+    return margin / 100 * size
 
 
 def _variance(pairs: Floats) -> float:
@@ -246,12 +312,12 @@ def _variance(pairs: Floats) -> float:
 
 
 def pooled_variance(variances: Floats) -> Floats:
-    """The median (…,) over the comparisons (…, m) of a family that have any spread; 0 where none has."""
-    known = np.where(variances > 0, variances, np.nan)
-    some = ~np.isnan(known).all(axis=-1)
-    found = np.zeros(some.shape)
-    found[some] = np.nanmedian(known[some], axis=-1)
-    return found
+    """Return the median (…,) over the comparisons (…, m) of a family that have any spread; 0 where none has."""
+    positive = np.where(variances > 0, variances, np.nan)
+    has_spread = ~np.isnan(positive).all(axis=-1)
+    pooled = np.zeros(has_spread.shape)
+    pooled[has_spread] = np.nanmedian(positive[has_spread], axis=-1)
+    return pooled
 
 
 def floored_variance(variance: float | Floats, *, n: int, pooled: float | Floats, resolution: float | None) -> Floats:
@@ -261,12 +327,12 @@ def floored_variance(variance: float | Floats, *, n: int, pooled: float | Floats
     that are rounded to a step h have a variance of at least h² / 6. Degrees of freedom stay n − 1.
     """
     moderated = ((n - 1) * variance + pooled) / n
-    step = 0.0 if resolution is None else resolution
+    step = resolution if resolution is not None else 0.0
     return np.maximum(np.maximum(variance, moderated), step**2 / 6)
 
 
 def _judged(comparison: Comparison, pairs: Floats, error: float, level: float) -> Comparison:
-    """Add interval, p-values and verdict to what is known of the differences, given their mean's standard error."""
+    """Return the comparison with interval, p-values and verdict, given the standard error of the mean difference."""
     n = comparison.seeds
     mean = comparison.difference
     if math.isnan(mean):
@@ -314,7 +380,7 @@ def _tail(distance: float, error: float, n: int) -> float:
     from scipy.special import stdtr
 
     if error == 0:
-        return 0.0 if distance > 0 else 1.0
+        return float(distance <= 0)
     return float(stdtr(n - 1, -distance / error))
 
 
@@ -337,9 +403,11 @@ def signed_rank(pairs: Array, family: float, level: float) -> float | None:
     """Wilcoxon's two-sided signed-rank test, corrected; None where n pairs cannot reach the level (2 / 2ⁿ each)."""
     if family * 2.0 ** (1 - pairs.size) >= level:
         return None
+    if not pairs.any():
+        return 1.0
     from scipy.stats import wilcoxon  # scipy.stats takes long to import, and few seeds do not need it
 
-    return 1.0 if not pairs.any() else min(1.0, family * float(wilcoxon(pairs).pvalue))
+    return min(1.0, family * float(wilcoxon(pairs).pvalue))
 
 
 def seeds_needed(difference: float, sd: float, share: float, region: float) -> int | None:
@@ -355,17 +423,19 @@ def seeds_needed(difference: float, sd: float, share: float, region: float) -> i
     upper = (region - size) / error - one_sided
     lower = (-region - size) / error + one_sided
     equal = stdtr(n - 1, upper) - stdtr(n - 1, lower)
-    enough = np.flatnonzero(np.maximum(different, equal) >= POWER)
-    return int(n[enough[0]]) if enough.size else None
+    sufficient = n[np.maximum(different, equal) >= POWER]
+    if not sufficient.size:
+        return None
+    return int(sufficient[0])
 
 
 def holm(p_values: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Which hypotheses Holm's step-down procedure rejects, so that any is rejected falsely with at most this chance."""
+    """Tell which hypotheses Holm's step-down procedure rejects: any falsely with at most this chance."""
     rejected = [False] * len(p_values)
-    left = len(p_values)
+    hypotheses = len(p_values)
     for position in sorted(range(len(p_values)), key=lambda i: p_values[i]):
-        if not p_values[position] < level / left:
+        if not p_values[position] < level / hypotheses:
             break
         rejected[position] = True
-        left -= 1
+        hypotheses -= 1
     return rejected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from sortition.results.comparisons import (
     COMPARED,
     DEFAULT,
     Criteria,
+    Figures,
     Methods,
     SettingComparison,
     metric_of,
@@ -20,12 +21,11 @@ from sortition.results.comparisons import (
 )
 from sortition.results.copies import Copy, without_copies
 from sortition.results.run_folder import Run
-from sortition.results.statistics import HIGHER, Comparison, Reason, centre
+from sortition.results.statistics import Comparison, Reason, centre
 from sortition.results.table import NOT_FINITE, Table, mean_and_sd
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
-CLOCK = ("selection-ms", "seconds")
 ENDED_APART = "No difference: runs of a pair ended at different rounds, so that their means over rounds say nothing."
 NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
@@ -55,248 +55,276 @@ class Finished:
 
 def finished(runs: Iterable[Run]) -> Finished:
     """Sort the runs of a study: only finished runs count, and each of them once."""
-    everything = list(runs)
-    counted, copies = without_copies(run for run in everything if run.done)
+    all_runs = list(runs)
+    counted, copies = without_copies(run for run in all_runs if run.done)
     unfinished: dict[str, int] = {}
-    for run in everything:
+    for run in all_runs:
         if not run.done:
             unfinished[run.setting] = unfinished.get(run.setting, 0) + 1
-    order = list(dict.fromkeys(run.setting for run in everything))
     groups = grouped(counted)
-    return Finished({name: groups[name] for name in order if name in groups}, unfinished, copies)
+    order = dict.fromkeys(run.setting for run in all_runs)
+    return Finished(
+        groups={setting: groups[setting] for setting in order if setting in groups},
+        unfinished=unfinished,
+        copies=copies,
+    )
 
 
 def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
-    """Of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks."""
-    found = finished(runs)
-    lost, captured = attrition_tables(found.groups)
-    made: list[Table] = []
-    for setting, methods in found.groups.items():
-        first = learning(setting, methods, found.unfinished.get(setting, 0))
-        first.notes += [copy.text for copy in found.copies if copy.setting == setting]
-        made += [first, cost(setting, methods), *compared(setting, methods, criteria)]
-        if setting in lost:
-            made.append(lost[setting])
-    return [*made, *captured]
+    """Make the tables of each setting: learning, fairness and cost, comparisons, losses on the way; then attacks."""
+    study = finished(runs)
+    losses_by_setting, attacks = attrition_tables(study.groups)
+    result: list[Table] = []
+    for setting, methods in study.groups.items():
+        first = learning(setting, methods, study.unfinished.get(setting, 0))
+        first.notes += [copy.text for copy in study.copies if copy.setting == setting]
+        result += [first, cost(setting, methods), *compared(setting, methods, criteria)]
+        if setting in losses_by_setting:
+            result.append(losses_by_setting[setting])
+    return [*result, *attacks]
 
 
 def conclusions(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[str]:
-    """Sentences: each comparison, the best first; the setting's name before them where there are several."""
+    """Write one sentence for each comparison, the best first; where there are several settings, each is named."""
     groups = finished(runs).groups
     sentences = []
     for setting, methods in groups.items():
+        prefix = f"{setting}: " if len(groups) > 1 else ""
         comparison = comparison_of(methods, criteria)
-        against = list(comparison.against_baseline().values())
-        others = [pair for pair in comparison.every_pair() if pair.baseline != comparison.baseline]
-        for one in [*verdict_words.in_order(against), *others]:
-            sentence = verdict_words.sentence(one)
-            sentences.append(f"{setting}: {sentence}" if len(groups) > 1 else sentence)
+        against_baseline = verdict_words.in_order(comparison.against_baseline().values())
+        pairs = [*against_baseline, *comparison.without_baseline()]
+        sentences += [prefix + verdict_words.sentence(pair) for pair in pairs]
     return sentences
 
 
 def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
-    """What stands above the conclusions: which figure they compare, with what, and what is not controlled."""
+    """Write what stands above the conclusions: which figure they compare, with what, and what is not controlled."""
     groups = finished(runs).groups
-    comparisons = [comparison_of(methods, criteria) for methods in groups.values()]
-    played = [run for methods in groups.values() for seeds in methods.values() for run in seeds.values()]
-    evaluated = max((sum("test" in record for record in run.records) for run in played), default=0)
-    compared_with = "each other" if criteria.all_pairs else ""
-    headings = {verdict_words.heading(one.metric, compared_with or str(one.baseline), evaluated) for one in comparisons}
+    headings = set()
+    for methods in groups.values():
+        comparison = comparison_of(methods, criteria)
+        opponent = "each other" if criteria.all_pairs else str(comparison.baseline)
+        headings.add(verdict_words.heading(comparison.metric, opponent, comparison.window))
     if len(headings) == 1:
         text = headings.pop()
     else:
-        text = f"Over {verdict_words.averaged(evaluated)}, each setting by its own figure and baseline:"
+        text = "Over the last rounds, each setting by its own figure and baseline:"
     note = verdict_words.several_settings_note(len(groups))
-    return f"{note} {text}" if note else text
+    return f"{note} {text}".lstrip()
 
 
 def inputs(runs: Iterable[Run]) -> list[str]:
-    """What the models got, one line for each data set: the inputs, what was done to them, what was held out."""
-    settings: dict[str, list[str]] = {}
+    """Say what the models got, one line for each data set: the inputs, what was done to them, what was held out."""
+    settings_by_inputs: dict[str, list[str]] = {}
     for run in runs:
         words = inputs_of(run.manifest)
-        if words and run.setting not in settings.setdefault(words, []):
-            settings[words].append(run.setting)
-    if len(settings) == 1:
-        return [f"Inputs: {words}" for words in settings]
-    return [f"Inputs of {', '.join(names)}: {words}" for words, names in settings.items()]
+        if words and run.setting not in settings_by_inputs.setdefault(words, []):
+            settings_by_inputs[words].append(run.setting)
+    if len(settings_by_inputs) == 1:
+        return [f"Inputs: {words}" for words in settings_by_inputs]
+    return [f"Inputs of {', '.join(settings)}: {words}" for words, settings in settings_by_inputs.items()]
 
 
 def inputs_of(manifest: Mapping[str, Any]) -> str:
-    """What the inputs of a run are and what was held out for testing; empty where its manifest does not say."""
-    words, held_out = manifest.get("inputs"), manifest.get("held_out")
+    """Say what the inputs of a run are and what was held out for testing; empty where its manifest does not say."""
+    words = manifest.get("inputs")
+    held_out = manifest.get("held_out")
     if not isinstance(words, str):
         return ""
-    return f"{words}. Held out for testing: {held_out}." if held_out else f"{words}."
+    if not held_out:
+        return f"{words}."
+    return f"{words}. Held out for testing: {held_out}."
 
 
 def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingComparison:
-    """What the runs of one setting say about its methods."""
-    every_run = [run for runs in methods.values() for run in runs.values()]
-    of = metric(methods)
+    """Compare the methods of one setting."""
+    runs = [run for by_seed in methods.values() for run in by_seed.values()]
+    metric_name = metric(methods)
     return SettingComparison(
         figures=figures(methods),
         names=names_of(methods),
-        configs={label: {seed: run.config for seed, run in runs.items()} for label, runs in methods.items()},
-        metric=of,
+        configs={label: {seed: run.config for seed, run in by_seed.items()} for label, by_seed in methods.items()},
+        metric=metric_name,
         criteria=criteria,
-        resolution=resolution_of([run.manifest for run in every_run], of),
+        resolution=resolution_of([run.manifest for run in runs], metric_name),
+        window=metrics.longest_window(run.curve(metric_name)[0] for run in runs),
     )
 
 
 def names_of(methods: Runs) -> dict[str, str]:
-    """Label → name of the method."""
-    return {label: str(next(iter(runs.values())).config["method"].get("name", "")) for label, runs in methods.items()}
+    """Return label → name of the method."""
+    return {label: str(_any_run({label: runs}).config["method"].get("name", "")) for label, runs in methods.items()}
 
 
 def compared(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[Table]:
-    """Two tables of paired differences from the baseline with their verdicts, and one of all pairs where asked for."""
+    """Make two tables of paired differences from the baseline with their verdicts, and one of all pairs on demand."""
     comparison = comparison_of(methods, criteria)
-    made = []
+    result = []
     if comparison.baseline is not None:
-        made = [_against_baseline(setting, comparison, figure) for figure in COMPARED]
+        result = [_against_baseline(setting, comparison, figure) for figure in COMPARED]
     if criteria.all_pairs:
-        made.append(every_pair(setting, comparison))
-    everything = [one for figure in COMPARED for one in comparison.every_pair(figure)]
-    if made and everything:
-        made[-1].notes = _notes(everything, comparison)
-    return made
+        result.append(every_pair(setting, comparison))
+    all_pairs = [pair for figure in COMPARED for pair in comparison.every_pair(figure)]
+    if result and all_pairs:
+        result[-1].notes = _notes(all_pairs, comparison)
+    return result
 
 
 def _against_baseline(setting: str, comparison: SettingComparison, figure: str) -> Table:
-    found = comparison.against_baseline(figure)
-    unit = verdict_words.unit_of(comparison.metric).name
-    words = COMPARED[figure]
-    difference = f"− {comparison.baseline}{f', {unit}' if unit else ''}"
-    table = Table(f"{setting}: {words}, compared", ["method", words, difference, "p", "verdict"])
+    by_label = comparison.against_baseline(figure)
+    title = verdict_words.figure_title(figure, comparison.window)
+    difference = verdict_words.with_unit(f"− {comparison.baseline}", comparison.metric)
+    table = Table(f"{setting}: {title}, compared", ["method", title, difference, "p", "verdict"])
     for label, runs in comparison.figures.items():
-        one = found.get(label)
+        pair = by_label.get(label)
         table.rows.append(
             [
                 label,
                 _mean(_values(runs, f"{figure}-{comparison.metric}"), 3),
-                verdict_words.difference_text(one),
-                verdict_words.p_text(one),
-                verdict_words.cell_text(label, one, comparison.baseline),
+                verdict_words.difference_text(pair),
+                verdict_words.p_text(pair),
+                verdict_words.cell_text(label, pair, comparison.baseline),
             ]
         )
     return table
 
 
 def every_pair(setting: str, comparison: SettingComparison, figure: str = "last") -> Table:
-    """All pairs of methods, which are one family of tests."""
-    unit = verdict_words.unit_of(comparison.metric).name
-    difference = f"difference{f', {unit}' if unit else ''}"
-    table = Table(f"{setting}: {COMPARED[figure]}, all pairs", ["method", "minus", difference, "p", "verdict"])
-    for one in comparison.every_pair(figure):
-        words = verdict_words.difference_text(one), verdict_words.p_text(one), verdict_words.verdict_text(one)
-        table.rows.append([one.method, one.baseline, *words])
+    """Make the table of all pairs of methods, which are one family of tests."""
+    title = verdict_words.figure_title(figure, comparison.window)
+    difference = verdict_words.with_unit("difference", comparison.metric)
+    table = Table(f"{setting}: {title}, all pairs", ["method", "minus", difference, "p", "verdict"])
+    for pair in comparison.every_pair(figure):
+        table.rows.append(
+            [
+                pair.method,
+                pair.baseline,
+                verdict_words.difference_text(pair),
+                verdict_words.p_text(pair),
+                verdict_words.verdict_text(pair),
+            ]
+        )
     return table
 
 
-def _notes(comparisons: list[Comparison], comparison: SettingComparison) -> list[str]:
-    """What stands below the tables of comparisons."""
+def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[str]:
+    """Write what stands below the tables of comparisons."""
     margin = comparison.criteria.margin
     region = f"±{margin:g} points" if comparison.metric == "accuracy" else f"±{margin:g} % of the baseline's loss"
     notes = [
         f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
         f"within {region}. Undecided: (seeds that would decide)."
     ]
-    reasons = {one.reason for one in comparisons}
+    reasons = {pair.reason for pair in pairs}
     if Reason.FEW_SEEDS in reasons or Reason.DIVERGED in reasons:
         notes.append(NO_VERDICT)
     if Reason.ENDED_APART in reasons:
         notes.append(ENDED_APART)
-    if any(one.skewed and one.decided for one in comparisons):
+    if any(pair.skewed and pair.decided for pair in pairs):
         notes.append(f"Skewed: {verdict_words.SKEWED}.")
     if warning := verdict_words.unfair_warning(comparison.shown_first()):
         notes.append(warning)
     return notes
 
 
-def learning(setting: str, methods: Runs, left: int = 0) -> Table:
-    """Best, final, last-10 and mean of the metric; rounds to the target, raw and of the 5-round mean."""
-    of, target = metric(methods), _config(methods).get("target", {})
-    known = figures(methods)
-    table = Table(f"{setting}: test {of}", ["method", "seeds", "best", "final", "last 10", "all rounds"])
-    keys = [f"{name}-{of}" for name in ("best", "final", "last", "mean")]
+def learning(setting: str, methods: Runs, unfinished: int = 0) -> Table:
+    """Make the table of best, final, last and mean of the metric, and of the rounds to the target.
+
+    The target is reached by the raw curve, and by its 5-round mean.
+    """
+    comparison = comparison_of(methods)
+    metric_name = comparison.metric
+    last = verdict_words.figure_title("last", comparison.window)
+    columns = {
+        "best": f"best-{metric_name}",
+        "final": f"final-{metric_name}",
+        last: f"last-{metric_name}",
+        "all rounds": f"mean-{metric_name}",
+    }
+    target = _config(methods).get("target", {})
+    table = Table(f"{setting}: test {metric_name}", ["method", "seeds", *columns])
     if target:
-        table.columns += [f"rounds to {target[of]:g}", f"{metrics.SMOOTH}-round mean"]
+        table.columns += [f"rounds to {target[metric_name]:g}", f"{metrics.SMOOTH}-round mean"]
         table.notes.append("Rounds to the target: mean ± sd over the seeds that reached it (how many of all).")
-    for label, runs in known.items():
-        cells = [mean_and_sd(centre(_values(runs, key)), 3) for key in keys]
+    for label, runs in comparison.figures.items():
+        cells = [mean_and_sd(centre(_values(runs, key)), 3) for key in columns.values()]
         if target:
-            reached = ("rounds-to-target", "rounds-to-target-smoothed")
-            cells += [mean_and_sd(centre(_values(runs, key)), 1, total=len(runs)) for key in reached]
+            reached = [centre(_values(runs, key)) for key in ("rounds-to-target", "rounds-to-target-smoothed")]
+            cells += [mean_and_sd(middle, 1, total=len(runs)) for middle in reached]
         table.rows.append([label, str(len(runs)), *cells])
     table.notes += [*_diverged(methods), *_untaught(methods)]
-    if left:
-        table.notes.append(f"{left} unfinished runs are left out.")
+    if unfinished:
+        table.notes.append(f"{unfinished} unfinished runs are left out.")
     return table
 
 
 def cost(setting: str, methods: Runs) -> Table:
-    """How evenly clients were served and chosen, and what it cost."""
-    table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB", "ms/select", "s"])
-    known, apart = figures(methods), ("trainings", "uploads")
-    counted = [key for key in apart if any(key in found for runs in known.values() for found in runs.values())]
-    table.columns += counted
-    for label, runs in known.items():
-        timed = [[metrics.METRICS[key](run) for run in methods[label].values()] for key in CLOCK]
-        cells = [mean_and_sd(centre(_values(runs, "worst-tenth")), 3), _mean(_values(runs, "jain"), 3)]
-        cells += [_mean(_values(runs, "megabytes"), 1), *[_mean(values) for values in timed]]
-        found = [[metrics.METRICS[key](run) for run in methods[label].values()] for key in counted]
-        table.rows.append([label, *cells, *[_mean(values, 0) for values in found]])
+    """Make the table of how evenly clients were served and chosen, and what it cost."""
+    by_label = figures(methods)
+    all_figures = [run_figures for runs in by_label.values() for run_figures in runs.values()]
+    counts = [key for key in ("trainings", "uploads") if any(key in run_figures for run_figures in all_figures)]
+    table = Table(f"{setting}: fairness and cost", ["method", "worst tenth", "Jain", "MB", "ms/select", "s", *counts])
+    for label, runs in by_label.items():
+        timed_runs = methods[label].values()
+        table.rows.append(
+            [
+                label,
+                mean_and_sd(centre(_values(runs, "worst-tenth")), 3),
+                _mean(_values(runs, "jain"), 3),
+                _mean(_values(runs, "megabytes"), 1),
+                _mean([metrics.selection_ms(run) for run in timed_runs]),
+                _mean([metrics.seconds(run) for run in timed_runs]),
+                *[_mean([metrics.METRICS[key](run) for run in timed_runs], 0) for key in counts],
+            ]
+        )
     return table
 
 
 def figures(methods: Runs) -> Methods:
-    """The standard figures of each run, and its rounds."""
-    return {
-        label: {seed: {**_figures(run), "rounds": float(len(run.records))} for seed, run in runs.items()}
-        for label, runs in methods.items()
-    }
-
-
-def _figures(run: Run) -> Mapping[str, float | None]:
-    """Those of the summary, which holds null where one is not finite: then they follow from the records."""
-    stored = run.summary.get("figures") or {}
-    whole = all(stored.get(f"{name}-{of}") is not None for of in HIGHER for name in ("last", "mean"))
-    return stored if whole else metrics.summarise(run)
+    """Return the figures of each run, by method and seed."""
+    return {label: {seed: metrics.figures_of(run) for seed, run in runs.items()} for label, runs in methods.items()}
 
 
 def metric(methods: Runs) -> str:
-    """What the study is judged by."""
+    """Return what the study is judged by."""
     return metric_of(_config(methods))
 
 
+def _any_run(methods: Runs) -> Run:
+    """Return a run of the setting, for what is the same in all of them."""
+    runs = next(iter(methods.values()))
+    return next(iter(runs.values()))
+
+
 def _config(methods: Runs) -> dict[str, Any]:
-    return next(iter(next(iter(methods.values())).values())).config
+    return _any_run(methods).config
 
 
 def _diverged(methods: Runs) -> list[str]:
-    counts = {label: sum(metrics.diverged(run) for run in runs.values()) for label, runs in methods.items()}
-    return [
-        f"{label} diverged on {count} of {len(methods[label])} seeds: its loss is infinite, "
-        "or ends above that of guessing."
-        for label, count in counts.items()
-        if count
-    ]
+    """Write a sentence for each method of which runs diverged."""
+    sentences = []
+    for label, runs in methods.items():
+        diverged = sum(metrics.diverged(run) for run in runs.values())
+        if diverged:
+            sentences.append(verdict_words.diverged_text(label, diverged, len(runs)))
+    return sentences
 
 
 def _untaught(methods: Runs) -> list[str]:
-    """A remark where no method's model is much better than a guess; nothing where labels are unknown."""
-    counts = next(iter(next(iter(methods.values())).values())).federation().get("label_counts")
-    found = [centre(_values(runs, "last-accuracy")) for runs in figures(methods).values()]
-    return metrics.near_chance([one.mean for one in found if one], counts)
+    """Remark where no method's model is much better than a guess; nothing where labels are unknown."""
+    label_counts = _any_run(methods).federation().get("label_counts")
+    middles = [centre(_values(runs, "last-accuracy")) for runs in figures(methods).values()]
+    return metrics.near_chance([middle.mean for middle in middles if middle is not None], label_counts)
 
 
-def _values(runs: Mapping[int, Mapping[str, float | None]], key: str) -> list[float | None]:
-    return [found.get(key) for found in runs.values()]
+def _values(runs: Mapping[int, Figures], key: str) -> list[float | None]:
+    return [run_figures.get(key) for run_figures in runs.values()]
 
 
-def _mean(values: list[float | None], digits: int = 2) -> str:
-    found = centre(values)
-    if found is None:
+def _mean(values: Sequence[float | None], digits: int = 2) -> str:
+    middle = centre(values)
+    if middle is None:
         return ""
-    return f"{found.mean:.{digits}f}" if math.isfinite(found.mean) else NOT_FINITE
+    if not math.isfinite(middle.mean):
+        return NOT_FINITE
+    return f"{middle.mean:.{digits}f}"

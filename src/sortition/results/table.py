@@ -42,7 +42,12 @@ ESCAPES = str.maketrans(
 class Table:
     """Rows under columns, with a title above and notes below.
 
-    ``prose`` names the columns of words: the terminal aligns them left and breaks them into lines where they must.
+    Attributes:
+        title: above the table; empty for none.
+        columns: the headings.
+        rows: the cells, one a column.
+        notes: sentences below the table.
+        prose: the columns of words: the terminal aligns them left and breaks them into lines where they must.
     """
 
     title: str
@@ -52,44 +57,52 @@ class Table:
     prose: tuple[str, ...] = ()
 
     def markdown(self) -> str:
-        """A GitHub table."""
+        """Return a GitHub table."""
         widths = self._widths()
 
         def line(cells: list[str]) -> str:
             padded = (cell.replace("|", "\\|").ljust(width) for cell, width in zip(cells, widths, strict=True))
             return f"| {' | '.join(padded)} |"
 
-        rule = f"|{'|'.join('-' * (width + 2) for width in widths)}|"
-        head = [f"**{self.title}**", ""] if self.title else []
-        notes = ["", *[f"*{note}*" for note in self.notes]] if self.notes else []
-        return "\n".join([*head, line(self.columns), rule, *map(line, self.rows), *notes])
+        lines = []
+        if self.title:
+            lines += [f"**{self.title}**", ""]
+        lines.append(line(self.columns))
+        lines.append(f"|{'|'.join('-' * (width + 2) for width in widths)}|")
+        lines += map(line, self.rows)
+        if self.notes:
+            lines += ["", *[f"*{note}*" for note in self.notes]]
+        return "\n".join(lines)
 
     def html(self) -> str:
-        """A table for a notebook."""
+        """Return a table for a notebook."""
         head = "".join(f"<th>{html.escape(cell)}</th>" for cell in self.columns)
         body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in self.rows)
         notes = "".join(f"<p><i>{html.escape(note)}</i></p>" for note in self.notes)
         return f"<table><caption>{html.escape(self.title)}</caption><tr>{head}</tr>{body}</table>{notes}"
 
     def latex(self, bold: frozenset[tuple[int, int]] = frozenset()) -> str:
-        """A booktabs tabular with its notes below; cells (row, column) in ``bold`` are set so."""
-        lines = [
-            " & ".join(
-                rf"\textbf{{{cell.translate(ESCAPES)}}}" if (at, column) in bold else cell.translate(ESCAPES)
-                for column, cell in enumerate(row)
-            )
-            + r" \\"
-            for at, row in enumerate([self.columns, *self.rows], -1)
-        ]
-        head = [r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}", r"\toprule", lines[0], r"\midrule"]
+        """Return a booktabs tabular with its notes below; cells (row, column) in ``bold`` are set so."""
+
+        def line(row: int, cells: list[str]) -> str:
+            texts = []
+            for column, cell in enumerate(cells):
+                text = cell.translate(ESCAPES)
+                texts.append(rf"\textbf{{{text}}}" if (row, column) in bold else text)
+            return " & ".join(texts) + r" \\"
+
+        heading = line(-1, self.columns)
+        body = [line(row, cells) for row, cells in enumerate(self.rows)]
         notes = [
             rf"\multicolumn{{{len(self.columns)}}}{{l}}{{\footnotesize {note.translate(ESCAPES)}}} \\"
             for note in self.notes
         ]
-        return "\n".join([*head, *lines[1:], r"\bottomrule", *notes, r"\end{tabular}", ""])
+        begin = r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}"
+        lines = [begin, r"\toprule", heading, r"\midrule", *body, r"\bottomrule", *notes, r"\end{tabular}", ""]
+        return "\n".join(lines)
 
     def text(self, width: int = 80) -> str:
-        """Plain lines of at most ``width`` characters where the names allow it; no blanks at their ends."""
+        """Return plain lines of at most ``width`` characters where the names allow it; no blanks at their ends."""
         return "\n".join(line for line, _ in self._lines(width)).rstrip()
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -99,70 +112,91 @@ class Table:
             yield Text(line, style, overflow="fold")
 
     def _lines(self, width: int) -> Iterator[tuple[str, str]]:
-        """Each line with its style: the title, blocks of columns that fit, the notes."""
+        """Yield each line with its style: the title, blocks of columns that fit, the notes."""
         yield "", ""
         if self.title:
             yield self.title, "bold"
-        for at, block in enumerate(self._wrapped(width)._blocks(width)):
-            if at:
+        for number, block in enumerate(self._wrapped(width)._blocks(width)):
+            if number > 0:
                 yield "", ""
             yield from block._plain()
         for note in self.notes:
             yield from ((line, "dim") for line in textwrap.wrap(note, max(width, NARROWEST)))
 
     def _plain(self) -> Iterator[tuple[str, str]]:
-        widths, left = self._widths(), (self.columns[0], *self.prose)
+        """Yield the lines of a block: the headings, a rule, the rows. Names and words stand left, numbers right."""
+        widths = self._widths()
+        left_aligned = (self.columns[0], *self.prose)
 
         def line(cells: list[str]) -> str:
-            padded = (
-                cell.ljust(space) if name in left else cell.rjust(space)
-                for name, cell, space in zip(self.columns, cells, widths, strict=True)
-            )
+            padded = [
+                cell.ljust(width) if column in left_aligned else cell.rjust(width)
+                for column, cell, width in zip(self.columns, cells, widths, strict=True)
+            ]
             return GAP.join(padded).rstrip()
 
         yield line(self.columns), "bold"
-        yield "─" * (sum(widths) + len(GAP) * (len(widths) - 1)), "dim"
+        yield "─" * _line_width(widths), "dim"
         yield from ((line(row), "") for row in self.rows)
 
     def _blocks(self, width: int) -> Iterator[Table]:
-        """Columns side by side as long as they fit, each block with the first column before it."""
-        widths, chosen = self._widths(), [0]
-        for at in range(1, len(widths)):
-            if len(chosen) > 1 and sum(widths[i] + len(GAP) for i in (*chosen, at)) - len(GAP) > width:
-                yield self._part(chosen)
-                chosen = [0]
-            chosen.append(at)
-        yield self._part(chosen)
+        """Yield columns side by side as long as they fit, each block with the first column before it."""
+        widths = self._widths()
+        block = [0]
+        for column in range(1, len(widths)):
+            widened = [*block, column]
+            if len(block) > 1 and _line_width([widths[position] for position in widened]) > width:
+                yield self._part(block)
+                block = [0]
+            block.append(column)
+        yield self._part(block)
 
     def _wrapped(self, width: int) -> Table:
-        """The same table with its words broken into lines, the widest column first, until all columns fit."""
-        widths, words = self._widths(), {self.columns.index(name) for name in self.prose}
-        longest = (max(map(len, " ".join(row[at] for row in self.rows).split()), default=0) for at in words)
-        least = {at: max(word, len(self.columns[at])) for at, word in zip(words, longest, strict=True)}
-        while sum(widths) + len(GAP) * (len(widths) - 1) > width:
-            if not (wide := [at for at in words if widths[at] > least[at]]):
+        """Return the table with its words broken into lines, the widest column first, until all columns fit."""
+        widths = self._widths()
+        prose = [self.columns.index(name) for name in self.prose]
+        narrowest = {column: self._narrowest(column) for column in prose}
+        while _line_width(widths) > width:
+            breakable = [column for column in prose if widths[column] > narrowest[column]]
+            if not breakable:
                 break
-            widths[max(wide, key=widths.__getitem__)] -= 1
+            widest = max(breakable, key=lambda column: widths[column])
+            widths[widest] -= 1
         rows: list[list[str]] = []
         for row in self.rows:
-            cells = [_broken(cell, widths[at]) if at in words else [cell] for at, cell in enumerate(row)]
+            cells = [_broken(cell, widths[column]) if column in prose else [cell] for column, cell in enumerate(row)]
             rows += map(list, zip_longest(*cells, fillvalue=""))
         return replace(self, rows=rows)
 
-    def _part(self, chosen: list[int]) -> Table:
-        columns, *rows = ([row[at] for at in chosen] for row in (self.columns, *self.rows))
-        return replace(self, columns=columns, rows=rows, prose=tuple(name for name in self.prose if name in columns))
+    def _narrowest(self, column: int) -> int:
+        """Return the width of a column's longest word, its heading included."""
+        words = " ".join(row[column] for row in self.rows).split()
+        return max([len(self.columns[column]), *map(len, words)])
+
+    def _part(self, columns: list[int]) -> Table:
+        """Return the table with these columns alone."""
+        names = [self.columns[column] for column in columns]
+        rows = [[row[column] for column in columns] for row in self.rows]
+        return replace(self, columns=names, rows=rows, prose=tuple(name for name in self.prose if name in names))
 
     def _widths(self) -> list[int]:
+        """Return the width of each column: that of the longest line in it."""
         rows = (self.columns, *self.rows)
-        return [max(len(line) for row in rows for line in row[at].split("\n")) for at in range(len(self.columns))]
+        return [
+            max(len(line) for row in rows for line in row[column].split("\n")) for column in range(len(self.columns))
+        ]
+
+
+def _line_width(widths: list[int]) -> int:
+    return sum(widths) + len(GAP) * (len(widths) - 1)
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    """The lines of a cell; those that it has already are kept, words stay whole."""
-    lines = cell.splitlines() or [""]
-    whole = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""] for line in lines)
-    return [line for lines in whole for line in lines]
+    """Return the lines of a cell; breaks that it has already are kept, words stay whole."""
+    lines = []
+    for line in cell.splitlines() or [""]:
+        lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return lines
 
 
 def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, total: int = 0) -> str:
@@ -171,6 +205,9 @@ def mean_and_sd(value: Centre | None, digits: int = 3, *, scale: float = 1.0, to
         return f"– (0/{total})" if total else ""
     if not math.isfinite(value.mean):
         return NOT_FINITE
-    spread = "" if math.isnan(value.sd) else f" ± {value.sd * scale:.{digits}f}"
-    counted = "" if value.known == value.total else f" ({value.known}/{value.total})"
-    return f"{value.mean * scale:.{digits}f}{spread}{counted}"
+    text = f"{value.mean * scale:.{digits}f}"
+    if not math.isnan(value.sd):
+        text += f" ± {value.sd * scale:.{digits}f}"
+    if value.known < value.total:
+        text += f" ({value.known}/{value.total})"
+    return text

@@ -1,12 +1,12 @@
-"""Comparisons in words: cells of tables, and sentences. Every page, terminal line and notebook takes them from here."""
+"""Comparisons in words: cells of tables, sentences and headlines. Every page, terminal line and notebook uses these."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
-from sortition.results.comparisons import SAME_TRAFFIC
+from sortition.results.comparisons import Missing, SettingComparison, shown_better
 from sortition.results.metrics import LAST
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import (
@@ -14,39 +14,78 @@ from sortition.results.statistics import (
     EQUAL,
     FEWEST_SEEDS,
     LEVEL,
+    MOST_SEEDS,
     UNDECIDED,
     WORSE,
     Comparison,
     Reason,
     Unlike,
+    Window,
 )
 
-PERIODS = {"last": "over the last 10 rounds", "mean": "over all rounds"}
-NAMED = 3  # keys of the configuration that a remark names
+NAMED_KEYS = 3  # keys of the configuration that a remark names
+NAMED_METHODS = 3  # methods that the headline over several settings names
+SAME_TRAFFIC = 0.05  # ratios that are no further from 1 are called the same
 SKEWED = "the differences look skewed, so that false alarms may be more frequent than 5 %"
 WHY = {
     Reason.ENDED_APART: "their runs ended at different rounds, so means over rounds cannot be compared",
     Reason.DIVERGED: "a run diverged",
     Reason.NO_SPREAD: "the seeds' differences are all the same, and the number of test examples is not known",
 }
+MISSING = {
+    Missing.ONE_METHOD: "Only one method was run: there is nothing to compare. Add others to the study.",
+    Missing.NO_PAIR: "No two methods have finished runs of one seed: there is nothing to compare yet.",
+    Missing.FEW_SEEDS: (
+        f"Fewer than {FEWEST_SEEDS} seeds show no spread that could be trusted, so nothing can be concluded yet: "
+        "run at least 5 seeds."
+    ),
+}
 
 
-class Unit(NamedTuple):
-    """How differences of a metric are shown: by which factor, with how many digits, in what."""
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How differences of a metric are written.
+
+    Attributes:
+        scale: the factor between the metric and what is written.
+        digits: how many follow the decimal point.
+        name: ``points``; empty where the metric has no unit.
+        words: what follows a number in a sentence: ``points``, or ``in loss``.
+    """
 
     scale: float
     digits: int
     name: str
+    words: str
 
 
 def unit_of(metric: str) -> Unit:
-    """Points for accuracy; a loss has no unit."""
-    return Unit(100.0, 2, "points") if metric == "accuracy" else Unit(1.0, 3, "")
+    """Return points for accuracy; a loss has no unit."""
+    if metric == "accuracy":
+        return Unit(scale=100.0, digits=2, name="points", words="points")
+    return Unit(scale=1.0, digits=3, name="", words=f"in {metric}")
+
+
+def with_unit(text: str, metric: str) -> str:
+    """``− uniform, points``: a heading with the unit of differences, where the metric has one."""
+    unit = unit_of(metric)
+    return f"{text}, {unit.name}" if unit.name else text
 
 
 def signed(value: float, digits: int) -> str:
-    """A number with its sign, and a true minus."""
+    """Write a number with its sign, and a true minus."""
     return f"{value:+.{digits}f}".replace("-", "−")
+
+
+def signed_difference(comparison: Comparison) -> str:
+    """``+1.25``: the difference in its unit; a dash where there is none."""
+    if math.isnan(comparison.difference):
+        return "–"
+    unit = unit_of(comparison.metric)
+    return signed(comparison.difference * unit.scale, unit.digits)
 
 
 def interval_text(low: float, high: float, metric: str) -> str:
@@ -61,18 +100,78 @@ def difference_text(comparison: Comparison | None) -> str:
     """``+1.25 [+0.80, +1.70]``, accuracy in points; empty where nothing is compared."""
     if comparison is None:
         return ""
-    if math.isnan(comparison.difference):
-        return "–"
-    unit = unit_of(comparison.metric)
     interval = interval_text(comparison.low, comparison.high, comparison.metric)
-    return f"{signed(comparison.difference * unit.scale, unit.digits)} {interval}".rstrip()
+    return f"{signed_difference(comparison)} {interval}".rstrip()
 
 
 def p_text(comparison: Comparison | None) -> str:
-    """Three digits, as papers print it."""
+    """Write p with three digits, as papers print it; empty where there is no test."""
     if comparison is None or math.isnan(comparison.low):
         return ""
-    return "< 0.001" if comparison.p < 0.001 else f"{comparison.p:.3f}"
+    if comparison.p < 0.001:
+        return "< 0.001"
+    return f"{comparison.p:.3f}"
+
+
+def traffic_text(comparison: Comparison) -> str:
+    """``at the same traffic``, or at how many times as much; empty where unknown."""
+    ratio = comparison.traffic_ratio
+    if ratio is None:
+        return ""
+    if abs(ratio - 1) < SAME_TRAFFIC:
+        return "at the same traffic"
+    return f"at {ratio:.2g}× the traffic"
+
+
+def speed_up_text(comparison: Comparison | None) -> str:
+    """``1.52×``, with how many seeds count where not all do: ``1.52× (4/5)``, ``– (0/5)``."""
+    if comparison is None:
+        return ""
+    size = "–" if comparison.speed_up is None else f"{comparison.speed_up:.2f}×"
+    if comparison.reached == comparison.seeds:
+        return size
+    return f"{size} ({comparison.reached}/{comparison.seeds})"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """``1.50×``; empty where unknown."""
+    return "" if ratio is None else f"{ratio:.2f}×"
+
+
+# -- which rounds ------------------------------------------------------------------------------------------------------
+
+
+def figure_title(figure: str, window: Window | None) -> str:
+    """Return the heading of a compared figure: ``last 10``, or as many rounds as were averaged; ``all rounds``."""
+    if figure == "mean":
+        return "all rounds"
+    rounds = LAST if window is None else window.rounds
+    return f"last {rounds}"
+
+
+def averaged_rounds(window: Window | None) -> str:
+    """Say which rounds the figure ``last`` averages: ``the last 10 rounds``, ``all 6 rounds``, ``the only round``."""
+    if window is None:
+        return f"the last {LAST} rounds"
+    if not window.whole:
+        rounds = f"the last {window.rounds} rounds"
+    elif window.rounds == 1:
+        rounds = "the only round"
+    else:
+        rounds = f"all {window.rounds} rounds"
+    if window.evaluations == window.rounds:
+        return rounds
+    return f"{rounds} ({window.evaluations} of them evaluated)"
+
+
+def period(comparison: Comparison) -> str:
+    """``over the last 10 rounds``: the rounds whose mean is compared."""
+    if comparison.figure == "mean":
+        return "over all rounds"
+    return f"over {averaged_rounds(comparison.window)}"
+
+
+# -- cells of tables ---------------------------------------------------------------------------------------------------
 
 
 def verdict_text(comparison: Comparison | None) -> str:
@@ -86,14 +185,18 @@ def verdict_text(comparison: Comparison | None) -> str:
         details.append("skewed")
     if comparison.unlike:
         details.append(f"unfair: other {_keys(comparison.unlike)}")
-    return f"{comparison.verdict} ({'; '.join(details)})" if details else comparison.verdict
+    if not details:
+        return comparison.verdict
+    return f"{comparison.verdict} ({'; '.join(details)})"
 
 
 def role_text(label: str, baseline: str | None) -> str:
     """What a row is that is not compared."""
     if label in REFERENCES:
         return "reference"
-    return "baseline" if label == baseline else "–"
+    if label == baseline:
+        return "baseline"
+    return "–"
 
 
 def cell_text(label: str, comparison: Comparison | None, baseline: str | None) -> str:
@@ -102,17 +205,24 @@ def cell_text(label: str, comparison: Comparison | None, baseline: str | None) -
 
 
 def _keys(differences: Sequence[Unlike]) -> str:
-    named = [unlike.key for unlike in differences[:NAMED]]
-    more = len(differences) - len(named)
-    return ", ".join(named) + (f" and {more} more" if more else "")
+    named = ", ".join(unlike.key for unlike in differences[:NAMED_KEYS])
+    unnamed = len(differences) - NAMED_KEYS
+    if unnamed > 0:
+        return f"{named} and {unnamed} more"
+    return named
+
+
+# -- sentences ---------------------------------------------------------------------------------------------------------
 
 
 def unlike_text(comparison: Comparison) -> str:
     """``cohort: 20, not 5; local.lr: 0.5, not 0.1``: what the method has, and what its baseline has."""
-    texts = [f"{unlike.key}: {unlike.ours}, not {unlike.theirs}" for unlike in comparison.unlike[:NAMED]]
-    more = len(comparison.unlike) - NAMED
-    if more > 0:
-        texts.append(f"{more} more")
+    texts = [
+        f"{unlike.key}: {unlike.method_value}, not {unlike.baseline_value}" for unlike in comparison.unlike[:NAMED_KEYS]
+    ]
+    unnamed = len(comparison.unlike) - NAMED_KEYS
+    if unnamed > 0:
+        texts.append(f"{unnamed} more")
     return "; ".join(texts)
 
 
@@ -123,46 +233,53 @@ def unfair_warning(comparisons: Iterable[Comparison]) -> str:
         return ""
     texts = [
         f"{comparison.method} is not compared fairly with {comparison.baseline} ({unlike_text(comparison)})"
-        for comparison in unfair[:NAMED]
+        for comparison in unfair[:NAMED_METHODS]
     ]
-    if len(unfair) > NAMED:
-        texts.append(f"{len(unfair) - NAMED} more comparisons are not fair")
+    unnamed = len(unfair) - NAMED_METHODS
+    if unnamed > 0:
+        texts.append(f"{unnamed} more comparisons are not fair")
     return f"Warning: {'; '.join(texts)}."
 
 
 def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
-    """The best first; those without a difference last."""
+    """Sort comparisons, the best first; those without a difference come last."""
 
-    def place(comparison: Comparison) -> float:
+    def sort_key(comparison: Comparison) -> float:
         return math.inf if math.isnan(comparison.gain) else -comparison.gain
 
-    return sorted(comparisons, key=place)
+    return sorted(comparisons, key=sort_key)
 
 
-def size_text(comparison: Comparison, *, period: bool = False) -> str:
-    """``2.40 points [2.08, 2.72] at the same traffic``; with its period ``2.40 points of accuracy over …``."""
+def size_text(comparison: Comparison) -> str:
+    """``2.40 points [2.08, 2.72] at the same traffic``: how far apart two methods are, without a sign."""
     unit = unit_of(comparison.metric)
-    size = f"{abs(comparison.difference) * unit.scale:.{unit.digits}f}"
-    words = [size, unit.name or f"in {comparison.metric}"]
-    if period:
-        words += [f"of {comparison.metric}"] if unit.name else []
-        words.append(PERIODS[comparison.figure])
-    ends = sorted((abs(comparison.low) * unit.scale, abs(comparison.high) * unit.scale))
-    words.append(f"[{ends[0]:.{unit.digits}f}, {ends[1]:.{unit.digits}f}]")
-    return " ".join([*words, traffic_text(comparison)]).rstrip()
+    return f"{_size(comparison)} {unit.words} {_size_interval(comparison)} {traffic_text(comparison)}".rstrip()
 
 
-def traffic_text(comparison: Comparison) -> str:
-    """``at the same traffic``, or at how many times as much; empty where unknown."""
-    ratio = comparison.traffic_ratio
-    if ratio is None:
-        return ""
-    return "at the same traffic" if abs(ratio - 1) < SAME_TRAFFIC else f"at {ratio:.2g}× the traffic"
+def size_and_period(comparison: Comparison) -> str:
+    """``2.40 points of accuracy over the last 10 rounds [2.08, 2.72] at the same traffic``."""
+    unit = unit_of(comparison.metric)
+    words = f"{unit.name} of {comparison.metric}" if unit.name else unit.words
+    interval = _size_interval(comparison)
+    return f"{_size(comparison)} {words} {period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
+
+
+def _size(comparison: Comparison) -> str:
+    unit = unit_of(comparison.metric)
+    return f"{abs(comparison.difference) * unit.scale:.{unit.digits}f}"
+
+
+def _size_interval(comparison: Comparison) -> str:
+    unit = unit_of(comparison.metric)
+    nearer, farther = sorted([abs(comparison.low) * unit.scale, abs(comparison.high) * unit.scale])
+    return f"[{nearer:.{unit.digits}f}, {farther:.{unit.digits}f}]"
 
 
 def remarks(comparison: Comparison) -> str:
     """What must be known beside a verdict: skewed differences, and unlike configurations."""
-    texts = [SKEWED] if comparison.skewed and comparison.decided else []
+    texts = []
+    if comparison.skewed and comparison.decided:
+        texts.append(SKEWED)
     if comparison.unlike:
         texts.append(f"not compared fairly ({unlike_text(comparison)})")
     return "".join(f"; {text}" for text in texts)
@@ -185,21 +302,20 @@ def sentence(comparison: Comparison) -> str:
 
 def _equality(comparison: Comparison) -> str:
     unit = unit_of(comparison.metric)
-    words = unit.name or f"in {comparison.metric}"
-    size = f"{signed(comparison.difference * unit.scale, unit.digits)} {words}"
     interval = interval_text(comparison.inner_low, comparison.inner_high, comparison.metric)
     region = f"{comparison.region * unit.scale:.3g}"
-    return f"{size}, within ±{region}, 90 % interval {interval} {traffic_text(comparison)}".rstrip()
+    difference = f"{signed_difference(comparison)} {unit.words}"
+    return f"{difference}, within ±{region}, 90 % interval {interval} {traffic_text(comparison)}".rstrip()
 
 
 def _indecision(comparison: Comparison) -> str:
+    reason = why_undecided(comparison)
     if math.isnan(comparison.difference):
-        return why_undecided(comparison)
+        return reason
     unit = unit_of(comparison.metric)
-    size = signed(comparison.difference * unit.scale, unit.digits)
     interval = interval_text(comparison.low, comparison.high, comparison.metric)
-    observed = f"{size} {unit.name or f'in {comparison.metric}'} {interval}".rstrip()
-    return f"{observed}; {why_undecided(comparison)}"
+    observed = f"{signed_difference(comparison)} {unit.words} {interval}".rstrip()
+    return f"{observed}; {reason}"
 
 
 def why_undecided(comparison: Comparison) -> str:
@@ -207,35 +323,21 @@ def why_undecided(comparison: Comparison) -> str:
     if comparison.reason in WHY:
         return WHY[comparison.reason]
     if comparison.reason is Reason.FEW_SEEDS:
-        many = "one seed shows" if comparison.seeds == 1 else f"{comparison.seeds} seeds show"
-        return f"{many} no spread that could be trusted; run at least 5, and never fewer than {FEWEST_SEEDS}"
-    needed = "more than 1,000" if comparison.seeds_needed is None else f"about {comparison.seeds_needed:,}"
-    return f"{needed} seeds would decide ({comparison.seeds} were run)"
+        seeds = "one seed shows" if comparison.seeds == 1 else f"{comparison.seeds} seeds show"
+        return f"{seeds} no spread that could be trusted; run at least 5, and never fewer than {FEWEST_SEEDS}"
+    return f"{seeds_that_decide(comparison)} seeds would decide ({comparison.seeds} were run)"
 
 
-def heading(metric: str, baseline: str, evaluated: int = LAST) -> str:
-    """What stands above the sentences: which figure they compare, of runs with so many evaluated rounds."""
-    unit = unit_of(metric).name
-    return f"Test {metric} over {averaged(evaluated)} against {baseline}{f', in {unit}' if unit else ''}:"
+def seeds_that_decide(comparison: Comparison) -> str:
+    """``about 46``, or more than the most that are computed."""
+    if comparison.seeds_needed is None:
+        return f"more than {MOST_SEEDS:,}"
+    return f"about {comparison.seeds_needed:,}"
 
 
-def averaged(evaluated: int) -> str:
-    """Which rounds the compared figure is the mean of, in words: studies may have fewer evaluated rounds than ten."""
-    if not 0 < evaluated < LAST:
-        return f"the last {LAST} rounds"
-    return "the only round" if evaluated == 1 else f"all {evaluated} rounds"
-
-
-def several_settings_note(settings: int) -> str:
-    """What is not controlled where verdicts of several settings stand beside each other; empty for one."""
-    if settings < 2:
-        return ""
-    expected = round(settings * LEVEL)
-    many = f"about {expected} of them" if expected > 1 else "any of them"
-    return (
-        f"Each of the {settings} settings is judged by itself, with a chance of at most 5 % of any false alarm in it: "
-        f"{many} may have one."
-    )
+def diverged_text(label: str, diverged: int, runs: int) -> str:
+    """The sentence on a method of which runs diverged."""
+    return f"{label} diverged on {diverged} of {runs} seeds: its loss is infinite, or ends above that of guessing."
 
 
 def counted(comparisons: Sequence[Comparison]) -> str:
@@ -247,10 +349,96 @@ def counted(comparisons: Sequence[Comparison]) -> str:
     if equal := verdicts.count(EQUAL):
         texts.append(f"{equal} practically equal")
     if undecided := verdicts.count(UNDECIDED):
-        needed = [comparison.seeds_needed for comparison in comparisons if comparison.seeds_needed]
         text = f"{undecided} undecided"
-        text += f" ({min(needed)} seeds or more would decide)" if needed else ""
-        apart = sum(comparison.reason is Reason.ENDED_APART for comparison in comparisons)
-        text += f", {apart} of them as runs ended at different rounds" if apart else ""
+        needed = [comparison.seeds_needed for comparison in comparisons if comparison.seeds_needed]
+        if needed:
+            text += f" ({min(needed)} seeds or more would decide)"
+        ended_apart = sum(comparison.reason is Reason.ENDED_APART for comparison in comparisons)
+        if ended_apart:
+            text += f", {ended_apart} of them as runs ended at different rounds"
         texts.append(text)
     return ", ".join(texts)
+
+
+# -- headings and headlines --------------------------------------------------------------------------------------------
+
+
+def heading(metric: str, baseline: str, window: Window | None = None) -> str:
+    """What stands above the sentences: which figure they compare, and with what."""
+    text = f"Test {metric} over {averaged_rounds(window)} against {baseline}"
+    unit = unit_of(metric)
+    return f"{text}, in {unit.name}:" if unit.name else f"{text}:"
+
+
+def several_settings_note(settings: int) -> str:
+    """What is not controlled where verdicts of several settings stand beside each other; empty for one."""
+    if settings < 2:
+        return ""
+    expected = round(settings * LEVEL)
+    affected = f"about {expected} of them" if expected > 1 else "any of them"
+    return (
+        f"Each of the {settings} settings is judged by itself, with a chance of at most 5 % of any false alarm in it: "
+        f"{affected} may have one."
+    )
+
+
+def missing_text(setting: SettingComparison) -> str:
+    """Why no method of a setting can be judged, and what would help; empty where some can be."""
+    if setting.missing is None:
+        return ""
+    if setting.missing is Missing.NO_BASELINE:
+        baseline = setting.criteria.baseline or "Uniform"
+        return f"{baseline} is not among the methods, so there is nothing to compare with: add it to the study."
+    return MISSING[setting.missing]
+
+
+def headline(setting: SettingComparison) -> str:
+    """Whether any method of a setting is better than the baseline, and by how much; a warning where it is unfair."""
+    if setting.missing is not None:
+        return missing_text(setting)
+    comparisons = list(setting.against_baseline().values())
+    better = sum(comparison.verdict == BETTER for comparison in comparisons)
+    if not better:
+        text = f"No method is shown better than {setting.baseline}: {counted(comparisons)}."
+    else:
+        text = _winner(setting.against_baseline()[setting.leader], better=better, methods=len(comparisons))
+    return f"{text} {unfair_warning(comparisons)}".rstrip()
+
+
+def _winner(comparison: Comparison, *, better: int, methods: int) -> str:
+    """The sentence on the leading method, which is one of those that are better than the baseline."""
+    size = size_and_period(comparison)
+    skewed = "; its differences look skewed" if comparison.skewed else ""
+    if methods == 1:
+        return f"{comparison.method} beats {comparison.baseline} by {size}{skewed}."
+    verb = "leads with" if better > 1 else "gains"
+    return f"{better} of {methods} methods beat {comparison.baseline}; {comparison.method} {verb} {size}{skewed}."
+
+
+def headline_over_settings(settings: Sequence[SettingComparison]) -> str:
+    """Which methods win in how many settings when all comparisons of the settings are one family."""
+    comparisons = [comparison for setting in settings for comparison in setting.against_baseline().values()]
+    family = f"all {len(comparisons)} comparisons of the page taken together, Holm's correction"
+    winners = shown_better(comparisons)
+    better_alone = sum(comparison.verdict == BETTER for comparison in comparisons)
+    if winners:
+        text = f"Better than the baseline: {_winners(winners, len(settings))} ({family})."
+    elif better_alone:
+        text = (
+            f"No method is shown better than the baseline in any of the {len(settings)} settings with {family}; "
+            f"{better_alone} of them are better in their own setting alone, which chance may explain."
+        )
+    else:
+        text = f"No method is shown better than the baseline in any of the {len(settings)} settings."
+    return f"{text} {unfair_warning(comparisons)}".rstrip()
+
+
+def _winners(comparisons: Sequence[Comparison], settings: int) -> str:
+    """``d in 2 of 2 settings, c in 1 of 2 settings, and 1 more``: by settings won, then by gain."""
+    gains: dict[str, list[float]] = {}
+    for comparison in comparisons:
+        gains.setdefault(comparison.method, []).append(comparison.gain)
+    labels = sorted(gains, key=lambda label: (-len(gains[label]), -sum(gains[label])))
+    text = ", ".join(f"{label} in {len(gains[label])} of {settings} settings" for label in labels[:NAMED_METHODS])
+    unnamed = len(labels) - NAMED_METHODS
+    return f"{text}, and {unnamed} more" if unnamed > 0 else text

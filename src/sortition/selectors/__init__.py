@@ -1,7 +1,8 @@
-"""The methods: one paper, one file, one class. ``discover()`` lists them by file name; ``load(name)`` makes one.
+"""The methods: one paper, one module, one class. ``discover()`` lists them by file name; ``load(name)`` makes one.
 
-Outside, names have hyphens (``power-of-choice``); files have underscores, and both are accepted. Other packages add
-methods by the entry point group ``sortition.selectors``. Nothing is imported before it is loaded.
+A method with parts of its own is a folder, whose ``__init__.py`` defines the class. Outside, names have hyphens
+(``power-of-choice``); files have underscores, and both are accepted. Other packages add methods by the entry point
+group ``sortition.selectors``. Nothing is imported before it is loaded.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["GROUP", "discover", "find", "load"]
 GROUP = "sortition.selectors"
 ALIASES = {"auto": "microcosm"}  # the method that fits most federations, in the variant that facts and limits allow
 
-VARIANTS: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, str | bool]] = {
     "microcosm-estimate": {"name": "microcosm", "by": "labels", "estimate": True},
     "microcosm-updates": {"name": "microcosm", "by": "updates"},
     "microcosm-bias": {"name": "microcosm", "by": "bias"},
@@ -30,53 +31,66 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }  # what the leaderboard calls an entry of its study that is more than a name
 
 
-def _ours() -> list[str]:
-    files = Path(__file__).parent.glob("[!_]*.py")
-    return sorted(file.stem.replace("_", "-") for file in files)
+def _our_names() -> list[str]:
+    folder = Path(__file__).parent
+    files = folder.glob("[!_]*.py")
+    packages = (file.parent for file in folder.glob("[!_]*/__init__.py"))
+    return sorted(path.stem.replace("_", "-") for path in [*files, *packages])
 
 
-def _theirs() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     return {point.name.replace("_", "-"): point for point in entry_points(group=GROUP)}
 
 
 def discover() -> list[str]:
-    """The names of all methods, ours first."""
-    ours = _ours()
-    return ours + sorted(set(_theirs()) - set(ours))
+    """List the names of all methods: ours first, then those of other packages."""
+    our_names = _our_names()
+    return our_names + sorted(set(_entry_points()) - set(our_names))
 
 
 def variant_entry(label: str) -> str:
-    """A variant as a study's file writes it: ``{ name = "microcosm", by = "sizes" }``."""
-    return f"{{ {', '.join(f'{key} = {json.dumps(value)}' for key, value in VARIANTS[label].items())} }}"
+    """Write a variant as a study's file does: ``{ name = "microcosm", by = "sizes" }``."""
+    settings = ", ".join(f"{key} = {json.dumps(value)}" for key, value in VARIANTS[label].items())
+    return f"{{ {settings} }}"
 
 
 def find(name: str) -> type[Selector[Any]]:
-    """The class of a method."""
+    """Return the class of a method by its name or alias."""
     if not isinstance(name, str):
         raise bad("name", "the name of a method", name, "sortition.selectors.discover() lists them.")
-    wanted = name.replace("_", "-")
-    wanted = ALIASES.get(wanted, wanted)
-    if wanted in _ours():
-        module = importlib.import_module(f"{__name__}.{wanted.replace('-', '_')}")
-        found = [
-            item
-            for item in vars(module).values()
-            if inspect.isclass(item) and issubclass(item, Selector) and item.__module__ == module.__name__
-        ]
-        if len(found) != 1:
-            raise InputError(f"{module.__name__} must be a file with one Selector class; got {len(found)}.")
-        return found[0]
-    theirs = _theirs()
-    if wanted not in theirs and wanted in VARIANTS:
-        raise InputError(f"Unknown method {name!r}; on the leaderboard it stands for {variant_entry(wanted)}.")
-    if wanted not in theirs:
-        raise unknown("method", name, [*discover(), *ALIASES])
-    made = theirs[wanted].load()
-    if not (inspect.isclass(made) and issubclass(made, Selector)):
-        raise InputError(f"Entry point {wanted!r} must be a Selector class; got {made!r}.")
-    return made
+    hyphenated = name.replace("_", "-")
+    method_name = ALIASES.get(hyphenated, hyphenated)
+    if method_name in _our_names():
+        return _class_in(f"{__name__}.{method_name.replace('-', '_')}")
+    points = _entry_points()
+    if method_name in points:
+        return _class_of(method_name, points[method_name])
+    if method_name in VARIANTS:
+        raise InputError(f"Unknown method {name!r}; on the leaderboard it stands for {variant_entry(method_name)}.")
+    raise unknown("method", name, [*discover(), *ALIASES])
+
+
+def _class_in(module_name: str) -> type[Selector[Any]]:
+    """Import a module of ours and return the one Selector class that it defines."""
+    module = importlib.import_module(module_name)
+    classes = [
+        item
+        for item in vars(module).values()
+        if inspect.isclass(item) and issubclass(item, Selector) and item.__module__ == module_name
+    ]
+    if len(classes) != 1:
+        raise InputError(f"{module_name} must define one Selector class; got {len(classes)}.")
+    return classes[0]
+
+
+def _class_of(method_name: str, point: EntryPoint) -> type[Selector[Any]]:
+    """Load an entry point of another package and check that it is a Selector class."""
+    cls = point.load()
+    if not (inspect.isclass(cls) and issubclass(cls, Selector)):
+        raise InputError(f"Entry point {method_name!r} must be a Selector class; got {cls!r}.")
+    return cls
 
 
 def load(name: str, **parameters: Any) -> Selector[Any]:
-    """A method by name, with its parameters: ``load("power-of-choice", d=20)``."""
+    """Make a method by its name, with its parameters: ``load("power-of-choice", d=20)``."""
     return find(name).load(**parameters)

@@ -10,9 +10,9 @@
 ⌊α1·|A|⌋ available clients are dropped, ⌊(1 − α3)m⌋ of the cohort are drawn without replacement by p, the rest uniformly
 from all not yet chosen.
 
-Deviations: a client whose v is unknown is asked when first met (FedCor's experiments ask everybody at w_0, which is the
-same when all are available). The kept number is raised where α1 would leave fewer clients than draws. Averaging is
-uniform, as in FedCor's experiments; the paper's own server uses Adam on user-averaged gradients.
+Deviations: a client whose v is unknown is asked when it is first available (FedCor's experiments ask everybody at w_0,
+which is the same when all are available). Fewer clients are dropped where α1 would leave fewer clients than draws.
+Averaging is uniform, as in FedCor's experiments; the paper's own server uses Adam on user-averaged gradients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 @dataclass
 class Memory(State):
-    """The valuation of each client; NaN where it was never asked."""
+    """The valuation v_k of each client (N,); NaN where it was never asked."""
 
     value: Floats = per_client(np.nan)
 
@@ -63,41 +63,45 @@ class Active(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; the loss of everybody once, then of the cohort."""
+        """Read the sizes; ask every client for its loss once, then take the cohort's reports."""
         return Needs(reads=("sizes",), asks=(LOSS,), reports=(LOSS,))
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Drop the lowest, draw by softmax, fill uniformly."""
-        unmet = round.available[np.isnan(state.value[round.available])]
-        if unmet.size:
-            refresh(state, (yield Measure(LOSS, unmet)), round.population)
+        """Drop the clients of lowest valuation, draw by softmax, and fill the cohort uniformly."""
         ids = round.available
+        unvalued = ids[np.isnan(state.value[ids])]
+        if unvalued.size:
+            losses = yield Measure(LOSS, unvalued)
+            refresh(state, losses, round.population)
         value = np.nan_to_num(state.value[ids], nan=-np.inf)
         # 1 − α3 is not exact in binary: (1 − 0.1)·10 must give 9, not 8
-        draws = min(math.floor((1 - self.alpha3) * round.places + 1e-9), int(np.isfinite(value).sum()))
-        kept = leading(ids, value, max(ids.size - math.floor(self.alpha1 * ids.size), draws))
-        chosen = weighted(kept, softmax_odds(self.alpha2 * state.value[kept]), draws, round.rng)
-        rest = uniformly(without(ids, chosen), round.places - chosen.size, round.rng)
-        return Cohort.uniform(np.concatenate([chosen, rest]))
+        n_softmax = math.floor((1 - self.alpha3) * round.places + 1e-9)
+        n_softmax = min(n_softmax, int(np.isfinite(value).sum()))
+        n_candidates = max(ids.size - math.floor(self.alpha1 * ids.size), n_softmax)
+        candidates = leading(ids, value, n_candidates)
+        odds = softmax_odds(self.alpha2 * state.value[candidates])
+        by_softmax = weighted(candidates, odds, n_softmax, round.rng)
+        by_lot = uniformly(without(ids, by_softmax), round.places - by_softmax.size, round.rng)
+        return Cohort.uniform(np.concatenate([by_softmax, by_lot]))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Refresh the valuations of those who trained."""
+        """Refresh the valuations of the clients that trained."""
         refresh(state, feedback.report(LOSS), feedback.round.population)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The paper's setting, and one that leans on the softmax."""
+        """Cover the paper's setting, and one in which the softmax matters."""
         return [{}, {"alpha1": 0.5, "alpha2": 1.0, "alpha3": 0.3}]
 
 
 def softmax_odds(score: Floats) -> Floats:
-    """∝ exp(score), the largest 1; a score that is unknown counts nothing."""
+    """Return exp(score) up to a factor that makes the largest 1; 0 where the score is unknown (NaN)."""
     if np.isnan(score).all():
         return np.zeros_like(score)
     return np.nan_to_num(np.exp(score - np.nanmax(score)), nan=0.0)
 
 
-def refresh(state: Memory, loss: Reading, population: Population) -> None:
-    """v_k = √n_k · F_k(w)."""
-    if len(loss):
-        state.value[loss.ids] = np.sqrt(population.sizes[loss.ids]) * loss.values
+def refresh(state: Memory, losses: Reading, population: Population) -> None:
+    """Set v_k = √n_k · F_k(w) of the clients that answered."""
+    if len(losses):
+        state.value[losses.ids] = np.sqrt(population.sizes[losses.ids]) * losses.values

@@ -37,16 +37,16 @@ from sortition.core.errors import bad
 
 @dataclass
 class Memory(State):
-    """The batch of each client (−1: waits for one), and how many batches there are."""
+    """The batch of each client, how often each was picked, and how many batches there are."""
 
-    batch: Ids = per_client(-1, dtype=int)
+    batch: Ids = per_client(-1, dtype=int)  # −1: the client waits for a batch
     picks: Ids = per_client(0, dtype=int)
     batches: int = shared(0)
 
 
 @method
 class BatchPartitioning(Selector[Memory]):
-    """Whole fixed batches of clients take part, so that sums over rounds never isolate anybody.
+    """Lets whole fixed batches of clients take part, so that sums over rounds never isolate anybody.
 
     Attributes:
         batch: T, clients of a batch: the least number that any combination of sums reaches.
@@ -67,7 +67,7 @@ class BatchPartitioning(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Nothing but who is available."""
+        """Need nothing but who is available."""
         return Needs()
 
     def select(self, state: Memory, round: Round) -> Cohort:
@@ -79,63 +79,69 @@ class BatchPartitioning(Selector[Memory]):
         self._form(state, round)
         sizes = np.bincount(state.batch[state.batch >= 0], minlength=state.batches)
         complete = _complete(state.batch[round.available], sizes)
-        places = round.budget // self.batch
+        places = round.budget // self.batch  # K/T
         if complete.size < places and complete.size < np.count_nonzero(sizes):
             return Cohort.uniform([], notes={"batches_available": int(complete.size), "batches_needed": places})
-        used = self._used(state, complete)
-        chosen = _within(self._order(complete, used, places, round.rng), sizes, round.budget, places)
+        order = self._order(complete, self._picks_of(state, complete), round.rng)
+        chosen = _that_fit(order, sizes, round.budget, places)
         ids = np.flatnonzero(np.isin(state.batch, chosen))
         state.picks[ids] += 1
-        notes = {"batches": chosen.tolist(), "batch_size": self.batch}
-        return Cohort.uniform(ids, notes=notes)
+        return Cohort.uniform(ids, notes={"batches": chosen.tolist(), "batch_size": self.batch})
 
     def _form(self, state: Memory, round: Round) -> None:
-        """Put clients that have no batch into new ones; in the first round the last one takes the rest, if it fits."""
+        """Put clients without a batch into new ones.
+
+        In the first round the last batch takes those who are left over, if the budget holds it.
+        """
         waiting = np.flatnonzero(state.batch < 0)
-        whole = waiting.size // self.batch
-        if not whole:
+        n_new = waiting.size // self.batch
+        if not n_new:
             if not state.batches:
                 raise bad("BatchPartitioning.batch", f"at most the number of clients, {round.n_clients}", self.batch)
             return
         order = round.rng.permutation(waiting)
-        merge = not state.batches and self.batch + order.size % self.batch <= round.budget
-        number = np.minimum(np.arange(order.size) // self.batch, whole - 1 if merge else whole)
-        taken = number < whole
-        state.batch[order[taken]] = state.batches + number[taken]
-        state.batches += whole
+        number = np.arange(order.size) // self.batch
+        leftover = order.size % self.batch
+        if not state.batches and self.batch + leftover <= round.budget:
+            number = np.minimum(number, n_new - 1)
+        has_batch = number < n_new
+        state.batch[order[has_batch]] = state.batches + number[has_batch]
+        state.batches += n_new
 
-    def _used(self, state: Memory, complete: Ids) -> Array:
-        """How often each of these batches was picked; its members were picked together."""
-        first = np.zeros(state.batches, np.int64)
-        first[state.batch[state.batch >= 0]] = state.picks[state.batch >= 0]
-        return first[complete]
+    def _picks_of(self, state: Memory, batches: Ids) -> Array:
+        """Return how often each of these batches was picked; its members were picked together."""
+        assigned = state.batch >= 0
+        picks = np.zeros(state.batches, np.int64)
+        picks[state.batch[assigned]] = state.picks[assigned]
+        return picks[batches]
 
-    def _order(self, complete: Ids, used: Array, places: int, rng: np.random.Generator) -> Ids:
-        """The available batches in the order in which they get places; ties by chance."""
+    def _order(self, complete: Ids, picks: Array, rng: np.random.Generator) -> Ids:
+        """Return the available batches in the order in which they get places; ties are broken by chance."""
         shuffled = rng.permutation(complete.size)
         if self.rule == "random" or not complete.size:
             return complete[shuffled]
-        least_first = shuffled[np.argsort(used[shuffled], kind="stable")]
+        least_used_first = shuffled[np.argsort(picks[shuffled], kind="stable")]
         if self.rule == "least-used":
-            return complete[least_first]
-        rest = shuffled[shuffled != least_first[0]]
-        order: Ids = np.concatenate([least_first[:1], rest])
+            return complete[least_used_first]
+        least_used = least_used_first[0]
+        order: Ids = np.append(least_used, shuffled[shuffled != least_used])
         return complete[order]
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """All three rules."""
+        """Cover all three rules."""
         return [{}, {"batch": 3, "rule": "with-least-used"}, {"batch": 1, "rule": "random"}]
 
 
-def _complete(here: Ids, sizes: Array) -> Ids:
-    """The batches all of whose members are available."""
-    there = np.bincount(here[here >= 0], minlength=sizes.size)
-    return np.flatnonzero((sizes > 0) & (there == sizes))
+def _complete(batch_of_available: Ids, sizes: Array) -> Ids:
+    """Return the batches all of whose members are available."""
+    assigned = batch_of_available[batch_of_available >= 0]
+    n_available = np.bincount(assigned, minlength=sizes.size)
+    return np.flatnonzero((sizes > 0) & (n_available == sizes))
 
 
-def _within(order: Ids, sizes: Array, budget: int, places: int) -> Ids:
-    """The first of these batches that fit into the budget; the last batch may be larger than the others."""
+def _that_fit(order: Ids, sizes: Array, budget: int, places: int) -> Ids:
+    """Return the first of these batches that fit into the budget; the last batch may be larger than the others."""
     chosen: list[int] = []
     room = budget
     for batch in order.tolist():

@@ -15,6 +15,7 @@ all distinct clients alike, however often each was drawn: a reading of FedGS's M
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -26,11 +27,13 @@ from sortition.core.sampling import with_replacement
 
 @method
 class BySize(Selector[State]):
-    """m independent draws in proportion to data size.
+    """Draws m clients independently, in proportion to data size.
 
     Attributes:
-        lost: draw over all clients and lose those who are away, instead of drawing over the available.
+        lost: whether all clients are drawn from and draws of unavailable ones are lost; by default only available
+            clients are drawn from.
         repeats: a client that was drawn twice weighs twice as much ("count", the paper) or as much as others ("once").
+
     """
 
     lost: bool = False
@@ -45,25 +48,29 @@ class BySize(Selector[State]):
 
     @property
     def needs(self) -> Needs:
-        """Data sizes."""
+        """Read the data sizes."""
         return Needs(reads=("sizes",))
 
     def select(self, state: State, round: Round) -> Cohort:
-        """Draw, and count multiplicity as weight."""
-        pool = round.population.known if self.lost else round.available
-        draws = with_replacement(pool, round.population.sizes[pool], round.budget, round.rng)
+        """Draw m times with replacement; how often a client was drawn is its weight."""
         if not self.lost:
-            return self._cohort(draws)
-        kept = draws[np.isin(draws, round.available)]
-        return self._cohort(kept, notes={"lost": int(draws.size - kept.size)})
+            return self._cohort(self._draws(round.available, round))
+        draws = self._draws(round.population.known, round)
+        available_draws = draws[np.isin(draws, round.available)]
+        n_lost = int(draws.size - available_draws.size)
+        return self._cohort(available_draws, notes={"lost": n_lost})
 
-    def _cohort(self, draws: Ids, **rest: Any) -> Cohort:
-        """The clients that were drawn, weighted as ``repeats`` says."""
+    def _draws(self, pool: Ids, round: Round) -> Ids:
+        """Draw m clients of the pool with replacement, in proportion to their sizes."""
+        return with_replacement(pool, round.population.sizes[pool], round.budget, round.rng)
+
+    def _cohort(self, draws: Ids, notes: Mapping[str, int] | None = None) -> Cohort:
+        """Weigh the clients that were drawn as ``repeats`` says."""
         if self.repeats == "once":
-            return Cohort.uniform(np.unique(draws), **rest)
-        return Cohort.drawn(draws, **rest)
+            return Cohort.uniform(np.unique(draws), notes=notes or {})
+        return Cohort.drawn(draws, notes=notes or {})
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both readings of availability, and both weights of a client that is drawn twice."""
+        """Cover both readings of availability, and both weights of a client that is drawn twice."""
         return [{"lost": False}, {"lost": True}, {"repeats": "once"}]

@@ -6,7 +6,7 @@ time slow convergence. CA-Fed leaves out clients where that lowers a bound of th
 | paper | here |
 |---|---|
 | α_k, weight in the target objective | ``target``: n_k/n, or 1/N |
-| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``_parts.availability_chain``, from counts |
+| π_k, λ_k: availability and its correlation (two-state Markov chain) | ``count_moves``, ``estimates`` |
 | F̂_k ← s F̂_k + (1 − s) F_k(w) of the active clients | ``state.loss``, the question ``LOSS``; s = ``smoothing`` |
 | q_k = α_k/π̂_k, p_k = π_k q_k / Σ_h π_h q_h | with q = α/π̂ on the kept clients p_k = α_k / Σ_kept α |
 | ε(q) = Σ_k p_k (F̂_k − F*_k) + κ Γ̂ d_TV(α, p)², Γ̂ = max_k (F̂_k − F*_k) | :func:`prune`; κ = ``bias`` |
@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -38,7 +37,7 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.core.ties import TOLERANCE, rounded
-from sortition.selectors._parts import availability_chain
+from sortition.selectors._parts.shares import shares
 
 CHUNK = 65_536  # clients whose numbers are unpacked at a time
 
@@ -48,14 +47,14 @@ class Memory(State):
     """The smoothed loss of each client (NaN: never active), and how its availability went from round to round."""
 
     loss: Floats = per_client(np.nan)
-    before: Array = per_client(0, dtype=bool)  # available in the last round
+    was_available: Array = per_client(0, dtype=bool)  # in the last round
     moves: Array = per_client(0, dtype=int, width=4)  # rounds that went 0→0, 0→1, 1→0, 1→1
-    last: int = shared(-1)
+    last: int = shared(-1)  # index of the last round
 
 
 @method
 class CAFed(Selector[Memory]):
-    """All available clients but those whose absence harms less than their rare or correlated presence.
+    """Chooses all available clients but those whose absence harms less than their rare or correlated presence.
 
     Attributes:
         target: α_k: by "size", or the same for all ("equal").
@@ -81,51 +80,66 @@ class CAFed(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, if they are the target; the loss of every available client in every round."""
-        return Needs(reads=("sizes",) if self.target == "size" else (), asks=(LOSS,))
+        """Ask every available client for its loss in every round; read the sizes, if they are the target."""
+        if self.target == "size":
+            return Needs(reads=("sizes",), asks=(LOSS,))
+        return Needs(asks=(LOSS,))
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Losses, then estimates, then the clients that are kept."""
+        """Learn losses, estimate availabilities, and keep the clients that the bound wants."""
         known = round.population.known
-        self._learn(state, (yield Measure(LOSS, round.available)))
-        passed = round.index - state.last if state.last >= 0 else 0
-        availability_chain.count(state.moves, state.before, round.available, passed)
+        losses = yield Measure(LOSS, round.available)
+        self._learn(state, losses)
+        rounds_passed = round.index - state.last if state.last >= 0 else 0
+        count_moves(state.moves, state.was_available, round.available, rounds_passed)
         state.last = round.index
-        pi, correlation = availability_chain.estimates(state.moves[known])
-        alpha = self._target(round, known)
-        sticky, rare = np.argsort(-rounded(np.abs(correlation)), kind="stable"), np.argsort(rounded(pi), kind="stable")
-        order = np.concatenate([sticky, rare])
-        kept = prune(alpha, self._losses(state, known), order, self.bias, self.tolerance)
+        pi, correlation = estimates(state.moves[known])
+        alpha = self._target(round)
+        most_correlated_first = np.argsort(-rounded(np.abs(correlation)), kind="stable")
+        rarest_first = np.argsort(rounded(pi), kind="stable")
+        keeps = prune(
+            alpha=alpha,
+            loss=self._losses(state, known),
+            order=np.concatenate([most_correlated_first, rarest_first]),
+            bias=self.bias,
+            tolerance=self.tolerance,
+        )
         q = np.zeros(round.n_clients)
-        q[known[kept]] = alpha[kept] / pi[kept]
+        q[known[keeps]] = alpha[keeps] / pi[keeps]
         ids = round.available[q[round.available] > 0]
-        notes = {"left_out": int(known.size - kept.sum()), "kept_available": int(ids.size)}
+        notes = {"left_out": int(known.size - keeps.sum()), "kept_available": int(ids.size)}
         if self.cohort == "all":
             return Cohort(ids, q[ids], full=True, mass="expected", notes=notes)
-        drawn = np.sort(uniformly(ids, round.budget, round.rng))
-        return Cohort(drawn, q[drawn] * (ids.size / max(drawn.size, 1)), mass="expected", notes=notes)
+        chosen = np.sort(uniformly(ids, round.budget, round.rng))
+        weights = q[chosen] * (ids.size / max(chosen.size, 1))
+        return Cohort(chosen, weights, mass="expected", notes=notes)
 
     def _learn(self, state: Memory, losses: Reading) -> None:
-        """F̂_k of those who answered."""
-        if len(losses):
-            old = state.loss[losses.ids]
-            mixed = self.smoothing * old + (1 - self.smoothing) * losses.values
-            state.loss[losses.ids] = np.where(np.isnan(old), losses.values, mixed)
+        """Update F̂_k of the clients that answered."""
+        if not len(losses):
+            return
+        previous = state.loss[losses.ids]
+        smoothed = self.smoothing * previous + (1 - self.smoothing) * losses.values
+        state.loss[losses.ids] = np.where(np.isnan(previous), losses.values, smoothed)
 
     def _losses(self, state: Memory, known: Ids) -> Floats:
-        """F̂_k of the known clients, the mean of the others where there is none; F*_k counts as 0."""
+        """Return F̂_k of the known clients; where there is none, the mean of the others. F*_k counts as 0."""
         loss = state.loss[known]
-        seen = ~np.isnan(loss)
-        return np.where(seen, loss, loss[seen].mean() if seen.any() else 0.0)
+        unknown = np.isnan(loss)
+        if unknown.all():
+            return np.zeros(known.size)
+        return np.where(unknown, loss[~unknown].mean(), loss)
 
-    def _target(self, round: Round, known: Ids) -> Floats:
-        """α_k of the known clients."""
-        sizes = np.ones(known.size) if self.target == "equal" else np.asarray(round.population.sizes[known], np.float64)
-        return np.asarray(sizes / sizes.sum() if sizes.sum() > 0 else np.full(known.size, 1.0 / max(known.size, 1)))
+    def _target(self, round: Round) -> Floats:
+        """Return α_k of the known clients."""
+        known = round.population.known
+        if self.target == "equal":
+            return shares(np.ones(known.size))
+        return shares(np.asarray(round.population.sizes[known], np.float64))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The paper's setting, and one that is within the budget."""
+        """Cover the paper's setting, and one that is within the budget."""
         return [
             {"bias": 0.5},
             {"target": "equal", "bias": 0.2, "tolerance": 0.001, "smoothing": 0.3, "cohort": "budget"},
@@ -133,22 +147,76 @@ class CAFed(Selector[Memory]):
 
 
 def prune(alpha: Floats, loss: Floats, order: Ids, bias: float, tolerance: float) -> Array:
-    """Which clients are kept (n,): along ``order``, each whose absence lowers ε by the tolerance is left out."""
-    kept = [True] * alpha.size
-    out, inside, worst = 0.0, float(alpha @ loss), bias * float(loss.max(initial=0.0))
-    bound = inside
-    for k, share, harm in _numbers(order, alpha, alpha * loss):
-        left = 1.0 - out - share
-        if not kept[k] or left <= TOLERANCE:  # nobody would be left
+    """Return which clients are kept (n,): along ``order``, each whose absence lowers ε by the tolerance is left out.
+
+    Args:
+        alpha: (n,) α_k, shares that add up to 1.
+        loss: (n,) F̂_k − F*_k.
+        order: positions in which clients are looked at; one may occur twice.
+        bias: κ.
+        tolerance: tol.
+    """
+    keeps = [True] * alpha.size
+    removed_share = 0.0  # α(R)
+    kept_loss = float(alpha @ loss)  # Σ α_k (F̂_k − F*_k) over the kept clients
+    kappa_gamma = bias * float(loss.max(initial=0.0))  # κ Γ̂
+    epsilon = kept_loss
+    for k, share, share_loss in _python_numbers(order, alpha, alpha * loss):
+        remaining = 1.0 - removed_share - share
+        if not keeps[k] or remaining <= TOLERANCE:  # nobody would be left
             continue
-        then = (inside - harm) / left + worst * (out + share) ** 2
-        if bound - then >= tolerance + TOLERANCE * abs(bound) and bound > then:
-            kept[k], bound = False, then
-            out, inside = out + share, inside - harm
-    return np.array(kept, bool)
+        epsilon_without = (kept_loss - share_loss) / remaining + kappa_gamma * (removed_share + share) ** 2
+        if epsilon > epsilon_without and epsilon - epsilon_without >= tolerance + TOLERANCE * abs(epsilon):
+            keeps[k] = False
+            epsilon = epsilon_without
+            removed_share += share
+            kept_loss -= share_loss
+    return np.array(keeps, bool)
 
 
-def _numbers(order: Ids, *columns: Floats) -> Iterator[tuple[Any, ...]]:
-    """Along ``order``, each client and its entries as Python's own numbers: a loop over numpy's is far slower."""
-    parts = (order[start : start + CHUNK] for start in range(0, order.size, CHUNK))
-    return chain.from_iterable(zip(at.tolist(), *(some[at].tolist() for some in columns), strict=True) for at in parts)
+def _python_numbers(order: Ids, shares: Floats, losses: Floats) -> Iterator[tuple[int, float, float]]:
+    """Yield each client along ``order`` with its two entries as Python's own numbers: a loop over numpy's is slower."""
+    for start in range(0, order.size, CHUNK):
+        positions = order[start : start + CHUNK]
+        yield from zip(positions.tolist(), shares[positions].tolist(), losses[positions].tolist(), strict=True)
+
+
+def count_moves(moves: Array, was_available: Array, available: Ids, rounds: int) -> None:
+    """Add the moves since the last round to the counts, and remember who is available now.
+
+    Args:
+        moves: (N, 4) counts of 0→0, 0→1, 1→0, 1→1; changed in place.
+        was_available: (N,) who was available in the last round; becomes who is available now.
+        available: ids of the clients that are available now.
+        rounds: how many rounds have passed; in those between nobody was available. 0 means that this is the first.
+    """
+    is_available = np.zeros(was_available.size, bool)
+    is_available[available] = True
+    previous = was_available.copy()
+    was_available[:] = is_available
+    if rounds == 0:
+        return
+    if rounds > 1:
+        moves[previous, 2] += 1
+        moves[~previous, 0] += 1
+        moves[:, 0] += rounds - 2
+        previous[:] = False
+    moves[~previous & ~is_available, 0] += 1
+    moves[~previous & is_available, 1] += 1
+    moves[previous & ~is_available, 2] += 1
+    moves[previous & is_available, 3] += 1
+
+
+def estimates(moves: Array) -> tuple[Floats, Floats]:
+    """Return π̂ and λ̂ of each client (n,), from its counts of moves (n, 4).
+
+    π is the chance of being available, λ = P(1→1) + P(0→0) − 1 the second eigenvalue of the client's Markov chain: 0
+    where rounds are independent, near 1 where a client stays as it is. One imagined move of each kind is added.
+    """
+    counts = np.asarray(moves, np.float64) + 1.0
+    from_away = counts[:, 0] + counts[:, 1]
+    from_available = counts[:, 2] + counts[:, 3]
+    to_available = counts[:, 1] + counts[:, 3]
+    pi = to_available / (from_away + from_available)
+    correlation = counts[:, 3] / from_available + counts[:, 0] / from_away - 1.0
+    return pi, correlation

@@ -32,14 +32,14 @@ from sortition.selectors._parts.linkage import Gap, cut_to_mass, tree_groups
 
 @dataclass
 class Memory(State):
-    """The last update (or its sketch) of each client; 0 where it never trained."""
+    """The last update of each client, or its sketch (N, width); 0 where it never trained."""
 
     update: Floats = per_client(width=0)
 
 
 @method
 class Clustered(Selector[Memory]):
-    """One client from each of m distributions that together are unbiased and each hold clients that are alike.
+    """Draws one client from each of m distributions, which together are unbiased and each hold clients that are alike.
 
     Attributes:
         by: "similarity" of updates (Algorithm 2) or "size" (Algorithm 1).
@@ -62,33 +62,40 @@ class Clustered(Selector[Memory]):
 
     @property
     def _signal(self) -> Signal:
-        return UPDATE if self.sketch is None else UPDATE.sketch(self.sketch)
+        if self.sketch is None:
+            return UPDATE
+        return UPDATE.sketch(self.sketch)
 
     @property
     def needs(self) -> Needs:
-        """Sizes; by similarity also the update of each client."""
-        return Needs(reads=("sizes",), reports=(self._signal,) if self.by == "similarity" else ())
+        """Read the sizes; by similarity, also take the update of each member."""
+        if self.by == "similarity":
+            return Needs(reads=("sizes",), reports=(self._signal,))
+        return Needs(reads=("sizes",))
 
     def bins(self, state: Memory, round: Round) -> Bins:
-        """W_1 … W_m over positions in ``round.available``."""
+        """Return W_1 … W_m over positions in ``round.available``."""
         ids = round.available
-        sizes = whole(round.population.sizes[ids], round.budget)
+        m = round.budget
+        sizes = whole(round.population.sizes[ids], m)
         if self.by == "size" or ids.size < 2:
-            return by_size(sizes, round.budget)
-        mass = loose(sizes, round.budget)
+            return by_size(sizes, m)
+        mass = loose(sizes, m)
+        capacity = float(sizes.sum())
 
         def cut(links: Array, leaves: Ids) -> Ids:
             if leaves.size == ids.size:
-                return cut_to_mass(links, mass[leaves], float(sizes.sum()))
+                return cut_to_mass(links, mass[leaves], capacity)
             trained = np.asarray(state.update.any(axis=1))[ids]
-            return cut_to_mass(links, leaf_mass(mass, trained, leaves), float(sizes.sum()))
+            return cut_to_mass(links, leaf_mass(mass, trained, leaves), capacity)
 
         groups = tree_groups(state.update, cut, self.exact_up_to, round.rng, among=ids, gap=self.gap)
-        return by_groups(sizes, round.budget, groups, round.rng)
+        return by_groups(sizes, m, groups, round.rng)
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """One draw from each distribution."""
-        return Cohort.drawn(round.available[self.bins(state, round).draw(round.rng)])
+        """Draw one client from each distribution."""
+        positions = self.bins(state, round).draw(round.rng)
+        return Cohort.drawn(round.available[positions])
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember the updates (Algorithm 2)."""
@@ -97,14 +104,17 @@ class Clustered(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both algorithms, the other distances, sketches, and the form for many clients."""
+        """Cover both algorithms, the other distances, sketches, and the form for many clients."""
         return [{"by": "size"}, {}, {"gap": "l2", "sketch": 8}, {"gap": "l1"}, {"exact_up_to": 12}]
 
 
 def leaf_mass(mass: Ids, trained: Array, leaves: Ids) -> Floats:
-    """The mass for which each leaf of a sample stands: those who trained and the others are scaled apart."""
-    own = mass[leaves].astype(np.float64)
-    for kind in (trained, ~trained):
-        inside = kind[leaves]
-        own[inside] *= mass[kind].sum() / max(own[inside].sum(), 1)
-    return own
+    """Return the mass for which each leaf of a sample stands.
+
+    The leaves that have trained stand for all clients that have, the others for all that have not.
+    """
+    scaled = mass[leaves].astype(np.float64)
+    for members in (trained, ~trained):
+        sampled = members[leaves]
+        scaled[sampled] *= mass[members].sum() / max(scaled[sampled].sum(), 1)
+    return scaled

@@ -38,17 +38,17 @@ from sortition.core.ties import rounded
 class Memory(State):
     """What each client's plays taught, what it is owed, and whether it was chosen last."""
 
-    latency: Floats = per_client(0.0)  # mean over its plays
+    latency: Floats = per_client(0.0)  # mean over its plays, in seconds
     plays: Ids = per_client(0, dtype=int)  # z_k
     queue: Floats = per_client(0.0)  # D_k
     chosen: Ids = per_client(0, dtype=int)  # b_k(t − 1)
-    longest: float = shared(0.0)
+    longest: float = shared(0.0)  # the longest latency so far, in seconds
     last: int = shared(-1)  # index of the last round in which somebody chose
 
 
 @method
 class CSUCBQ(Selector[Memory]):
-    """The fastest clients by upper confidence bounds, with queues that bring the others back.
+    """Chooses the fastest clients by upper confidence bounds; queues bring the others back.
 
     Attributes:
         beta: β, weight of the queues against the bandit; 1 leaves the queues alone.
@@ -73,7 +73,7 @@ class CSUCBQ(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and how long the cohort took."""
+        """Read the sizes; take from the cohort how long it took."""
         return Needs(reads=("sizes",), reports=(DURATION,))
 
     def select(self, state: Memory, round: Round) -> Cohort:
@@ -82,41 +82,48 @@ class CSUCBQ(Selector[Memory]):
         skipped = round.index - state.last - 1
         state.queue = np.maximum(state.queue + required - state.chosen, 0.0) + skipped * required
         ids = round.available
-        score = (1 - self.beta) * self._optimistic(state, ids, round.index + 1) + self.beta * state.queue[ids]
-        cohort = top(ids, rounded(score, 1.0), round.budget)  # D_k is a sum of small steps: near 0 its bits are noise
+        optimism = self._optimistic(state, ids, round.index + 1)
+        score = (1 - self.beta) * optimism + self.beta * state.queue[ids]
+        members = top(ids, rounded(score, 1.0), round.budget)  # D_k sums small steps: near 0 its bits are noise
         state.chosen[:] = 0
-        state.chosen[cohort] = 1
+        state.chosen[members] = 1
         state.last = round.index
-        return Cohort.by_size(cohort, round.population.sizes, notes={"longest_queue": float(state.queue.max())})
+        return Cohort.by_size(members, round.population.sizes, notes={"longest_queue": float(state.queue.max())})
 
     def _required(self, round: Round) -> Floats:
-        """c_k (N,)."""
-        n, known = round.n_clients, round.population.known
-        part = np.zeros(n)
+        """Return c_k of all clients (N,); 0 for unknown ones."""
+        known = round.population.known
         sizes = np.asarray(round.population.sizes[known], np.float64)
-        by_size = self.rate == "size" and sizes.sum() > 0
-        part[known] = sizes / sizes.sum() if by_size else 1.0 / known.size
-        return np.minimum(self.fraction * round.budget * part, 1.0)
+        share = np.zeros(round.n_clients)
+        if self.rate == "size" and sizes.sum() > 0:
+            share[known] = sizes / sizes.sum()
+        else:
+            share[known] = 1.0 / known.size
+        return np.minimum(self.fraction * round.budget * share, 1.0)
 
     def _optimistic(self, state: Memory, ids: Ids, t: int) -> Floats:
-        """ŷ_k of these clients."""
-        limit = self.latency_limit or state.longest
-        reward = 1.0 - state.latency[ids] / limit if limit > 0 else np.ones(ids.size)
+        """Return ŷ_k of these clients; 1 before the first play, since the latency is 0 then."""
+        longest = self.latency_limit or state.longest  # τ_max
+        reward = np.ones(ids.size)  # ȳ_k
+        if longest > 0:
+            reward = 1.0 - state.latency[ids] / longest
         doubt = np.sqrt(2.0 * math.log(t) / np.maximum(state.plays[ids], 1))
-        return np.minimum(reward + doubt, 1.0)  # 1 before the first play, as latency is 0 then
+        return np.minimum(reward + doubt, 1.0)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Update the mean latency of those who answered."""
-        report = feedback.report(DURATION)
-        if not len(report):
+        """Update the mean latency of the clients that answered."""
+        durations = feedback.report(DURATION)
+        if not len(durations):
             return
-        ids, took = report.ids, report.values
-        state.longest = max(state.longest, float(took.max()))
-        took = took if self.latency_limit is None else np.minimum(took, self.latency_limit)
+        ids = durations.ids
+        latency = durations.values
+        state.longest = max(state.longest, float(latency.max()))
+        if self.latency_limit is not None:
+            latency = np.minimum(latency, self.latency_limit)
         state.plays[ids] += 1
-        state.latency[ids] += (took - state.latency[ids]) / state.plays[ids]
+        state.latency[ids] += (latency - state.latency[ids]) / state.plays[ids]
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The default, the bandit almost alone with a limit, and queues by size."""
+        """Cover the default, the bandit almost alone with a limit, and queues by size."""
         return [{}, {"beta": 1e-5, "latency_limit": 2.0}, {"beta": 0.9, "fraction": 0.5, "rate": "size"}]

@@ -35,9 +35,9 @@ from sortition.core import (
     Cohort,
     Feedback,
     Needs,
-    Reading,
     Round,
     Selector,
+    Signal,
     State,
     method,
     per_client,
@@ -57,7 +57,7 @@ class Memory(State):
 
 @method
 class Delta(Selector[Memory]):
-    """Draws with replacement, by distance from the mean gradient and local variance; unbiased weights.
+    """Draws with replacement, by distance from the mean gradient and local variance; the weights are unbiased.
 
     Attributes:
         by: "diversity" (DELTA), or "norm" of the update (FedIS).
@@ -82,58 +82,75 @@ class Delta(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Gradients and their spread, or the length of the update; sizes, if they are the weights."""
-        spread = (DISPERSION,) if self.alpha < 1 else ()
-        reports = (UPDATE_NORM,) if self.by == "norm" else (STEP_GRADIENT, *spread)
-        return Needs(reads=("sizes",) if self.weigh == "size" else (), reports=reports)
+        """Take gradients and their spread, or lengths of updates; read the sizes, if they are the weights."""
+        if self.by == "norm":
+            reports: tuple[Signal, ...] = (UPDATE_NORM,)
+        elif self.alpha < 1:
+            reports = (STEP_GRADIENT, DISPERSION)
+        else:
+            reports = (STEP_GRADIENT,)
+        if self.weigh == "size":
+            return Needs(reads=("sizes",), reports=reports)
+        return Needs(reports=reports)
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Draw, and weigh by inverse probability."""
-        here = round.available
-        p = shares((1 - self.mix) * state.share[here] + self.mix)
-        w = shares(np.asarray(round.population.sizes[here], float) if self.weigh == "size" else np.ones(here.size))
+        """Draw clients by p, and weigh them by inverse probability."""
+        available = round.available
+        p = shares((1 - self.mix) * state.share[available] + self.mix)
+        w = self._weights(round)
         if self.draw == "distinct":
-            drawn = weighted(here, p, round.budget, round.rng)
+            draws = weighted(available, p, round.budget, round.rng)
         else:
-            drawn = with_replacement(here, p, round.budget, round.rng)
-        ids, counts = np.unique(drawn, return_counts=True)
-        at = np.searchsorted(here, ids)
-        weights = np.divide(w[at], p[at], out=np.zeros(ids.size), where=p[at] > 0) * counts / drawn.size
-        return Cohort(ids, weights, mass="expected", notes={"largest": float(p.max()), "smallest": float(p.min())})
+            draws = with_replacement(available, p, round.budget, round.rng)
+        ids, counts = np.unique(draws, return_counts=True)
+        rows = np.searchsorted(available, ids)
+        ratio = np.divide(w[rows], p[rows], out=np.zeros(ids.size), where=p[rows] > 0)
+        weights = ratio * counts / draws.size
+        notes = {"largest": float(p.max()), "smallest": float(p.min())}
+        return Cohort(ids, weights, mass="expected", notes=notes)
+
+    def _weights(self, round: Round) -> Floats:
+        """Return w_i, shares among the available clients."""
+        if self.weigh == "size":
+            return shares(np.asarray(round.population.sizes[round.available], float))
+        return shares(np.ones(round.available.size))
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """p of the participants by z, with their total as it was."""
+        """Set p of the participants by z; their total stays as it was."""
         with np.errstate(over="ignore", invalid="ignore"):  # such lengths of a diverged model teach nothing
             ids, z = self._scores(feedback)
             total = z.sum()
-            share = state.share[ids].sum() * z / total if 0 < total < np.inf else np.full(z.size, np.nan)
+            if not 0 < total < np.inf:
+                return
+            share = state.share[ids].sum() * z / total
         if np.isfinite(share).all():
             state.share[ids] = share
 
     def _scores(self, feedback: Feedback) -> tuple[Ids, Floats]:
-        """The participants that reported, and their z_i."""
+        """Return the participants that reported, and their z_i."""
         if self.by == "norm":
             norms = feedback.report(UPDATE_NORM)
             return norms.ids, rounded(norms.values)
-        gradients, spread = feedback.report(STEP_GRADIENT), Reading.empty()
+        gradients = feedback.report(STEP_GRADIENT)
+        sigma = np.zeros(feedback.round.n_clients)
         if self.alpha < 1:
-            spread = feedback.report(DISPERSION)
-            gradients = gradients.restrict(spread.ids)
+            dispersion = feedback.report(DISPERSION)
+            gradients = gradients.restrict(dispersion.ids)
+            sigma = dispersion.scatter(sigma)
         if not len(gradients):
             return gradients.ids, np.empty(0)
-        sigma = spread.scatter(np.zeros(feedback.round.n_clients))[gradients.ids] if self.alpha < 1 else 0.0
-        return gradients.ids, diversity(gradients.values, sigma, self.alpha)
+        return gradients.ids, diversity(gradients.values, sigma[gradients.ids], self.alpha)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """DELTA, FedIS, and draws as released."""
+        """Cover DELTA, FedIS, and draws as released."""
         return [{}, {"by": "norm", "mix": 0.2}, {"alpha": 1.0, "weigh": "equal", "draw": "distinct"}]
 
 
-def diversity(gradients: Array, sigma: Array | float, alpha: float) -> Floats:
-    """z_i of gradients (k, P) and spreads (k,)."""
+def diversity(gradients: Array, sigma: Array, alpha: float) -> Floats:
+    """Return z_i = sqrt(α1 ζ_i² + α2 σ_i²) of gradients (k, P) and spreads (k,), eq. 11."""
     rows = np.asarray(gradients, np.float64)
-    apart = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
-    length = float(np.abs(rows).max(initial=0.0)) * rows.shape[1] ** 0.5
-    apart = rounded(apart, length)  # of equal gradients only rounding is left
-    return rounded(np.sqrt(alpha * apart**2 + (1 - alpha) * np.square(sigma)))
+    zeta = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
+    longest = float(np.abs(rows).max(initial=0.0)) * rows.shape[1] ** 0.5
+    zeta = rounded(zeta, longest)  # where gradients are equal, only rounding errors differ
+    return rounded(np.sqrt(alpha * zeta**2 + (1 - alpha) * np.square(sigma)))

@@ -11,7 +11,7 @@
 | (1/K) Σ_{k∈S} w_k | ``weights="uniform"``; ``"size"`` is the released code's, ``"cover"`` the theory's abs(C_k)/N |
 
 Deviations: only available clients are candidates, all known ones are to be covered; a client is asked for its
-gradient when first met, and unknown ones fill places that the known leave. Stored gradients are kept in single
+gradient when first available, and clients without one fill the places that remain. Stored gradients are kept in single
 precision. Beyond ``exact_up_to`` clients they are kept as sketches of 64 numbers, ``sample`` clients are covered by
 the best of all (``_parts.facility_sampled``), and only newcomers among a drawn ``sample`` are asked in a round.
 """
@@ -44,33 +44,30 @@ from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
 from sortition.selectors._parts.distances import between, grown
 from sortition.selectors._parts.facility import greedy_cover, represented_mass, stochastic_cover
-from sortition.selectors._parts.facility_sampled import sampled_cover, shortened, stored
-
-SHORT = 64  # numbers kept of a gradient beyond exact_up_to clients
-MEMBERS = 10  # clients drawn for each place of a cohort, at least
+from sortition.selectors._parts.facility_sampled import SHORT_WIDTH, sample_size, sampled_cover, shortened, stored
 
 
 @dataclass
 class Memory(State):
     """The last known gradient of each client, and the distances between them."""
 
-    met: Array = per_client(False, dtype=bool)
-    rows: Array = per_client(width=0, dtype=np.float32)
+    has_gradient: Array = per_client(False, dtype=bool)
+    rows: Array = per_client(width=0, dtype=np.float32)  # (N, width) gradients
     distance: Floats | None = shared()  # (N, N) up to exact_up_to clients; rows of unknown ones are never read
 
 
 @method
 class DivFL(Selector[Memory]):
-    """The clients whose gradients cover everybody's best.
+    """Chooses the clients whose gradients cover everybody's best.
 
     Attributes:
         greedy: "exact" looks at every candidate in each step, "stochastic" at a random share of them.
         share: what part of all clients a stochastic step looks at.
         refresh: gradients are renewed for the "cohort" (no extra cost), or asked of "all" available in every round.
         weights: "uniform" (paper), "size" (released code) or "cover" (by how many clients each stands for).
-        sketch: clients send projections to this many numbers; None: whole gradients.
+        sketch: clients send projections to this many numbers; None for whole gradients.
         exact_up_to: N up to which all pairwise distances are kept.
-        sample: beyond, how many clients are covered, and how many are candidates first, in a round (≥ 10 K).
+        sample: beyond that, how many clients are covered, and how many are candidates first, in a round (≥ 10 K).
     """
 
     greedy: Literal["exact", "stochastic"] = "exact"
@@ -91,80 +88,101 @@ class DivFL(Selector[Memory]):
 
     @property
     def signal(self) -> Signal:
-        """The vector that clients are compared by."""
-        return GRADIENT if self.sketch is None else GRADIENT.sketch(self.sketch)
+        """The vector by which clients are compared."""
+        if self.sketch is None:
+            return GRADIENT
+        return GRADIENT.sketch(self.sketch)
 
     @property
     def needs(self) -> Needs:
-        """Every known client's gradient (or its sketch); sizes, if they are the weights."""
-        reports = (self.signal,) if self.refresh == "cohort" else ()
-        return Needs(reads=("sizes",) if self.weights == "size" else (), asks=(self.signal,), reports=reports)
+        """Ask for every client's gradient (or its sketch); read the sizes, if they are the weights."""
+        return Needs(
+            reads=("sizes",) if self.weights == "size" else (),
+            asks=(self.signal,),
+            reports=(self.signal,) if self.refresh == "cohort" else (),
+        )
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Ask who is not known (or all), then cover everybody known by the available."""
-        exact = self._fit(state)
-        drawn = round.available if exact else np.sort(uniformly(round.available, self._drawn(round), round.rng))
-        asked = drawn if self.refresh == "all" else drawn[~state.met[drawn]]
-        if asked.size:
-            self._learn(state, (yield Measure(self.signal, asked)))
-        known, pool = np.flatnonzero(state.met), round.available[state.met[round.available]]
-        ids, cover = (self._cover if exact else self._sampled)(state, round, known, pool)
-        unknown = round.available[~state.met[round.available]]
-        others = uniformly(unknown, round.places - ids.size, round.rng)
-        ids, cover = np.append(ids, others), np.append(cover, np.ones(others.size))
+        """Ask clients without a gradient (or all), then cover everybody known by the available."""
+        available = round.available
+        keeps_pairs = self._make_room(state)
+        candidates = available
+        if not keeps_pairs:
+            candidates = np.sort(uniformly(available, sample_size(self.sample, round.budget), round.rng))
+        to_ask = candidates
+        if self.refresh == "cohort":
+            to_ask = candidates[~state.has_gradient[candidates]]
+        if to_ask.size:
+            gradients = yield Measure(self.signal, to_ask)
+            self._learn(state, gradients)
+        pool = available[state.has_gradient[available]]
+        if keeps_pairs:
+            covering, mass = self._cover(state, round, pool)
+        else:
+            covering, mass = self._cover_sample(state, round, pool)
+        unknown = available[~state.has_gradient[available]]
+        substitutes = uniformly(unknown, round.places - covering.size, round.rng)
+        ids = np.append(covering, substitutes)
         if self.weights == "size":
             return Cohort.by_size(ids, round.population.sizes)
-        return Cohort.uniform(ids) if self.weights == "uniform" else Cohort(ids, cover / cover.sum())
+        if self.weights == "uniform":
+            return Cohort.uniform(ids)
+        mass = np.append(mass, np.ones(substitutes.size))  # a client without a gradient stands for itself
+        return Cohort(ids, mass / mass.sum())
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Renew the gradients of the cohort, against everybody's stored one."""
+        """Renew the gradients of the cohort."""
         if self.refresh == "cohort":
             self._learn(state, feedback.report(self.signal))
 
-    def _cover(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
-        """Every known client is covered, every known available one is a candidate."""
+    def _cover(self, state: Memory, round: Round, pool: Ids) -> tuple[Ids, Floats]:
+        """Cover every known client by the pool; return the chosen and how many clients each stands for."""
         if pool.size == 0 or state.distance is None:
             return pool, np.empty(0)
+        known = np.flatnonzero(state.has_gradient)
         table = state.distance[np.ix_(pool, known)]
         if self.greedy == "exact":
             picks = greedy_cover(table, round.budget)
         else:
-            look = max(round.budget, int(self.share * round.n_clients))
-            picks = stochastic_cover(table, round.budget, look, round.rng)
+            n_looked_at = max(round.budget, int(self.share * round.n_clients))
+            picks = stochastic_cover(table, round.budget, n_looked_at, round.rng)
         return pool[picks], represented_mass(table[picks])
 
-    def _sampled(self, state: Memory, round: Round, known: Ids, pool: Ids) -> tuple[Ids, Floats]:
-        """Beyond ``exact_up_to``: a sample is covered by the best of the whole pool."""
+    def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> tuple[Ids, Floats]:
+        """Cover a sample of the known clients by the best of the whole pool, beyond ``exact_up_to``."""
         if pool.size == 0:
             return pool, np.empty(0)
-        references = np.sort(uniformly(known, self._drawn(round), round.rng))
-        candidates = np.sort(uniformly(pool, self._drawn(round), round.rng))
+        known = np.flatnonzero(state.has_gradient)
+        size = sample_size(self.sample, round.budget)
+        references = np.sort(uniformly(known, size, round.rng))
+        candidates = np.sort(uniformly(pool, size, round.rng))
         mass = np.full(references.size, known.size / references.size)
-        ids = sampled_cover(state.rows, pool, candidates, references, round.budget, mass)
+        ids = sampled_cover(
+            rows=state.rows, pool=pool, candidates=candidates, references=references, k=round.budget, mass=mass
+        )
         return ids, represented_mass(between(state.rows[ids], state.rows[references]), mass)
 
-    def _drawn(self, round: Round) -> int:
-        """How many are covered, and how many are candidates first, beyond ``exact_up_to``."""
-        return max(self.sample, MEMBERS * round.budget)
-
-    def _fit(self, state: Memory) -> bool:
-        """Whether all pairs are kept; makes room for clients that joined."""
-        exact = state.n_clients <= self.exact_up_to
-        state.distance = grown(state.distance, state.n_clients, 0.0) if exact else None
-        if not exact and state.rows.shape[1] > SHORT:
-            state.rows = shortened(state.rows, SHORT).astype(np.float32)
-        return exact
+    def _make_room(self, state: Memory) -> bool:
+        """Make room for clients that joined, and say whether all pairs are kept."""
+        keeps_pairs = state.n_clients <= self.exact_up_to
+        if keeps_pairs:
+            state.distance = grown(state.distance, state.n_clients, 0.0)
+            return True
+        state.distance = None
+        if state.rows.shape[1] > SHORT_WIDTH:
+            state.rows = shortened(state.rows, SHORT_WIDTH).astype(np.float32)
+        return False
 
     def _learn(self, state: Memory, reading: Reading) -> None:
-        """Rows and columns of those who answered, against all stored gradients."""
+        """Store the gradients of those who answered, and their distances to all stored ones."""
         if not len(reading):
             return
-        exact = state.distance is not None
         vectors = reading.values.reshape(len(reading), -1)
-        state.rows = stored(state.rows, reading.ids, vectors, vectors.shape[1] if exact else SHORT)
-        state.met[reading.ids] = True
+        width = SHORT_WIDTH if state.distance is None else vectors.shape[1]
+        state.rows = stored(state.rows, reading.ids, vectors, width)
+        state.has_gradient[reading.ids] = True
         if state.distance is not None:
-            known = np.flatnonzero(state.met)
+            known = np.flatnonzero(state.has_gradient)
             table = between(state.rows[reading.ids], state.rows[known])
             table[reading.ids[:, None] == known] = 0.0
             state.distance[np.ix_(reading.ids, known)] = table
@@ -172,7 +190,7 @@ class DivFL(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """All variants, and the form for many clients."""
+        """Cover all variants, and the form for many clients."""
         return [
             {},
             {"greedy": "stochastic", "share": 0.2, "weights": "size"},

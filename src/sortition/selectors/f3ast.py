@@ -5,7 +5,7 @@ that minimise the variance of the average.
 
 | paper | here |
 |---|---|
-| p_k, share of the data | ``population.sizes`` over those of the known clients |
+| p_k, share of the data | ``data_shares``: of the known clients |
 | H(r) = Σ_k p_k² / r_k, to be minimised over achievable rates | never formed |
 | S_t: the min(K_t, abs(A_t)) available clients with the largest −∂H/∂r_k = p_k² / r_k² | ``top`` by p_k / r_k |
 | r ← (1 − β) r + β·1[k ∈ S_t], for all clients | ``state.rate``, β = ``beta`` |
@@ -33,7 +33,7 @@ from pydantic import Field
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
 from sortition.core.arrays import Floats, Ids
 from sortition.core.sampling import top
-from sortition.selectors._parts.shares import shares
+from sortition.selectors._parts.shares import data_shares
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Memory(State):
 
 @method
 class F3AST(Selector[Memory]):
-    """The available clients that are furthest behind the rates at which the average varies least.
+    """Chooses the available clients that are furthest behind the rates at which the average varies least.
 
     Attributes:
         beta: β, the step of the moving average of participation.
@@ -69,36 +69,42 @@ class F3AST(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes."""
+        """Read the sizes."""
         return Needs(reads=("sizes",))
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """The largest marginals, then the rates, then the weights."""
+        """Choose by the largest marginals, then update the rates, then weigh by them."""
         known = round.population.known
-        p = np.zeros(round.n_clients)
-        p[known] = shares(np.asarray(round.population.sizes[known], np.float64))
-        self._enrol(state, round, p, known)
+        p = data_shares(round.population)
+        self._enrol(state, round, p)
         skipped = round.index - state.last - 1
         state.rate[known] *= (1 - self.beta) ** skipped
         state.last = round.index
         chosen = top(round.available, _ratio(p, state.rate, round.available), round.budget)
         state.rate[known] *= 1 - self.beta
         state.rate[chosen] += self.beta
-        weights = _ratio(p, state.rate, chosen) / (round.budget if self.divide else 1)
+        weights = _ratio(p, state.rate, chosen)
+        if self.divide:
+            weights = weights / round.budget
         notes = {"expected_size": float(state.rate[known].sum())}
         return Cohort(chosen, weights, mass="expected", notes=notes)
 
-    def _enrol(self, state: Memory, round: Round, p: Floats, known: Ids) -> None:
-        """r(0) of clients that are met for the first time."""
-        new = known[np.isnan(state.rate[known])]
-        state.rate[new] = np.minimum(p[new] * (round.budget if self.start == "budget" else 1), 1.0)
+    def _enrol(self, state: Memory, round: Round, p: Floats) -> None:
+        """Set r(0) of clients that are known for the first time."""
+        known = round.population.known
+        newcomers = known[np.isnan(state.rate[known])]
+        start = p[newcomers]
+        if self.start == "budget":
+            start = start * round.budget
+        state.rate[newcomers] = np.minimum(start, 1.0)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The unbiased rule, and the released code's."""
+        """Cover the unbiased rule, and the released code's."""
         return [{}, {"beta": 0.1, "start": "share", "divide": True}]
 
 
 def _ratio(p: Floats, rate: Floats, ids: Ids) -> Floats:
-    """p_k / r_k; 0 for a client without data, however small its rate is."""
-    return np.asarray(np.where(p[ids] > 0, p[ids] / np.maximum(rate[ids], np.finfo(float).tiny), 0.0))
+    """Return p_k / r_k of these clients; 0 for a client without data, however small its rate is."""
+    ratio = p[ids] / np.maximum(rate[ids], np.finfo(float).tiny)
+    return np.asarray(np.where(p[ids] > 0, ratio, 0.0))

@@ -6,8 +6,8 @@ grows with the balance that it brings.
 | paper | here |
 |---|---|
 | q_n, α_n: sample count and label distribution | ``label_counts``: q_n α_n is its row |
-| QCID(M) = Σ_b (Σ_M q_n α_{n,b} / Σ_M q_n − 1/B)² = Σ_{n,n'∈M} s_{nn'} / (Σ_M q_n)² − 1/B | ``Pool.imbalance_with`` |
-| s_{nn'} = q_n q_{n'} α_n·α_{n'} | ``Pool.column``: from label counts, or from the question ``PRODUCTS`` |
+| QCID(M) = Σ_b (Σ_M q_n α_{n,b} / Σ_M q_n − 1/B)² = Σ_{n,n'∈M} s_{nn'} / (Σ_M q_n)² − 1/B | ``Pool.qcid_with_each`` |
+| s_{nn'} = q_n q_{n'} α_n·α_{n'} | ``Pool.products_with``: from label counts, or the question ``PRODUCTS`` |
 | first: P(c) ∝ QCID({c})^{−β_1} + λ √(3 ln k / (2 T_c)) | ``_first``; λ = ``exploration``, T_c = ``state.picks`` |
 | m-th: P(c) ∝ QCID(M ∪ {c})^{−β_m} | ``_sequential``; β_m = ``beta`` · m |
 | aggregation of FedAvg | weights n_k / Σ_S n_k |
@@ -20,7 +20,7 @@ with probability ∝ QCID(M)^{−β_M} by a Metropolis chain of ``swaps`` exchan
 Deviations: a client that was never picked counts as picked once (T_c ≥ 1). QCID is cut at ``floor`` from below, which
 decides between sets that are perfectly balanced. A client without data is as imbalanced as one label alone. The
 homomorphic encryption of the paper is not part of this; ``counts="secure"`` computes the inner products by the masked
-protocol that FedGS uses. With secure products, who did not answer is drawn last and by chance.
+protocol that FedGS uses. With secure products, clients that did not answer are drawn last and by chance.
 """
 
 from __future__ import annotations
@@ -38,22 +38,20 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.sampling import uniformly
 from sortition.core.selector import Asking
-from sortition.selectors._parts.label_privacy import noisy_counts
-from sortition.selectors._parts.pair_products import store_products, without_products
-
-PAIRS = 2000  # clients up to which a table of all products is kept
+from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
+from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
 
 
 @dataclass
 class Memory(State):
-    """How often each client was picked (T_c)."""
+    """How often each client was picked, T_c (N,)."""
 
     picks: Ids = per_client(0, dtype=int)
 
 
 @dataclass
 class NoisedMemory(Memory):
-    """The same, and the label counts (N, B) as each client noised them, once."""
+    """The picks, and the label counts (N, B) as each client noised them, once."""
 
     counts: Floats = per_client(0.0, width=0)
     noised: Array = per_client(0, dtype=bool)
@@ -68,7 +66,7 @@ class PairMemory(Memory):
 
 @method
 class FedCBS(Selector[Memory]):
-    """Clients are drawn one after another so that the cohort's pooled labels are balanced.
+    """Draws clients one after another so that the cohort's pooled labels are balanced.
 
     Attributes:
         beta: β_m = beta · m, how sharply the m-th draw prefers balance.
@@ -105,94 +103,111 @@ class FedCBS(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and label counts or their inner products."""
+        """Read the sizes, and read label counts or ask for their inner products."""
         if self.counts == "secure":
             return Needs(reads=("sizes",), asks=(PRODUCTS,))
         return Needs(reads=("sizes", "label_counts"))
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """Nobody was picked; with secure products, nobody was met."""
+        """Start with no picks and, with secure products, without products."""
+        if self.counts == "shown" and self.epsilon is None:
+            return Memory(n_clients)
         if self.counts == "shown":
-            return Memory(n_clients) if self.epsilon is None else NoisedMemory(n_clients)
+            return NoisedMemory(n_clients)
         if self.labels is None:
             raise bad("FedCBS.labels", "given with counts='secure'", None, "The server cannot see how many there are.")
-        if n_clients > PAIRS:
-            raise bad("FedCBS.counts", f"'shown' beyond {PAIRS} clients", f"'secure' with {n_clients} clients")
+        if n_clients > MOST_CLIENTS:
+            raise bad("FedCBS.counts", f"'shown' beyond {MOST_CLIENTS} clients", f"'secure' with {n_clients} clients")
         return PairMemory(n_clients)
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Draw the cohort's members one after another."""
         if isinstance(state, PairMemory):
-            unmet = without_products(state.products, round.available)
-            if unmet.size:
-                store_products(state.products, unmet, (yield Measure(PRODUCTS, unmet)))
+            strangers = without_products(state.products, round.available)
+            if strangers.size:
+                answer = yield Measure(PRODUCTS, strangers)
+                store_products(state.products, strangers, answer)
         pool = self._pool(state, round)
         places = min(round.places, pool.ids.size)
         if places:
-            self._sequential(pool, state, round, places)
+            self._draw_sequentially(pool, state, round, places)
         if self.draw == "joint" and 0 < places < pool.ids.size:
             self._exchange(pool, round.rng, places)
         silent = np.setdiff1d(round.available, pool.ids, assume_unique=True)
         ids = np.concatenate([pool.members, uniformly(silent, round.places - places, round.rng)])
         state.picks[ids] += 1
-        notes: dict[str, Any] = {"imbalance": pool.imbalance} if places else {}
-        if self.epsilon is not None and self.counts == "shown":
-            notes |= {"epsilon": self.epsilon, "noise": self.noise}
-            notes |= {"delta": self.delta} if self.noise == "gaussian" else {}
+        notes: dict[str, Any] = {}
+        if places:
+            notes["imbalance"] = pool.qcid
+        if self.counts == "shown":
+            notes |= privacy_note(self.epsilon, self.noise, self.delta)
         return Cohort.by_size(ids, round.population.sizes, notes=notes)
 
     def _pool(self, state: Memory, round: Round) -> Pool:
-        """The candidates and their inner products."""
+        """Return the candidates and their inner products."""
         if isinstance(state, PairMemory):
-            met = np.isfinite(np.diag(state.products)[round.available])
-            ids = round.available[met]
+            has_products = np.isfinite(np.diag(state.products)[round.available])
+            ids = round.available[has_products]
             products = np.nan_to_num(state.products[np.ix_(ids, ids)])
-            sizes = np.asarray(round.population.sizes[ids], np.float64)
-            return Pool(ids, sizes, products.diagonal().copy(), lambda at: products[:, at], self.labels or 2)
+            return Pool(
+                ids=ids,
+                sizes=np.asarray(round.population.sizes[ids], np.float64),
+                squares=products.diagonal().copy(),
+                products_with=lambda c: products[:, c],
+                labels=self.labels or 2,
+            )
         counts = np.asarray(round.population.label_counts[round.available], np.float64)
         if isinstance(state, NoisedMemory):
             self._noise(state, round, counts)
             counts = state.counts[round.available]
-        labels = self.labels or counts.shape[1]
-        squares = np.einsum("ij,ij->i", counts, counts)
-        return Pool(round.available, counts.sum(axis=1), squares, lambda at: counts @ counts[at], labels)
+        return Pool(
+            ids=round.available,
+            sizes=counts.sum(axis=1),
+            squares=np.einsum("ij,ij->i", counts, counts),
+            products_with=lambda c: counts @ counts[c],
+            labels=self.labels or counts.shape[1],
+        )
 
     def _noise(self, state: NoisedMemory, round: Round, counts: Floats) -> None:
-        """Clients that are met for the first time send noised counts, which are used from then on."""
+        """Noise the counts of clients that are available for the first time; they are used from then on."""
         if not state.counts.shape[1]:
             state.counts = np.zeros((state.n_clients, counts.shape[1]))
-        new = ~state.noised[round.available]
-        if self.epsilon is not None and new.any():
-            ids = round.available[new]
-            state.counts[ids] = noisy_counts(counts[new], self.epsilon, self.noise, self.delta, round.rng)
+        newcomers = ~state.noised[round.available]
+        if self.epsilon is not None and newcomers.any():
+            ids = round.available[newcomers]
+            state.counts[ids] = noisy_counts(counts[newcomers], self.epsilon, self.noise, self.delta, round.rng)
             state.noised[ids] = True
 
-    def _sequential(self, pool: Pool, state: Memory, round: Round, places: int) -> None:
-        """The first draw explores; the others seek balance."""
+    def _draw_sequentially(self, pool: Pool, state: Memory, round: Round, places: int) -> None:
+        """Let the first draw explore, and the others seek balance."""
         for m in range(1, places + 1):
-            score = -self.beta * m * np.log(np.maximum(pool.imbalance_with(), self.floor))
+            beta_m = self.beta * m
+            log_odds = -beta_m * np.log(np.maximum(pool.qcid_with_each(), self.floor))
             if m == 1:
                 bonus = self._bonus(state.picks[pool.ids], round.index + 1)
                 with np.errstate(divide="ignore"):
-                    score = np.logaddexp(score, np.log(bonus))  # no power of QCID overflows
-            noise = round.rng.gumbel(size=pool.ids.size)  # the largest sum is a draw with P ∝ exp(score)
-            pool.add(int(np.argmax(np.where(pool.inside, -np.inf, score + noise))))
+                    log_odds = np.logaddexp(log_odds, np.log(bonus))  # no power of QCID overflows
+            gumbel = round.rng.gumbel(size=pool.ids.size)  # the largest sum is a draw with P ∝ exp(log_odds)
+            pool.add(int(np.argmax(np.where(pool.is_member, -np.inf, log_odds + gumbel))))
 
     def _bonus(self, picks: Ids, k: int) -> Floats:
-        """λ √(3 ln k / (2 T_c))."""
+        """Return λ √(3 ln k / (2 T_c)) of candidates with these picks."""
         return self.exploration * np.sqrt(3.0 * math.log(k) / (2.0 * np.maximum(picks, 1)))
 
     def _exchange(self, pool: Pool, rng: np.random.Generator, places: int) -> None:
-        """A Metropolis chain over sets: one member goes, one candidate comes."""
+        """Walk a Metropolis chain over sets: in each step one member goes and one candidate comes."""
+        beta_m = self.beta * places
         for _ in range(self.swaps * places):
-            out, into = int(rng.integers(places)), int(rng.choice(np.flatnonzero(~pool.inside)))
-            now, then = (max(value, self.floor) for value in (pool.imbalance, pool.imbalance_after(out, into)))
-            if math.log(rng.random()) < self.beta * places * (math.log(now) - math.log(then)):
-                pool.replace(out, into)
+            place = int(rng.integers(places))
+            candidate = int(rng.choice(np.flatnonzero(~pool.is_member)))
+            qcid = max(pool.qcid, self.floor)
+            qcid_after = max(pool.qcid_after(place, candidate), self.floor)
+            if math.log(rng.random()) < beta_m * (math.log(qcid) - math.log(qcid_after)):
+                pool.replace(place, candidate)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both draws, both kinds of counts, and noise."""
+        """Cover both draws, both kinds of counts, and noise."""
         return [
             {},
             {"draw": "joint", "swaps": 3, "beta": 0.5, "exploration": 0.0},
@@ -203,18 +218,32 @@ class FedCBS(Selector[Memory]):
 
 
 class Pool:
-    """The candidates of a round, and the members drawn so far, by position.
+    """The candidates of a round, and the members M drawn so far, by position among the candidates.
 
-    Σ_{n,n'∈M} s_{nn'} and the sums Σ_{n∈M} s_{nc} of all candidates are kept up to date, so that the imbalance of M
+    Σ_{n,n'∈M} s_{nn'} and the sums Σ_{n∈M} s_{nc} of all candidates c are kept up to date, so that the imbalance of M
     with any one candidate more costs one operation.
+
+    Args:
+        ids: (n,) the candidates.
+        sizes: (n,) q_c.
+        squares: (n,) s_{cc}.
+        products_with: returns (n,) s_{nc} of all candidates n with the candidate c.
+        labels: B.
     """
 
-    def __init__(self, ids: Ids, sizes: Floats, squares: Floats, column: Callable[[int], Floats], labels: int) -> None:
-        self.ids, self.sizes, self.squares, self.column, self.labels = ids, sizes, squares, column, labels
-        self.inside: Array = np.zeros(ids.size, dtype=bool)
+    def __init__(
+        self, ids: Ids, sizes: Floats, squares: Floats, products_with: Callable[[int], Floats], labels: int
+    ) -> None:
+        self.ids = ids
+        self.sizes = sizes
+        self.squares = squares
+        self.products_with = products_with
+        self.labels = labels
+        self.is_member: Array = np.zeros(ids.size, dtype=bool)
         self.order: list[int] = []
-        self.energy, self.size = 0.0, 0.0
-        self.sums: Floats = np.zeros(ids.size)
+        self.energy = 0.0  # Σ_{n,n'∈M} s_{nn'}
+        self.size = 0.0  # Σ_M q_n
+        self.sums: Floats = np.zeros(ids.size)  # Σ_{n∈M} s_{nc}
 
     @property
     def members(self) -> Ids:
@@ -222,41 +251,46 @@ class Pool:
         return self.ids[np.asarray(self.order, np.int64)]
 
     @property
-    def imbalance(self) -> float:
+    def qcid(self) -> float:
         """QCID(M)."""
-        return float(self._qcid(np.asarray(self.energy), np.asarray(self.size)))
+        return float(self._qcid_of(np.asarray(self.energy), np.asarray(self.size)))
 
-    def imbalance_with(self) -> Floats:
-        """QCID(M ∪ {c}) of each candidate c."""
-        return self._qcid(self.energy + 2.0 * self.sums + self.squares, self.size + self.sizes)
+    def qcid_with_each(self) -> Floats:
+        """Return QCID(M ∪ {c}) of each candidate c."""
+        return self._qcid_of(self.energy + 2.0 * self.sums + self.squares, self.size + self.sizes)
 
-    def imbalance_after(self, out: int, into: int) -> float:
-        """QCID of M with member number ``out`` exchanged for the candidate ``into``."""
-        gone = self.order[out]
-        energy = self.energy - 2.0 * self.sums[gone] + self.squares[gone]
-        energy += 2.0 * (self.sums[into] - self.column(gone)[into]) + self.squares[into]
-        return float(self._qcid(np.asarray(energy), np.asarray(self.size - self.sizes[gone] + self.sizes[into])))
+    def qcid_after(self, place: int, candidate: int) -> float:
+        """Return QCID of M with the member at ``place`` exchanged for the candidate."""
+        leaving = self.order[place]
+        energy = self.energy - 2.0 * self.sums[leaving] + self.squares[leaving]
+        energy += 2.0 * (self.sums[candidate] - self.products_with(leaving)[candidate]) + self.squares[candidate]
+        size = self.size - self.sizes[leaving] + self.sizes[candidate]
+        return float(self._qcid_of(np.asarray(energy), np.asarray(size)))
 
-    def add(self, at: int) -> None:
-        """One more member."""
-        self.energy += 2.0 * float(self.sums[at]) + float(self.squares[at])
-        self.size += float(self.sizes[at])
-        self.sums = self.sums + self.column(at)
-        self.inside[at] = True
-        self.order.append(at)
+    def add(self, candidate: int) -> None:
+        """Add a candidate to the members."""
+        self.energy += 2.0 * float(self.sums[candidate]) + float(self.squares[candidate])
+        self.size += float(self.sizes[candidate])
+        self.sums = self.sums + self.products_with(candidate)
+        self.is_member[candidate] = True
+        self.order.append(candidate)
 
-    def replace(self, out: int, into: int) -> None:
-        """Exchange member number ``out``."""
-        gone = self.order.pop(out)
-        self.sums = self.sums - self.column(gone)
-        self.energy -= 2.0 * float(self.sums[gone]) + float(self.squares[gone])
-        self.size -= float(self.sizes[gone])
-        self.inside[gone] = False
-        self.add(into)
+    def replace(self, place: int, candidate: int) -> None:
+        """Exchange the member at ``place`` for the candidate, who comes last in the order."""
+        leaving = self.order.pop(place)
+        self.sums = self.sums - self.products_with(leaving)
+        self.energy -= 2.0 * float(self.sums[leaving]) + float(self.squares[leaving])
+        self.size -= float(self.sizes[leaving])
+        self.is_member[leaving] = False
+        self.add(candidate)
 
-    def _qcid(self, energy: Floats, size: Floats) -> Floats:
-        """Σ s / (Σ q)² − 1/B; without data, or of products that cannot be, as imbalanced as one label alone."""
-        squared = size * size
+    def _qcid_of(self, energy: Floats, size: Floats) -> Floats:
+        """Return Σ s / (Σ q)² − 1/B.
+
+        Sets without data, or with products that cannot be, count as imbalanced as one label alone.
+        """
+        squared_size = size * size
         with np.errstate(over="ignore", invalid="ignore"):
-            share = np.divide(energy, squared, out=np.ones_like(energy, dtype=np.float64), where=squared > 0)
-        return np.maximum(np.where(share <= 2.0, share, 1.0) - 1.0 / self.labels, 0.0)
+            share = np.divide(energy, squared_size, out=np.ones_like(energy, dtype=np.float64), where=squared_size > 0)
+        possible = np.where(share <= 2.0, share, 1.0)
+        return np.maximum(possible - 1.0 / self.labels, 0.0)

@@ -34,7 +34,7 @@ from sortition.core.ties import first_smallest
 
 @method
 class FedCS(Selector[State]):
-    """As many of some random candidates as can train and send before the deadline.
+    """Chooses as many of some random candidates as can train and send before the deadline.
 
     Attributes:
         deadline: T_round in seconds.
@@ -54,51 +54,61 @@ class FedCS(Selector[State]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; of the candidates, how long they would train and send."""
+        """Read the sizes; ask the candidates how long they would train and send."""
         return Needs(reads=("sizes",), asks=(RESOURCES,))
 
     def init(self, n_clients: int, rng: np.random.Generator) -> State:
-        """Nothing is remembered."""
+        """Check the overhead against the deadline; nothing is remembered."""
         if self.overhead >= self.deadline:
             raise bad("FedCS.overhead", f"below the deadline, {self.deadline}", self.overhead)
         return State(n_clients)
 
     def select(self, state: State, round: Round) -> Asking:
-        """Resource request, then client selection."""
-        asked = np.sort(uniformly(round.available, max(self.candidates or 0, round.budget), round.rng))
-        seconds = yield Measure(RESOURCES, asked)
+        """Send a resource request to candidates, then schedule some of them."""
+        n_candidates = max(self.candidates or 0, round.budget)
+        candidates = np.sort(uniformly(round.available, n_candidates, round.rng))
+        seconds = yield Measure(RESOURCES, candidates)
         if not len(seconds):
             return Cohort.uniform([], notes={"answered": 0})
         order = np.argsort(seconds.ids)
-        ids, (update, upload) = seconds.ids[order], seconds.values[order].T
-        chosen, expected = scheduled(ids, update, upload, self.deadline - self.overhead, round.budget)
+        update, upload = seconds.values[order].T
+        chosen, expected = scheduled(
+            ids=seconds.ids[order],
+            update=update,
+            upload=upload,
+            limit=self.deadline - self.overhead,
+            places=round.budget,
+        )
         return Cohort.by_size(chosen, round.population.sizes, notes={"expected_seconds": expected + self.overhead})
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The paper's deadline, and one that leaves most candidates out."""
+        """Cover the paper's deadline, and one that leaves most candidates out."""
         return [{"candidates": 20}, {"deadline": 3.0, "candidates": 12, "overhead": 0.5}]
 
 
-def scheduled(ids: Ids, update: Floats, upload: Floats, limit: float, most: int) -> tuple[Ids, float]:
-    """Clients in the order of their uploads, and when the last has sent: Algorithm 3.
+def scheduled(ids: Ids, update: Floats, upload: Floats, limit: float, places: int) -> tuple[Ids, float]:
+    """Return clients in the order of their uploads, and when the last has sent: Algorithm 3.
 
     Args:
         ids: the candidates.
         update: (n,) t^UD, seconds of each one's local training.
         upload: (n,) t^UL, seconds of sending the model once.
-        limit: when the last upload must have ended.
-        most: how many may be chosen.
+        limit: the second at which the last upload must have ended.
+        places: how many may be chosen at most.
     """
-    left, chosen = np.ones(ids.size, bool), list[int]()
-    sent, multicast = 0.0, 0.0  # Θ, T^d_S
-    while left.any() and len(chosen) < most:
-        slower = np.maximum(multicast, upload)
-        longer = slower - multicast + upload + np.maximum(update - sent, 0.0)
-        k = first_smallest(np.where(left, longer, np.inf))
-        left[k] = False
-        then = sent + float(upload[k]) + max(0.0, float(update[k]) - sent)
-        if float(slower[k]) + then < limit:
-            sent, multicast = then, float(slower[k])
+    waiting = np.ones(ids.size, bool)
+    chosen: list[int] = []
+    theta = 0.0  # Θ, when the last upload so far ends
+    multicast = 0.0  # T^d_S
+    while waiting.any() and len(chosen) < places:
+        multicast_with = np.maximum(multicast, upload)  # T^d_{S∪k}
+        cost = multicast_with - multicast + upload + np.maximum(update - theta, 0.0)
+        k = first_smallest(np.where(waiting, cost, np.inf))
+        waiting[k] = False
+        theta_with = theta + float(upload[k]) + max(0.0, float(update[k]) - theta)
+        if float(multicast_with[k]) + theta_with < limit:
+            theta = theta_with
+            multicast = float(multicast_with[k])
             chosen.append(k)
-    return ids[np.asarray(chosen, np.int64)], sent + multicast
+    return ids[np.asarray(chosen, np.int64)], theta + multicast

@@ -6,7 +6,7 @@ the clients that were picked least often go first.
 | paper | here |
 |---|---|
 | normalised label distribution of a client | ``label_shares(population.label_counts)`` |
-| k-means with Euclidean distance | ``_parts.histogram_clusters.cluster`` |
+| k-means with Euclidean distance | :func:`cluster` |
 | k by the Davies–Bouldin index | ``clusters=None``: the lowest index of k = 2 … ``most``; else ``clusters`` |
 | a min-heap of pick counts per cluster | ``state.picks`` and ``leading`` |
 | equal representation of clusters in a round | ``_quotas`` |
@@ -33,9 +33,11 @@ from sortition.core import Cohort, Needs, Round, Selector, State, method, per_cl
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import leading
 from sortition.selectors._parts import picture_notes
-from sortition.selectors._parts.histogram_clusters import cluster, nearest
-from sortition.selectors._parts.label_privacy import noisy_counts
-from sortition.selectors._parts.strata import label_shares
+from sortition.selectors._parts.centres import count_distinct, nearest_centre, sampled_rows
+from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
+from sortition.selectors._parts.shares import label_shares
+
+RESTARTS = 4  # of k-means
 
 
 @dataclass
@@ -45,12 +47,12 @@ class Memory(State):
     cluster: Ids = per_client(-1, dtype=int)
     picks: Ids = per_client(0, dtype=int)
     centres: Array | None = shared()  # (k, labels)
-    index: float = shared(0.0)
+    index: float = shared(0.0)  # Davies–Bouldin index of the clusters
 
 
 @method
 class FLIPS(Selector[Memory]):
-    """Clusters of label histograms get equal places; inside a cluster the least picked clients go first.
+    """Gives clusters of label histograms equal places; inside a cluster the least picked clients go first.
 
     Attributes:
         clusters: k; None to choose it by the Davies–Bouldin index.
@@ -77,42 +79,53 @@ class FLIPS(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes for the weights, and label counts, once."""
+        """Read sizes for the weights, and label counts once."""
         return Needs(reads=("sizes", "label_counts"))
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Give the clusters equal places and fill them with the least picked clients."""
-        self._enrol(state, round)
-        here = state.cluster[round.available]
-        k = 0 if state.centres is None else len(state.centres)
-        total: Array = np.bincount(np.maximum(state.cluster, 0), weights=state.picks, minlength=k)
-        quotas = _quotas(np.bincount(here, minlength=k), total.astype(np.int64), round.places)
-        pools = [round.available[here == c] for c in np.flatnonzero(quotas)]
-        chosen = [leading(pool, -state.picks[pool], int(q)) for pool, q in zip(pools, quotas[quotas > 0], strict=True)]
+        centres = self._enrol(state, round)
+        k = len(centres)
+        cluster_of = state.cluster[round.available]
+        picks_of_cluster: Array = np.bincount(np.maximum(state.cluster, 0), weights=state.picks, minlength=k)
+        quotas = _quotas(
+            available=np.bincount(cluster_of, minlength=k),
+            picks=picks_of_cluster.astype(np.int64),
+            places=round.places,
+        )
+        chosen = []
+        for c in np.flatnonzero(quotas):
+            members = round.available[cluster_of == c]
+            chosen.append(leading(members, -state.picks[members], int(quotas[c])))
         ids = np.concatenate(chosen)
         state.picks[ids] += 1
+        assigned = np.flatnonzero(state.cluster >= 0)
         notes: dict[str, Any] = {"clusters": k, "davies_bouldin": state.index}
-        known = np.flatnonzero(state.cluster >= 0)
-        notes |= picture_notes.grouping_note(round, known, state.cluster[known])
-        if self.epsilon is not None:
-            notes |= {"epsilon": self.epsilon, "noise": self.noise}
-            notes |= {"delta": self.delta} if self.noise == "gaussian" else {}
+        notes |= picture_notes.grouping_note(round, assigned, state.cluster[assigned])
+        notes |= privacy_note(self.epsilon, self.noise, self.delta)
         return Cohort.by_size(ids, round.population.sizes, notes=notes)
 
-    def _enrol(self, state: Memory, round: Round) -> None:
-        """Make the clusters when first called, and find the cluster of clients that joined later."""
+    def _enrol(self, state: Memory, round: Round) -> Array:
+        """Find the cluster of clients that have none, and return the centres, which are made when first called."""
         known = round.population.known
-        unmet = known[state.cluster[known] < 0]
-        if not unmet.size:
-            return
-        vectors = self._histograms(round, unmet)
+        newcomers = known[state.cluster[known] < 0]
         if state.centres is None:
-            made = cluster(vectors, self.clusters, self.most, round.rng, self.sample)
-            state.cluster[unmet], state.centres, state.index = made.labels, made.centres, made.index
-        else:
-            state.cluster[unmet] = nearest(vectors, state.centres)
+            clusters = cluster(
+                self._histograms(round, newcomers),
+                k=self.clusters,
+                largest_k=self.most,
+                rng=round.rng,
+                sample=self.sample,
+            )
+            state.cluster[newcomers] = clusters.labels
+            state.centres = clusters.centres
+            state.index = clusters.index
+        elif newcomers.size:
+            state.cluster[newcomers] = nearest_centre(self._histograms(round, newcomers), state.centres)
+        return state.centres
 
     def _histograms(self, round: Round, ids: Ids) -> Floats:
+        """Return the label distributions of these clients, from counts with noise where ``epsilon`` is set."""
         counts = round.population.label_counts[ids]
         if self.epsilon is not None:
             counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, round.rng)
@@ -120,7 +133,7 @@ class FLIPS(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """A number of clusters that is chosen, one that is given, and both kinds of noise."""
+        """Cover a number of clusters that is chosen, one that is given, and both kinds of noise."""
         return [
             {"most": 4, "sample": 100},
             {"clusters": 4, "sample": 100, "epsilon": 1.0, "noise": "laplace"},
@@ -128,14 +141,82 @@ class FLIPS(Selector[Memory]):
         ]
 
 
-def _quotas(available: Array, total: Ids, places: int) -> Ids:
-    """Places of each cluster (k,): always to the cluster with the fewest in this round, then with the fewest so far."""
+def _quotas(available: Array, picks: Ids, places: int) -> Ids:
+    """Return the places of each cluster (k,).
+
+    Each place goes to the cluster with the fewest places in this round, then to the one with the fewest picks so far.
+
+    Args:
+        available: (k,) available members.
+        picks: (k,) picks in earlier rounds.
+        places: of the round.
+    """
     quotas = np.zeros(len(available), np.int64)
-    heap = [(0, int(total[c]), c) for c in np.flatnonzero(available).tolist()]
+    heap = [(0, int(picks[c]), c) for c in np.flatnonzero(available).tolist()]
     heapq.heapify(heap)
     for _ in range(places):
-        now, before, c = heapq.heappop(heap)
+        places_of_cluster, picks_of_cluster, c = heapq.heappop(heap)
         quotas[c] += 1
         if quotas[c] < available[c]:
-            heapq.heappush(heap, (now + 1, before + 1, c))
+            heapq.heappush(heap, (places_of_cluster + 1, picks_of_cluster + 1, c))
     return quotas
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Which cluster each row belongs to (n,), the centres (k, d), and the Davies–Bouldin index (0 for one cluster)."""
+
+    labels: Ids
+    centres: Floats
+    index: float
+
+
+def cluster(vectors: Floats, k: int | None, largest_k: int, rng: np.random.Generator, sample: int) -> Clusters:
+    """Make ``k`` clusters, or the number from 2 to ``largest_k`` with the lowest Davies–Bouldin index.
+
+    They are fitted on at most ``sample`` rows. There is one cluster where the rows do not differ. The index needs fewer
+    clusters than rows.
+    """
+    rows = sampled_rows(vectors, sample, rng)
+    n_distinct = count_distinct(rows)
+    seed = int(rng.integers(2**31))
+    numbers = range(2, min(largest_k, n_distinct, len(rows) - 1) + 1)
+    if k is not None:
+        fixed = min(k, n_distinct)
+        numbers = range(fixed, fixed + 1)
+
+    centres_by_number = {number: _fitted_centres(rows, number, seed) for number in numbers if number >= 2}
+    if not centres_by_number:
+        return Clusters(np.zeros(len(vectors), np.int64), rows.mean(axis=0, keepdims=True), 0.0)
+    index_by_number = {number: _davies_bouldin(rows, centres) for number, centres in centres_by_number.items()}
+    best = min(index_by_number, key=lambda number: (index_by_number[number], number))
+    centres = centres_by_number[best]
+    labels, centres = _by_lowest_client(nearest_centre(vectors, centres), centres)
+    return Clusters(labels, centres, index_by_number[best])
+
+
+def _fitted_centres(rows: Floats, k: int, seed: int) -> Floats:
+    from sklearn.cluster import KMeans
+
+    return np.asarray(KMeans(k, n_init=RESTARTS, max_iter=300, random_state=seed).fit(rows).cluster_centers_)
+
+
+def _davies_bouldin(rows: Floats, centres: Floats) -> float:
+    """Return the index to nine digits, so that it does not depend on the order of a sum; ∞ where it is undefined."""
+    from sklearn.metrics import davies_bouldin_score
+
+    labels = nearest_centre(rows, centres)
+    n_clusters = len(np.unique(labels))
+    if not 2 <= n_clusters < len(rows):
+        return float("inf")
+    return round(float(davies_bouldin_score(rows, labels)), 9)
+
+
+def _by_lowest_client(labels: Ids, centres: Floats) -> tuple[Ids, Floats]:
+    """Number the clusters in the order of their lowest client; a cluster without clients comes last."""
+    lowest = np.full(len(centres), len(labels))
+    np.minimum.at(lowest, labels, np.arange(len(labels)))
+    order = np.argsort(lowest, kind="stable")
+    number: Array = np.empty(len(centres), np.int64)
+    number[order] = np.arange(len(centres))
+    return number[labels], centres[order]

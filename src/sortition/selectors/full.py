@@ -1,6 +1,7 @@
 """Full participation: every available client trains, w = Σ p_k w_k (FedGS eq. 2; LongFed's reference trajectory).
 
-Deviations: with some away, p_k is renormalised over the available.
+Deviations: where some clients are not available, p_k is renormalised over those that are.
+
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from sortition.core import Cohort, Needs, Round, Selector, State, method
 
 @method
 class Full(Selector[State]):
-    """Everybody who is there, whatever the budget: the trajectory that the others try to emulate."""
+    """All available clients train, whatever the budget: the other methods try to follow this trajectory."""
 
     cite = """@inproceedings{mcmahan2017communication,
   title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
@@ -20,9 +21,9 @@ class Full(Selector[State]):
 
     @property
     def needs(self) -> Needs:
-        """Data sizes."""
+        """Read the data sizes."""
         return Needs(reads=("sizes",))
 
     def select(self, state: State, round: Round) -> Cohort:
-        """All of A_t, weighted by size."""
+        """Choose all of A_t, weighted by size."""
         return Cohort.by_size(round.available, round.population.sizes, full=True)

@@ -9,7 +9,7 @@
 | γ^t = γ0 (1 − t/T), t = 1 … T | ``gamma0``, t = index + 1; without a horizon γ0 stays, and is noted |
 | π_m ∝ exp(γ^t H̄_m), p̃_k ∝ n_k inside, eq. 10 | ``odds``: π_m p̃_k; ``within="uniform"`` is the released p̃ |
 | draw m by π, k by p̃ until S_t has K | ``weighted`` by π_m p̃_k: a repeated draw is discarded, which is the same law |
-| warm-up: t ≤ ⌈N/K⌉, K of those not met, without replacement | whoever has no Ĥ and is available comes first |
+| warm-up: t ≤ ⌈N/K⌉, K of those not met, without replacement | available clients without Ĥ come first |
 | (1/K) Σ w_k | uniform weights |
 
 Variants of the released code: ``signal="head"`` (angle of the whole output layer's update, entropy of the row means of
@@ -21,12 +21,12 @@ Ours: ``signal="relative"`` divides Δb by learning rate, steps and training los
 model has learnt is not taken for balanced; with ``temperature=1`` (momentum 0.9).
 
 Deviations: Ward's method takes the distance rows as points, as released (``linkage="average"`` links the distances). A
-zero update is at π/2 from others (released: 0). Warm-up is over the available clients: who has no Ĥ yet is forced in
-whenever met (never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the places left are drawn as
-usual. Who was chosen three times without a report is no longer forced. Beyond ``exact_up_to`` clients a sample is
-clustered and all join the nearest group of it. The released code refreshes no estimate after warm-up where clients have
-several α (``refresh="once"``); by default, as in the paper, every participant refreshes its own. A newcomer is chosen
-in the round in which it is met, not in the next.
+zero update is at π/2 from others (released: 0). Warm-up is over the available clients: a client without Ĥ is forced in
+whenever it is available (it is never taken for balanced, as a zero update would be), and after ⌈N/K⌉ rounds the
+remaining places are drawn as usual. A client that was chosen three times without a report is no longer forced. Beyond
+``exact_up_to`` clients a sample is clustered and all join the nearest group of it. The released code refreshes no
+estimate after warm-up where clients have several α (``refresh="once"``); by default, as in the paper, every participant
+refreshes its own. A newcomer is chosen in the round in which it is first available, not in the next.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ RELATIVE_BIAS = Signal(
     summary="mean gradient of the output layer's bias, over the training loss",
     exact=True,
 )
-SIGNALS = {  # what the angle and what the entropy is taken of
+SIGNALS = {  # the signals from which the angle and the entropy are taken
     "bias": (BIAS_UPDATE, BIAS_UPDATE),
     "head": (HEAD_UPDATE, ROW_MEANS),
     "relative": (RELATIVE_BIAS, RELATIVE_BIAS),
 }
-LEAST = 1e-3  # a training loss below counts as this
-TRIES = 3  # times that a client without report is forced in
+SMALLEST_LOSS = 1e-3  # a training loss below counts as this
+MOST_TRIES = 3  # a client that has not reported is forced in so often
 Positive = Annotated[float, Field(gt=0)]
 NonNegative = Annotated[float, Field(ge=0)]
 
@@ -96,7 +96,7 @@ class Memory(State):
 
 @method
 class HiCS(Selector[Memory]):
-    """Clients are grouped by direction and estimated label entropy; balanced groups are preferred, less and less.
+    """Groups clients by direction and estimated label entropy; it prefers balanced groups, less and less.
 
     Attributes:
         temperature: T of eq. 7; 0.0025 for Fashion-MNIST, 0.0015 for CIFAR-10 and Mini-ImageNet.
@@ -134,7 +134,7 @@ class HiCS(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, the output layer's change of each participant, and the number of rounds."""
+        """Read the sizes and the number of rounds; take the output layer's change of each participant."""
         return Needs(
             reads=("sizes",),
             reports=tuple(dict.fromkeys(SIGNALS[self.signal])),
@@ -142,59 +142,72 @@ class HiCS(Selector[Memory]):
         )
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Whoever has no estimate comes first; the places left are drawn group by group."""
+        """Take clients without an estimate first, then draw group by group for the remaining places."""
         ids = round.available
-        unmet = np.isnan(state.entropy[ids])
-        due = ids[unmet & (state.chosen[ids] < TRIES)]
+        without_estimate = np.isnan(state.entropy[ids])
+        due = ids[without_estimate & (state.chosen[ids] < MOST_TRIES)]
         forced = uniformly(due, round.budget, round.rng)
-        left = round.places - forced.size
-        warming = round.index < -(-round.n_clients // round.budget)
-        if left == 0 or (warming and forced.size):
+        places = round.places - forced.size
+        warming_up = round.index < -(-round.n_clients // round.budget)
+        if places == 0 or (warming_up and forced.size):
             return Cohort.uniform(forced, notes={"forced": int(forced.size)})
-        met, spare = ids[~unmet], np.setdiff1d(ids[unmet], forced)
-        drawn, notes = self._draw(state, met, left, round) if met.size else (met, {})
-        spares = uniformly(spare, left - drawn.size, round.rng)
-        return Cohort.drawn(
-            np.concatenate([forced, drawn, spares]), notes={"forced": int(forced.size + spares.size), **notes}
-        )
+        estimated = ids[~without_estimate]
+        draws = estimated
+        notes: dict[str, Any] = {}
+        if estimated.size:
+            draws, notes = self._draw(state, estimated, places, round)
+        overdue = np.setdiff1d(ids[without_estimate], forced)
+        substitutes = uniformly(overdue, places - draws.size, round.rng)
+        n_forced = int(forced.size + substitutes.size)
+        return Cohort.drawn(np.concatenate([forced, draws, substitutes]), notes={"forced": n_forced, **notes})
 
-    def _draw(self, state: Memory, met: Ids, places: int, round: Round) -> tuple[Ids, dict[str, Any]]:
-        """Up to ``places`` of the clients with an estimate."""
-        entropy, sizes = state.entropy[met], round.population.sizes[met]
-        diverse = float(entropy.var()) >= self.threshold
-        if self.fallback != "never" and diverse == (self.fallback == "diverse"):
+    def _draw(self, state: Memory, ids: Ids, places: int, round: Round) -> tuple[Ids, dict[str, Any]]:
+        """Draw up to ``places`` of the clients with an estimate, and say in notes how."""
+        entropy = state.entropy[ids]
+        sizes = round.population.sizes[ids]
+        is_diverse = float(entropy.var()) >= self.threshold
+        if self.fallback != "never" and is_diverse == (self.fallback == "diverse"):
             mass = whole(sizes, places)
-            groups = self._groups(state, met, round, by_mass(mass, places))
-            draws = by_groups(mass, places, groups, round.rng).draw(round.rng)
-            return met[draws], {"stage": "clustered"}
-        wanted = self.clusters or round.budget
-        groups = self._groups(state, met, round, lambda links, _: cut_to_count(links, wanted))
+            groups = self._groups(state, ids, round, cut_by_mass(mass, places))
+            positions = by_groups(mass, places, groups, round.rng).draw(round.rng)
+            return ids[positions], {"stage": "clustered"}
+        M = self.clusters or round.budget
+        groups = self._groups(state, ids, round, lambda links, _: cut_to_count(links, M))
         gamma = self.gamma0
         if round.horizon is not None:
             gamma *= max(0.0, 1 - (round.index + 1) / round.horizon)
-        inside = sizes if self.within == "size" else np.ones(met.size)
-        drawn = weighted(met, odds(entropy, groups, inside, gamma), places, round.rng)
+        inside = sizes if self.within == "size" else np.ones(ids.size)
+        draws = weighted(ids, odds(entropy, groups, inside, gamma), places, round.rng)
         notes: dict[str, Any] = {
             "gamma": gamma,
             "groups": int(groups.max()) + 1,
-            "entropy": float(state.entropy[drawn].mean()),
+            "entropy": float(state.entropy[draws].mean()),
         }
-        notes |= picture_notes.grouping_note(round, met, groups, entropy)
-        return drawn, notes if round.horizon is not None else {**notes, "horizon": "none: gamma stays"}
+        notes |= picture_notes.grouping_note(round, ids, groups, entropy)
+        if round.horizon is None:
+            notes["horizon"] = "none: gamma stays"
+        return draws, notes
 
     def _groups(self, state: Memory, ids: Ids, round: Round, cut: Cut) -> Ids:
-        """Eq. 9 and its tree, cut."""
-        offset = self.lam * state.entropy[ids]
-        return tree_groups(state.update, cut, self.exact_up_to, round.rng, among=ids, offset=offset, how=self.linkage)
+        """Build the tree by the distance of eq. 9, and cut it."""
+        return tree_groups(
+            state.update,
+            cut,
+            self.exact_up_to,
+            round.rng,
+            among=ids,
+            offset=self.lam * state.entropy[ids],
+            how=self.linkage,
+        )
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
-        """Refresh Δb_k and Ĥ_k of those who reported."""
+        """Refresh Δb_k and Ĥ_k of the clients that reported."""
         state.chosen[feedback.cohort.ids] += 1
-        main, spread = SIGNALS[self.signal]
-        values = feedback.report(spread)
+        angle_signal, entropy_signal = SIGNALS[self.signal]
+        values = feedback.report(entropy_signal)
         if self.refresh == "once":
             values = values.restrict(values.ids[np.isnan(state.entropy[values.ids])])
-        rows = feedback.report(main).restrict(values.ids)
+        rows = feedback.report(angle_signal).restrict(values.ids)
         values = values.restrict(rows.ids)
         if len(rows):
             state.update = rows.scatter(state.update)
@@ -202,7 +215,7 @@ class HiCS(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The paper's rule, the released code's, the other linkage, and the form for many clients."""
+        """Cover the paper's rule, the released code's, the other linkage, and the form for many clients."""
         return [
             {"temperature": 0.5},
             {
@@ -220,18 +233,19 @@ class HiCS(Selector[Memory]):
 
 
 def relative_bias(trained: LocalResult) -> Floats:
-    """(C,) Δb / (lr · steps) · ln C / loss: how far the labels are off per unit of loss, whatever the model has learnt.
+    """Return Δb / (lr · steps) · ln C / loss (C,): how far labels are off per unit of loss, whatever was learnt.
 
     Eq. 7 reads a small Δb as balanced labels. A skewed client that the model already fits has a small Δb, too; its
     loss is as small.
     """
     bias = np.asarray(trained.output_bias, np.float64)
-    loss = max(float(trained.loss), LEAST)
-    return np.asarray(bias / (trained.learning_rate * max(trained.steps, 1)) * (np.log(bias.size) / loss))
+    loss = max(float(trained.loss), SMALLEST_LOSS)
+    mean_gradient = bias / (trained.learning_rate * max(trained.steps, 1))
+    return np.asarray(mean_gradient * (np.log(bias.size) / loss))
 
 
 def entropy_estimate(updates: Array, temperature: float) -> Floats:
-    """Ĥ of each row (n, C), eq. 7: the entropy of softmax(Δb / T) in nats, at most ln C."""
+    """Return Ĥ of each row (n, C), eq. 7: the entropy of softmax(Δb / T) in nats, at most ln C."""
     scaled = np.asarray(updates, np.float64) / temperature
     scaled -= scaled.max(axis=1, keepdims=True)
     total = np.exp(scaled).sum(axis=1)
@@ -240,20 +254,22 @@ def entropy_estimate(updates: Array, temperature: float) -> Floats:
 
 
 def odds(entropy: Floats, groups: Ids, inside: Array, gamma: float) -> Floats:
-    """π_m p̃_k of each client k of group m, eq. 10; they add up to 1. ``inside``: what p̃ is proportional to."""
+    """Return π_m p̃_k of each client k of group m, eq. 10; they add up to 1. ``inside``: what p̃ is proportional to."""
     members = np.bincount(groups)
     score = gamma * np.bincount(groups, entropy) / members
-    share = np.exp(score - score.max())
+    pi = np.exp(score - score.max())
+    pi = pi / pi.sum()
     total = np.bincount(groups, inside)
-    within = np.where(total[groups] > 0, inside / np.maximum(total, 1e-300)[groups], 1 / members[groups])
-    return np.asarray((share / share.sum())[groups] * within)
+    p = np.where(total[groups] > 0, inside / np.maximum(total, 1e-300)[groups], 1 / members[groups])
+    return np.asarray(pi[groups] * p)
 
 
-def by_mass(sizes: Ids, places: int) -> Cut:
-    """Clustered sampling's cut: groups of at most one bin, where each leaf of a sample stands for its share."""
+def cut_by_mass(sizes: Ids, places: int) -> Cut:
+    """Return clustered sampling's cut: groups of at most one bin, where each leaf of a sample stands for its share."""
     mass = loose(sizes, places)
 
     def cut(links: Array, leaves: Ids) -> Ids:
-        return cut_to_mass(links, mass[leaves] * (mass.sum() / max(mass[leaves].sum(), 1)), float(sizes.sum()))
+        leaf_mass = mass[leaves] * (mass.sum() / max(mass[leaves].sum(), 1))
+        return cut_to_mass(links, leaf_mass, float(sizes.sum()))
 
     return cut

@@ -41,7 +41,7 @@ from sortition.selectors._parts.shares import shares
 
 @method
 class OCS(Selector[State]):
-    """All train, and those whose update is longer send it with a higher probability.
+    """Lets all clients train; those whose update is longer send it with a higher probability.
 
     Attributes:
         rule: the "exact" probabilities, or the approximation by "sums" that secure aggregation allows (AOCS).
@@ -63,77 +63,108 @@ class OCS(Selector[State]):
 
     @property
     def needs(self) -> Needs:
-        """The length of the update of every client that trains; sizes, if they are the weights."""
-        return Needs(reads=("sizes",) if self.weigh == "size" else (), asks=(UPDATE_NORM,))
+        """Ask every client that trains for the length of its update; read the sizes, if they are the weights."""
+        if self.weigh == "size":
+            return Needs(reads=("sizes",), asks=(UPDATE_NORM,))
+        return Needs(asks=(UPDATE_NORM,))
 
     def select(self, state: State, round: Round) -> Asking:
-        """Train, ask for norms, draw."""
-        pool = round.available if self.pool is None else np.sort(uniformly(round.available, self.pool, round.rng))
-        answer = yield Measure(UPDATE_NORM, pool)
+        """Let the pool train, ask for the norms of its updates, and draw who sends."""
+        m = round.budget
+        pool = round.available
+        if self.pool is not None:
+            pool = np.sort(uniformly(round.available, self.pool, round.rng))
         norms = np.zeros(round.n_clients)
+        answer = yield Measure(UPDATE_NORM, pool)
         if len(answer):
-            pool, norms[answer.ids] = np.sort(answer.ids), answer.values
-        w = self._shares(round, pool)
-        lengths = w * norms[pool]
-        p = optimal(lengths, round.budget) if self.rule == "exact" else by_sums(lengths, round.budget, self.iterations)
-        sent = round.rng.random(pool.size) < p
-        notes = {"trained": int(pool.size), "improvement": improvement(lengths, p, round.budget)}
-        ids, weights = pool[sent], w[sent] / p[sent]
-        return Cohort(ids, weights, mass="expected", expected_size=float(p.sum()), notes=notes)
+            pool = np.sort(answer.ids)
+            norms[answer.ids] = answer.values
+        w = self._weights(round, pool)
+        lengths = w * norms[pool]  # ũ_i
+        p = self._probabilities(lengths, m)
+        sends = round.rng.random(pool.size) < p
+        notes = {"trained": int(pool.size), "improvement": improvement(lengths, p, m)}
+        return Cohort(
+            pool[sends],
+            w[sends] / p[sends],
+            mass="expected",
+            expected_size=float(p.sum()),
+            notes=notes,
+        )
 
-    def _shares(self, round: Round, pool: Ids) -> Floats:
-        """w_i, shares of those who trained."""
-        return shares(np.asarray(round.population.sizes[pool], float) if self.weigh == "size" else np.ones(pool.size))
+    def _probabilities(self, lengths: Floats, m: int) -> Floats:
+        """Return p_i by ``rule``."""
+        if self.rule == "exact":
+            return optimal(lengths, m)
+        return by_sums(lengths, m, self.iterations)
+
+    def _weights(self, round: Round, pool: Ids) -> Floats:
+        """Return w_i, shares among the clients that trained."""
+        if self.weigh == "size":
+            return shares(np.asarray(round.population.sizes[pool], float))
+        return shares(np.ones(pool.size))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The exact probabilities, and AOCS on a part of the available clients."""
+        """Cover the exact probabilities, and AOCS on a part of the available clients."""
         return [{}, {"rule": "sums", "iterations": 2, "pool": 12, "weigh": "equal"}]
 
 
 def optimal(lengths: Floats, m: int) -> Floats:
-    """The probabilities (n,) of which Σ (1 − p_i)/p_i ũ_i² is least, subject to Σ p_i ≤ m."""
+    """Return the probabilities (n,) that minimise Σ (1 − p_i)/p_i ũ_i² subject to Σ p_i ≤ m (eq. 7)."""
     n = lengths.size
     if n <= m:
         return np.ones(n)
     if not lengths.any():
         return np.full(n, m / n)
-    p, some = np.zeros(n), np.flatnonzero(lengths > 0)
-    if some.size <= m:
-        p[some] = 1.0
+    p = np.zeros(n)
+    positive = np.flatnonzero(lengths > 0)
+    if positive.size <= m:
+        p[positive] = 1.0
         return p
-    order = some[np.argsort(rounded(lengths[some]), kind="stable")]
-    up, total = lengths[order], np.cumsum(lengths[order])
-    places = m + np.arange(1, up.size + 1) - up.size  # m + l − n
-    last = int(np.flatnonzero((places > 0) & (places * up <= total))[-1])
+    order = positive[np.argsort(rounded(lengths[positive]), kind="stable")]
+    ascending = lengths[order]  # ũ_(1) ≤ ũ_(2) ≤ …
+    total = np.cumsum(ascending)  # Σ_{i≤l} ũ_(i) of every l
+    places = m + np.arange(1, ascending.size + 1) - ascending.size  # m + l − n
+    allowed = (places > 0) & (places * ascending <= total)
+    last = int(np.flatnonzero(allowed)[-1])  # l − 1
     p[order] = 1.0
-    p[order[: last + 1]] = places[last] * up[: last + 1] / total[last]
+    p[order[: last + 1]] = places[last] * ascending[: last + 1] / total[last]
     return np.minimum(p, 1.0)
 
 
 def by_sums(lengths: Floats, m: int, iterations: int) -> Floats:
-    """The same (n,), approximated with sums over clients alone."""
-    n, total = lengths.size, float(lengths.sum())
+    """Approximate the same probabilities (n,) with sums over clients alone (Algorithm 2)."""
+    n = lengths.size
+    total = float(lengths.sum())
     if n <= m:
         return np.ones(n)
     if total == 0:
         return np.full(n, m / n)
     p = np.minimum(1.0, m * lengths / total)
     for _ in range(iterations):
-        below = p < 1 - TOLERANCE
-        count, mass = int(below.sum()), float(p[below].sum())
+        below_one = p < 1 - TOLERANCE
+        count = int(below_one.sum())  # I
+        mass = float(p[below_one].sum())  # P
         if mass == 0:
             break
-        c = (m - n + count) / mass
-        p[below] = np.minimum(1.0, c * p[below])
-        if c <= 1:
+        C = (m - n + count) / mass
+        p[below_one] = np.minimum(1.0, C * p[below_one])
+        if C <= 1:
             break
     return p
 
 
 def improvement(lengths: Floats, p: Floats, m: int) -> float:
-    """α: the variance of the sum that arrives over that of independent draws with p_i = m/n; 0 where that is 0."""
-    squares, n = lengths**2, lengths.size
-    uniform = (n / m - 1) * float(squares.sum())
-    some = p > 0
-    return float(((1 - p[some]) / p[some] * squares[some]).sum()) / uniform if n > m and uniform > 0 else 0.0
+    """Return α: the variance of the sum that arrives over that of independent draws with p_i = m/n.
+
+    It is 0 where the latter is 0.
+    """
+    n = lengths.size
+    squares = lengths**2
+    uniform_variance = (n / m - 1) * float(squares.sum())
+    if n <= m or uniform_variance <= 0:
+        return 0.0
+    positive = p > 0
+    variance = float(((1 - p[positive]) / p[positive] * squares[positive]).sum())
+    return variance / uniform_variance

@@ -11,7 +11,7 @@ with the largest product of both, and a shrinking share of clients that it has n
 | · (T/t_i)^{α 1[T < t_i]}, eq. 1, second factor | ``alpha``, the report ``DURATION`` |
 | pacer: T ← T + Δ if ΣU(R−2W…R−W) > ΣU(R−W…R) | ``pacer_step``, ``window``, ``_pace`` |
 | ε: 0.9, times 0.98 a round, at least 0.2 | ``exploration``, ``decay``, ``least_exploration`` |
-| (1−ε)K from {i: Util(i) ≥ c · Util of rank (1−ε)K}, in proportion to Util | ``cutoff``, ``exploited`` |
+| (1−ε)K from {i: Util(i) ≥ c · Util of rank (1−ε)K}, in proportion to Util | ``cutoff``, :func:`exploit` |
 | εK from those who were never tried, by speed | the optional fact ``speed``; without it uniformly |
 | clients that were picked more than 10 times are left out | ``most_picks`` |
 | (1−f) Util(i) + f fairness(i) | ``fairness``; (largest number of picks − own) / largest |
@@ -55,8 +55,8 @@ from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import leading, top, weighted
 from sortition.core.ties import rounded
 
-LEFT_OUT = 0.3  # of all clients, at most, for having been picked often
-RANGE = 1e-4  # of utilities, at least
+LARGEST_LEFT_OUT = 0.3  # of all clients, at most, are left out for having been picked often
+SMALLEST_RANGE = 1e-4  # utilities that differ by less are not stretched to [0, 1]
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Memory(State):
     """What each client's participations taught, and the utility of past cohorts for the pacer."""
 
     utility: Floats = per_client(np.nan)  # U(i); NaN: never tried
-    duration: Floats = per_client(np.nan)
+    duration: Floats = per_client(np.nan)  # t_i in seconds; NaN: not known
     last: Ids = per_client(0, dtype=int)  # L(i), from 1
     picks: Ids = per_client(0, dtype=int)
     achieved: Array = shared()  # ΣU of the last 2 W rounds, the newest last
@@ -73,7 +73,7 @@ class Memory(State):
 
 @method
 class Oort(Selector[Memory]):
-    """Clients with large losses that answer fast, and a shrinking share of clients that were never tried.
+    """Chooses clients with large losses that answer fast, and a shrinking share of clients that were never tried.
 
     Attributes:
         utility: losses of "all" mini-batches of a training, of the "first" epoch's, or of the "last" mini-batch.
@@ -117,71 +117,93 @@ class Oort(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; of the cohort one number of its losses and how long it took; speeds, where they are known."""
-        reads, reports = ("sizes", "speed") if self.speed else ("sizes",), (RMS_LOSSES[self.utility], DURATION)
-        return Needs(reads=reads, reports=reports, optional=("speed",) if self.speed is None else ())
+        """Read sizes, and speeds where they are known; take one number of the cohort's losses and its durations."""
+        reports = (RMS_LOSSES[self.utility], DURATION)
+        if self.speed is None:
+            return Needs(reads=("sizes",), reports=reports, optional=("speed",))
+        if self.speed:
+            return Needs(reads=("sizes", "speed"), reports=reports)
+        return Needs(reads=("sizes",), reports=reports)
 
     def resolved(self, facts: Collection[str]) -> Oort:
-        """With or without speeds."""
-        return self if self.speed is not None else replace(self, speed="speed" in facts)
+        """Settle whether speeds are used, by whether they are among the facts."""
+        if self.speed is not None:
+            return self
+        return replace(self, speed="speed" in facts)
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Exploit, then explore; places that are left go to those who were picked often."""
-        ids, t = round.available, round.index + 1
-        tried = ~np.isnan(state.utility[ids])
-        known, new = ids[tried], ids[~tried]
-        often = self._left_out(state)[known]
-        known, spare = known[~often], known[often]
-        explore = min(math.floor(self._epsilon(t) * round.places + 0.5), new.size)
-        exploit = min(round.places - explore, known.size)
-        limit = self._preferred_duration(state, round.budget)
-        chosen, pool = exploited(known, self._scores(state, known, limit, t), exploit, self.cutoff, round.rng)
-        weight = np.asarray(round.population.speed[new], np.float64) if self.speed else np.ones(new.size)
-        drawn = weighted(new, np.maximum(weight, 0.0), min(round.places - exploit, new.size), round.rng)
-        back = top(spare, -state.picks[spare], round.places - chosen.size - drawn.size)
-        notes: dict[str, Any] = {"exploited": int(chosen.size), "explored": int(drawn.size), "pool": pool}
-        if back.size:
-            notes["readmitted"] = int(back.size)
-        if math.isfinite(limit):
-            notes["preferred_duration"] = limit
-        return Cohort.uniform(np.concatenate([chosen, drawn, back]), notes=notes)
+        """Exploit, then explore; places that are left go to clients that were picked too often."""
+        ids = round.available
+        t = round.index + 1
+        was_tried = ~np.isnan(state.utility[ids])
+        tried_ids = ids[was_tried]
+        untried_ids = ids[~was_tried]
+        too_often = self._picked_too_often(state)[tried_ids]
+        candidates = tried_ids[~too_often]
+        overused = tried_ids[too_often]
+        n_explore = min(math.floor(self._epsilon(t) * round.places + 0.5), untried_ids.size)
+        n_exploit = min(round.places - n_explore, candidates.size)
+        T = self._preferred_duration(state, round.budget)
+        exploited, pool_size = exploit(
+            candidates, self._scores(state, candidates, T, t), n_exploit, self.cutoff, round.rng
+        )
+        explored = self._explore(untried_ids, min(round.places - n_exploit, untried_ids.size), round)
+        readmitted = top(overused, -state.picks[overused], round.places - exploited.size - explored.size)
+        notes: dict[str, int | float] = {
+            "exploited": int(exploited.size),
+            "explored": int(explored.size),
+            "pool": pool_size,
+        }
+        if readmitted.size:
+            notes["readmitted"] = int(readmitted.size)
+        if math.isfinite(T):
+            notes["preferred_duration"] = T
+        return Cohort.uniform(np.concatenate([exploited, explored, readmitted]), notes=notes)
+
+    def _explore(self, untried: Ids, k: int, round: Round) -> Ids:
+        """Draw k clients that were never tried, by speed where it is known."""
+        weight = np.ones(untried.size)
+        if self.speed:
+            weight = np.asarray(round.population.speed[untried], np.float64)
+        return weighted(untried, np.maximum(weight, 0.0), k, round.rng)
 
     def _epsilon(self, t: int) -> float:
-        """ε of round t, from 1."""
-        return max(self.exploration * self.decay ** (t - 1), min(self.least_exploration, self.exploration))
+        """Return ε of round t, from 1."""
+        smallest = min(self.least_exploration, self.exploration)
+        return max(self.exploration * self.decay ** (t - 1), smallest)
 
-    def _left_out(self, state: Memory) -> Array:
-        """Mask (N,) of those who were picked too often: at most 30 % of all, those with most picks."""
+    def _picked_too_often(self, state: Memory) -> Array:
+        """Return a mask (N,) of clients that were picked too often: at most 30 % of all, those with most picks."""
         mask = np.zeros(state.n_clients, bool)
         if self.most_picks is not None:
             often = np.flatnonzero(state.picks > self.most_picks)
-            mask[leading(often, state.picks[often], int(LEFT_OUT * state.n_clients))] = True
+            mask[leading(often, state.picks[often], int(LARGEST_LEFT_OUT * state.n_clients))] = True
         return mask
 
     def _preferred_duration(self, state: Memory, budget: int) -> float:
-        """T; infinite where no duration is known."""
-        known = state.duration[~np.isnan(state.duration)]
-        if known.size == 0:
+        """Return T in seconds; infinite where no duration is known."""
+        durations = state.duration[~np.isnan(state.duration)]
+        if durations.size == 0:
             return math.inf
         if self.pacer_step is not None:
             return self.pacer_step * (1 + state.steps)
-        rank = min(self.window * budget * (1 + state.steps), known.size)
-        return float(np.partition(known, rank - 1)[rank - 1])
+        rank = min(self.window * budget * (1 + state.steps), durations.size)
+        return float(np.partition(durations, rank - 1)[rank - 1])
 
-    def _scores(self, state: Memory, ids: Ids, limit: float, t: int) -> Floats:
-        """Util(i) of clients that were tried."""
+    def _scores(self, state: Memory, ids: Ids, T: float, t: int) -> Floats:
+        """Return Util(i) of clients that were tried (n,), with the preferred duration T in round t."""
         if ids.size == 0:
             return np.empty(0)
-        clipped = np.minimum(state.utility[ids], np.quantile(state.utility[ids], self.clip))
+        utility = np.minimum(state.utility[ids], np.quantile(state.utility[ids], self.clip))
         if self.normalise:
-            least = 0.999 * clipped.min()
-            clipped = (clipped - least) / max(clipped.max() - least, RANGE)
-        score = clipped + np.sqrt(self.staleness * math.log(t) / np.maximum(state.last[ids], 1))
-        slow = state.duration[ids] > limit
-        score[slow] *= (limit / state.duration[ids][slow]) ** self.alpha
+            smallest = 0.999 * utility.min()
+            utility = (utility - smallest) / max(utility.max() - smallest, SMALLEST_RANGE)
+        score = utility + np.sqrt(self.staleness * math.log(t) / np.maximum(state.last[ids], 1))
+        slow = state.duration[ids] > T
+        score[slow] *= (T / state.duration[ids][slow]) ** self.alpha
         if self.fairness:
-            most = max(int(state.picks.max()), 1)
-            score = (1 - self.fairness) * score + self.fairness * (most - state.picks[ids]) / most
+            most_picks = max(int(state.picks.max()), 1)
+            score = (1 - self.fairness) * score + self.fairness * (most_picks - state.picks[ids]) / most_picks
         return np.asarray(score)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
@@ -190,28 +212,32 @@ class Oort(Selector[Memory]):
         state.last[feedback.ids] = feedback.round.index + 1
         feedback.report(DURATION).scatter(state.duration)
         losses = feedback.report(RMS_LOSSES[self.utility])
-        state.utility[losses.ids] = np.asarray(feedback.round.population.sizes[losses.ids], np.float64) * losses.values
+        sizes = np.asarray(feedback.round.population.sizes[losses.ids], np.float64)
+        state.utility[losses.ids] = sizes * losses.values
         self._pace(state, float(state.utility[losses.ids].sum()))
 
     def _pace(self, state: Memory, achieved: float) -> None:
-        """T grows where the utility of the last W rounds is below that of the W rounds before."""
-        past = np.empty(0) if state.achieved is None else state.achieved
-        state.achieved = np.append(past, achieved)[-2 * self.window :]
+        """Let T grow where the utility of the last W rounds is below that of the W rounds before."""
+        history = np.empty(0) if state.achieved is None else state.achieved
+        state.achieved = np.append(history, achieved)[-2 * self.window :]
         if state.achieved.size == 2 * self.window:
-            before, after = state.achieved[: self.window].sum(), state.achieved[self.window :].sum()
-            state.steps += bool(rounded(np.asarray(before)) > rounded(np.asarray(after)))
+            earlier = np.asarray(state.achieved[: self.window].sum())
+            recent = np.asarray(state.achieved[self.window :].sum())
+            state.steps += bool(rounded(earlier) > rounded(recent))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The paper's defaults, and a run in which everything acts early."""
+        """Cover the paper's defaults, and a run in which everything acts early."""
         early = {"utility": "last", "exploration": 0.4, "pacer_step": 0.7, "window": 1, "most_picks": 2}
         return [{}, early, {"utility": "first", "decay": 0.5, "fairness": 0.5, "normalise": False, "speed": False}]
 
 
-def exploited(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Generator) -> tuple[Ids, int]:
-    """k of ``ids``, drawn by score from those that reach the share ``cutoff`` of the k-th score; and how many do."""
+def exploit(ids: Ids, scores: Floats, k: int, cutoff: float, rng: np.random.Generator) -> tuple[Ids, int]:
+    """Draw k of ``ids`` by score from those that reach the share ``cutoff`` of the k-th score; count these, too."""
     if k == 0:
         return ids[:0], 0
-    bar = rounded(cutoff * np.partition(scores, scores.size - k)[scores.size - k : scores.size - k + 1])[0]
-    pool = rounded(scores) >= bar
-    return weighted(ids[pool], scores[pool], k, rng), int(pool.sum())
+    rank = scores.size - k
+    kth_score = np.partition(scores, rank)[rank : rank + 1]
+    threshold = rounded(cutoff * kth_score)[0]
+    reaches = rounded(scores) >= threshold
+    return weighted(ids[reaches], scores[reaches], k, rng), int(reaches.sum())

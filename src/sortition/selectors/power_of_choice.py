@@ -32,6 +32,7 @@ from sortition.core import (
     Needs,
     Round,
     Selector,
+    Signal,
     State,
     method,
     per_client,
@@ -43,14 +44,14 @@ from sortition.core.selector import Asking
 
 @dataclass
 class Memory(State):
-    """The loss each client last reported (rpow-d)."""
+    """The loss that each client last reported (N,), for rpow-d; +∞ where it never trained."""
 
     loss: Floats = per_client(np.inf)
 
 
 @method
 class PowerOfChoice(Selector[Memory]):
-    """Of d candidates drawn by size, the m with the largest local loss.
+    """Chooses, of d candidates drawn by size, the m with the largest local loss.
 
     Attributes:
         d: number of candidates; None for twice the budget. A d below the budget m counts as m: all candidates train.
@@ -69,24 +70,33 @@ class PowerOfChoice(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, and the loss of the candidates or of the cohort."""
+        """Read the sizes; ask the candidates for their losses, or take the cohort's reports (rpow-d)."""
         if self.variant == "rpow-d":
             return Needs(reads=("sizes",), reports=(TRAINING_LOSS,))
-        return Needs(reads=("sizes",), asks=(LOSS if self.variant == "pow-d" else BATCH_LOSS,))
+        return Needs(reads=("sizes",), asks=(self._question,))
+
+    @property
+    def _question(self) -> Signal:
+        """What the candidates of pow-d and cpow-d are asked for."""
+        return LOSS if self.variant == "pow-d" else BATCH_LOSS
 
     def select(self, state: Memory, round: Round) -> Asking:
-        """Steps 1 to 3 of the paper's section 4."""
+        """Follow steps 1 to 3 of the paper's section 4."""
         d = max(self.d or 2 * round.budget, round.budget)
-        notes = {"candidates": d} if self.d is not None and self.d < d else {}  # too few to fill the cohort
+        notes = {}
+        if self.d is not None and self.d < d:  # too few candidates to fill the cohort
+            notes["candidates"] = d
         sizes = round.population.sizes[round.available]
         candidates = weighted(round.available, sizes, d, round.rng)  # step 1: d candidates, p_k ∝ n_k
         if self.variant == "rpow-d":
-            return Cohort.uniform(top(candidates, state.loss[candidates], round.budget, round.rng), notes=notes)
-        loss = yield Measure(LOSS if self.variant == "pow-d" else BATCH_LOSS, candidates)  # step 2: F_k(w_t)
-        chosen = loss.largest(round.budget, round.rng)  # step 3: the worst served
+            chosen = top(candidates, state.loss[candidates], round.budget, round.rng)
+            return Cohort.uniform(chosen, notes=notes)
+        loss = yield Measure(self._question, candidates)  # step 2: F_k(w_t)
+        chosen = loss.largest(round.budget, round.rng)  # step 3: the clients that the model serves worst
         silent = np.setdiff1d(candidates, loss.ids)
-        fill = uniformly(silent, min(round.budget, candidates.size) - chosen.size, round.rng)
-        return Cohort.uniform(np.concatenate([chosen, fill]), notes=notes)
+        n_missing = min(round.budget, candidates.size) - chosen.size
+        substitutes = uniformly(silent, n_missing, round.rng)
+        return Cohort.uniform(np.concatenate([chosen, substitutes]), notes=notes)
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Remember the reported losses (rpow-d)."""
@@ -95,5 +105,5 @@ class PowerOfChoice(Selector[Memory]):
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """All variants."""
+        """Cover all variants."""
         return [{"d": 12}, {"variant": "cpow-d"}, {"variant": "rpow-d", "d": 8}]

@@ -1,7 +1,7 @@
 """REFL: Abdelmoniem et al. 2023, *Resource-efficient federated learning*.
 
-Clients that will soon be gone are asked first: those that stay can be asked later. Who has taken part rests for some
-rounds, so that the work is spread.
+Clients that will soon be gone are chosen first: those that stay can be chosen later. A client that has taken part rests
+for some rounds, so that the work is spread.
 
 | paper | here |
 |---|---|
@@ -14,10 +14,10 @@ This is the selection of the paper (IPS). Its second part, the aggregation of la
 (SAA), is not part of a selector: late updates are dropped by the driver.
 
 Deviations: in the paper each client forecasts its own availability from its own history and answers with one
-probability; here the server forecasts it from the rounds in which it saw the client
-(``_parts.availability_forecast``), so nothing is asked. ``period`` gives the forecast phases, such as hours of a day.
-The adaptive target N_t, which counts stragglers, is off, as in the released configuration. While fewer than the budget
-are eligible, places stay empty; the cohort's notes say how many clients rest.
+probability; here the server forecasts it from the rounds in which it saw the client (:func:`staying_probability`), so
+nothing is asked. ``period`` gives the forecast phases, such as hours of a day. The adaptive target N_t, which counts
+stragglers, is off, as in the released configuration. While fewer than the budget are eligible, places stay empty; the
+cohort's notes say how many clients rest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ import numpy as np
 from pydantic import Field
 
 from sortition.core import Cohort, Needs, Round, Selector, State, method, per_client, shared
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import top
-from sortition.selectors._parts.availability_forecast import chance, count, grown
 
 NEVER = -(2**40)
 
@@ -40,16 +39,16 @@ NEVER = -(2**40)
 class Memory(State):
     """When each client took part last, and how often it stayed available from one round to the next."""
 
-    last: Ids = per_client(NEVER, dtype=int)
-    before: Array = per_client(0, dtype=bool)  # available in the last round that was seen
-    stayed: Array = per_client(0, dtype=int, width=0)  # (N, phases)
-    seen: Array = per_client(0, dtype=int, width=0)
-    index: int = shared(-1)  # the last round that was seen
+    last: Ids = per_client(NEVER, dtype=int)  # index of the round in which the client took part last
+    was_available: Array = per_client(0, dtype=bool)  # in the last round that the server saw
+    stayed: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds after which it was available again
+    counted: Array = per_client(0, dtype=int, width=0)  # (N, phases) rounds in which it was available
+    index: int = shared(-1)  # the last round that the server saw
 
 
 @method
 class REFL(Selector[Memory]):
-    """The clients that are least likely to be available soon go first; who took part rests.
+    """Takes the clients that are least likely to be available soon; a client that took part rests.
 
     Attributes:
         cooldown: rounds in which a participant is not eligible again.
@@ -71,38 +70,60 @@ class REFL(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Nothing but who is available."""
+        """Need nothing but who is available."""
         return Needs()
 
     def select(self, state: Memory, round: Round) -> Cohort:
-        """Learn from who stayed, then take the least likely of those that do not rest."""
+        """Learn from who stayed, then take the least likely of the clients that do not rest."""
         self._learn(state, round)
         rested = round.index - state.last[round.available] > self.cooldown
         ids = round.available[rested]
-        likely = np.round(chance(state.stayed, state.seen, ids, self._phase(round.index)), 12)
-        chosen = top(ids, -likely, round.budget, round.rng)
+        probability = staying_probability(state.stayed, state.counted, ids, self._phase(round.index))
+        chosen = top(ids, -np.round(probability, 12), round.budget, round.rng)
         state.last[chosen] = round.index
-        notes: dict[str, Any] = {"resting": int(round.available.size - ids.size)}
+        notes = {"resting": int(round.available.size - ids.size)}
         return Cohort.uniform(chosen, notes=notes)
 
     def _learn(self, state: Memory, round: Round) -> None:
         """Count who of the last round is still available; a round that was skipped breaks the chain."""
-        phases = 1 if self.period is None else min(self.phases, self.period)
-        state.stayed = grown(state.stayed, state.n_clients, phases)
-        state.seen = grown(state.seen, state.n_clients, phases)
-        now = np.zeros(state.n_clients, dtype=bool)
-        now[round.available] = True
+        state.stayed = self._counts(state.stayed, state.n_clients)
+        state.counted = self._counts(state.counted, state.n_clients)
+        is_available = np.zeros(state.n_clients, dtype=bool)
+        is_available[round.available] = True
         if state.index == round.index - 1:
-            count(state.stayed, state.seen, state.before, now, self._phase(state.index))
-        state.before, state.index = now, round.index
+            phase = self._phase(state.index)
+            state.counted[state.was_available, phase] += 1
+            state.stayed[state.was_available & is_available, phase] += 1
+        state.was_available = is_available
+        state.index = round.index
+
+    @property
+    def _n_phases(self) -> int:
+        """How many parts of the period are counted apart; 1 without a period."""
+        return 1 if self.period is None else min(self.phases, self.period)
+
+    def _counts(self, table: Array, n_clients: int) -> Array:
+        """Return the counts (N, phases), which are made when they are first needed."""
+        if table.shape[1]:
+            return table
+        return np.zeros((n_clients, self._n_phases), np.int64)
 
     def _phase(self, index: int) -> int:
-        """The part of the period to which a round belongs."""
+        """Return the part of the period to which a round belongs."""
         if self.period is None:
             return 0
-        return index % self.period * min(self.phases, self.period) // self.period
+        return index % self.period * self._n_phases // self.period
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The default, and a period in phases."""
+        """Cover the default, and a period in phases."""
         return [{}, {"cooldown": 2, "period": 4, "phases": 2}]
+
+
+def staying_probability(stayed: Array, counted: Array, ids: Ids, phase: int) -> Floats:
+    """Estimate P(available in the next round | available in this one) of these clients.
+
+    Each client is taken for a chain of two states, whose steps out of "available" are counted in tables (N, phases).
+    The estimate is the mean of the posterior with the prior Beta(1, 1): 1/2 for a client that was never counted.
+    """
+    return np.asarray((stayed[ids, phase] + 1.0) / (counted[ids, phase] + 2.0))

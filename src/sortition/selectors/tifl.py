@@ -67,18 +67,18 @@ POLICIES = {  # chances of five tiers, from fast to slow
 class Memory(State):
     """The profile of each client; of each tier its chance, its credits and its last accuracy."""
 
-    total: Floats = per_client(0.0)  # RT_i
-    profiles: Ids = per_client(0, dtype=int)
+    total: Floats = per_client(0.0)  # RT_i, in seconds
+    profiles: Ids = per_client(0, dtype=int)  # how often the latency was measured
     chance: Array = shared()  # (m,) P
-    credits: Array = shared()  # (m,)
+    credits: Array = shared()  # (m,) Credits; infinite without a limit
     accuracy: Array = shared()  # (m,) A, when it was measured last
-    tier: int = shared(-1)  # the current one
+    tier: int = shared(-1)  # the tier that was drawn last
     looked: int = shared(-1)  # the round in which accuracies were asked last
 
 
 @method
 class TiFL(Selector[Memory]):
-    """One tier of clients of similar speed a round; tiers on which the model is bad more often, within their credits.
+    """Draws one tier of clients of similar speed a round; tiers on which the model is bad more often, within credits.
 
     Attributes:
         tiers: m, number of tiers.
@@ -112,113 +112,134 @@ class TiFL(Selector[Memory]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes; how long each client takes to train; accuracies, where chances adapt."""
-        return Needs(reads=("sizes",), asks=(DURATION, ACCURACY) if self.policy == "adaptive" else (DURATION,))
+        """Read the sizes; ask how long clients take to train and, where chances adapt, how accurate the model is."""
+        if self.policy == "adaptive":
+            return Needs(reads=("sizes",), asks=(DURATION, ACCURACY))
+        return Needs(reads=("sizes",), asks=(DURATION,))
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
-        """The chances of the policy; nobody is profiled."""
+        """Start with the chances of the policy; nobody is profiled."""
         if self.policy in POLICIES and self.tiers != 5:
             raise bad("TiFL.tiers", f"5 where policy = {self.policy!r}", self.tiers)
         state = Memory(n_clients)
-        even, first = np.full(self.tiers, 1.0 / self.tiers), np.eye(self.tiers)[0]
-        state.chance = np.asarray(
-            POLICIES.get(self.policy, {"fast": first, "slow": first[::-1]}.get(self.policy, even))
-        )
+        state.chance = self._first_chances()
         return state
 
+    def _first_chances(self) -> Floats:
+        """Return P (m,) before the first round."""
+        if self.policy in POLICIES:
+            return np.asarray(POLICIES[self.policy])
+        if self.policy == "fast":
+            return np.eye(self.tiers)[0]
+        if self.policy == "slow":
+            return np.eye(self.tiers)[-1]
+        return np.full(self.tiers, 1.0 / self.tiers)
+
     def select(self, state: Memory, round: Round) -> Asking:
-        """Profile who is new, look at the tiers, draw one, draw its members."""
+        """Profile newcomers, look at the tiers, draw one, and draw its members."""
         yield from self._profile(state, round)
+        ids = round.available
         tier_of = self._tiers(state)
-        ids, own = round.available, tier_of[round.available]
+        tiers = tier_of[ids]
         if state.credits is None:
-            state.credits = self._credits(round)
+            state.credits = self._full_credits(round)
         if self.policy == "adaptive" and (state.looked < 0 or round.index - state.looked >= self.interval):
-            self._adapt(state, round, tier_of, (yield Measure(ACCURACY, ids[own >= 0])))
-        there = np.bincount(own[own >= 0], minlength=self.tiers) > 0
-        if not there.any():
-            return Cohort.by_size(uniformly(ids, round.budget, round.rng), round.population.sizes, notes={"tier": None})
-        state.tier = self._draw(state, there, round)
-        chosen = np.sort(uniformly(ids[own == state.tier], round.budget, round.rng))
+            accuracies = yield Measure(ACCURACY, ids[tiers >= 0])
+            self._adapt(state, round, tier_of, accuracies)
+        has_members = np.bincount(tiers[tiers >= 0], minlength=self.tiers) > 0
+        if not has_members.any():
+            chosen = uniformly(ids, round.budget, round.rng)
+            return Cohort.by_size(chosen, round.population.sizes, notes={"tier": None})
+        state.tier = self._draw(state, has_members, round)
+        chosen = np.sort(uniformly(ids[tiers == state.tier], round.budget, round.rng))
         notes = {"tier": state.tier, "chances": np.round(state.chance, 6).tolist()}
         return Cohort.by_size(chosen, round.population.sizes, notes=notes)
 
     def _profile(self, state: Memory, round: Round) -> Generator[Measure, Reading, None]:
-        """RT_i of the available clients that were not measured often enough."""
+        """Add to RT_i of the available clients that were not measured often enough."""
         if self.reprofile is not None and round.index and round.index % self.reprofile == 0:
-            state.total[:], state.profiles[:] = 0.0, 0
-        new = round.available[state.profiles[round.available] < self.profile_rounds]
-        if not new.size:
+            state.total[:] = 0.0
+            state.profiles[:] = 0
+        unprofiled = round.available[state.profiles[round.available] < self.profile_rounds]
+        if not unprofiled.size:
             return
-        took = yield Measure(DURATION, new)
+        latencies = yield Measure(DURATION, unprofiled)
         limit = math.inf if self.latency_limit is None else self.latency_limit
-        if len(took):
-            state.total[took.ids] += np.minimum(took.values, limit)
-            state.profiles[took.ids] += 1
+        if len(latencies):
+            state.total[latencies.ids] += np.minimum(latencies.values, limit)
+            state.profiles[latencies.ids] += 1
         if self.latency_limit is not None:
-            silent = np.setdiff1d(new, took.ids)
+            silent = np.setdiff1d(unprofiled, latencies.ids)
             state.total[silent] += limit
             state.profiles[silent] += 1
 
     def _tiers(self, state: Memory) -> Ids:
-        """(N,) the tier of each client, 0 the fastest; −1 for who is not profiled or always too slow."""
-        done = state.profiles >= self.profile_rounds
+        """Return the tier of each client (N,), 0 the fastest; −1 of clients not profiled or always too slow."""
+        profiled = state.profiles >= self.profile_rounds
         if self.latency_limit is not None:
-            done &= rounded(state.total) < rounded(state.profiles * self.latency_limit)
-        ids, tier_of = np.flatnonzero(done), np.full(state.n_clients, -1)
-        ranked = ids[np.argsort(rounded(state.total[ids] / state.profiles[ids]), kind="stable")]
-        tier_of[ranked] = np.arange(ids.size) * self.tiers // max(ids.size, 1)
+            profiled &= rounded(state.total) < rounded(state.profiles * self.latency_limit)
+        ids = np.flatnonzero(profiled)
+        fastest_first = ids[np.argsort(rounded(state.total[ids] / state.profiles[ids]), kind="stable")]
+        tier_of = np.full(state.n_clients, -1)
+        tier_of[fastest_first] = np.arange(ids.size) * self.tiers // max(ids.size, 1)
         return tier_of
 
-    def _credits(self, round: Round) -> Floats:
-        """Credits of each tier before the first round; fixed chances have no limit."""
-        if self.policy != "adaptive" or (self.credits is None and round.horizon is None):
+    def _full_credits(self, round: Round) -> Floats:
+        """Return the credits of each tier before the first round (m,); fixed chances have no limit."""
+        if self.policy != "adaptive":
             return np.full(self.tiers, math.inf)
-        return np.full(self.tiers, float(self.credits or math.ceil((round.horizon or 1) / self.tiers)))
+        if self.credits is not None:
+            return np.full(self.tiers, float(self.credits))
+        if round.horizon is None:
+            return np.full(self.tiers, math.inf)
+        return np.full(self.tiers, float(math.ceil(round.horizon / self.tiers)))
 
     def _adapt(self, state: Memory, round: Round, tier_of: Ids, reading: Reading) -> None:
-        """Algorithm 2: other chances where the current tier has not become better since the last look."""
-        before = np.zeros(self.tiers) if state.accuracy is None else state.accuracy
-        now = self._accuracies(before, round, tier_of, reading)
-        if state.tier >= 0 and rounded(now)[state.tier] <= rounded(before)[state.tier]:
-            state.chance = chances(now, state.credits > 0, self.ranks)
-        state.accuracy, state.looked = now, round.index
+        """Change the chances where the current tier has not become better since the last look (Algorithm 2)."""
+        previous = np.zeros(self.tiers) if state.accuracy is None else state.accuracy
+        current = self._accuracies(previous, round, tier_of, reading)
+        if state.tier >= 0 and rounded(current)[state.tier] <= rounded(previous)[state.tier]:
+            state.chance = chances(current, state.credits > 0, self.ranks)
+        state.accuracy = current
+        state.looked = round.index
 
-    def _accuracies(self, before: Floats, round: Round, tier_of: Ids, reading: Reading) -> Floats:
-        """A_t: the mean over the members that answered, by size; of a tier that is silent the last one."""
+    def _accuracies(self, previous: Floats, round: Round, tier_of: Ids, reading: Reading) -> Floats:
+        """Return A_t (m,): the mean over the members that answered, by size; of a silent tier the previous one."""
         if not len(reading):
-            return before.copy()
+            return previous.copy()
         sizes = np.asarray(round.population.sizes[reading.ids], np.float64)
-        at = tier_of[reading.ids]
-        mass = np.bincount(at, weights=sizes, minlength=self.tiers)
-        right = np.bincount(at, weights=sizes * reading.values, minlength=self.tiers)
-        return np.divide(right, mass, out=before.copy(), where=mass > 0)
+        tiers = tier_of[reading.ids]
+        examples = np.bincount(tiers, weights=sizes, minlength=self.tiers)
+        right = np.bincount(tiers, weights=sizes * reading.values, minlength=self.tiers)
+        return np.divide(right, examples, out=previous.copy(), where=examples > 0)
 
-    def _draw(self, state: Memory, there: Array, round: Round) -> int:
-        """A tier with credits and members at hand, by chance; it pays a credit."""
-        if not (there & (state.credits > 0)).any():
-            state.credits = self._credits(round)
-        weight = np.where(there & (state.credits > 0), state.chance, 0.0)
+    def _draw(self, state: Memory, has_members: Array, round: Round) -> int:
+        """Draw a tier with credits and available members by its chance; it pays a credit."""
+        if not (has_members & (state.credits > 0)).any():
+            state.credits = self._full_credits(round)
+        usable = has_members & (state.credits > 0)
+        weight = np.where(usable, state.chance, 0.0)
         if weight.sum() <= 0:
-            weight = (there & (state.credits > 0)).astype(np.float64)
+            weight = usable.astype(np.float64)
         tier = int(with_replacement(np.arange(self.tiers), weight, 1, round.rng)[0])
         state.credits[tier] -= 1
         return tier
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """The default, one in which everything acts early, and fixed chances."""
+        """Cover the default, one in which everything acts early, and fixed chances."""
         early = {"tiers": 3, "interval": 1, "credits": 2, "profile_rounds": 2, "latency_limit": 1.5, "ranks": "printed"}
         return [{}, early, {"policy": "random", "reprofile": 3}]
 
 
 def chances(accuracy: Floats, open_tiers: Array, ranks: str) -> Floats:
-    """ChangeProbs: the lower the accuracy of a tier with credits, the larger its chance."""
+    """Return P_t by ChangeProbs (m,): the lower the accuracy of a tier with credits, the larger its chance."""
     ids = np.flatnonzero(open_tiers)
-    worst_first, n = ids[np.argsort(rounded(accuracy[ids]), kind="stable")], ids.size
-    found = np.zeros(accuracy.size)
+    n = ids.size
+    worst_first = ids[np.argsort(rounded(accuracy[ids]), kind="stable")]
+    chance = np.zeros(accuracy.size)
     if ranks == "printed" and n > 1:
-        found[worst_first] = (n - 1 - np.arange(n)) / (n * (n - 1) / 2)
+        chance[worst_first] = (n - 1 - np.arange(n)) / (n * (n - 1) / 2)
     else:
-        found[worst_first] = (n - np.arange(n)) / max(n * (n + 1) / 2, 1)
-    return found
+        chance[worst_first] = (n - np.arange(n)) / max(n * (n + 1) / 2, 1)
+    return chance

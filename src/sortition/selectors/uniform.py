@@ -35,15 +35,19 @@ class Uniform(Selector[State]):
 
     @property
     def needs(self) -> Needs:
-        """Sizes, where they weigh."""
-        return Needs(reads=("sizes",) if self.weights == "size" else ())
+        """Read the sizes, where they are the weights."""
+        if self.weights == "size":
+            return Needs(reads=("sizes",))
+        return Needs()
 
     def select(self, state: State, round: Round) -> Cohort:
-        """A random set; its size is the budget."""
+        """Draw a random set of clients; its size is the budget."""
         ids = uniformly(round.available, round.budget, round.rng)
-        return Cohort.by_size(ids, round.population.sizes) if self.weights == "size" else Cohort.uniform(ids)
+        if self.weights == "size":
+            return Cohort.by_size(ids, round.population.sizes)
+        return Cohort.uniform(ids)
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:
-        """Both weights."""
+        """Cover both weights."""
         return [{"weights": "size"}, {"weights": "uniform"}]

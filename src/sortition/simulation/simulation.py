@@ -24,7 +24,7 @@ import numpy as np
 from sortition.aggregation import weighted_sum
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
-from sortition.core.arrays import Array, Floats, Ids, frozen
+from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
 from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
@@ -626,7 +626,7 @@ class ServerData:
 
 def client_figures(accuracies: Floats) -> dict[str, float]:
     """Fairness of the model over clients: mean, spread, and the mean of the worst tenth."""
-    worst = np.sort(accuracies)[: max(1, accuracies.size // 10)]
+    worst = worst_tenth(accuracies)
     return {
         "mean": float(accuracies.mean()),
         "std": float(accuracies.std()),

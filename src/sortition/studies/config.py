@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    StrictBool,
+    ValidationError,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
 
 from sortition import availability
 from sortition.aggregation import ServerRule
@@ -23,6 +32,7 @@ from sortition.simulation.attacks import Attacks
 from sortition.simulation.devices import Devices
 from sortition.simulation.faults import Faults
 from sortition.studies.labels import names_folder
+from sortition.studies.types import TomlTable
 
 M = TypeVar("M", bound=BaseModel)
 Count = Annotated[int, Field(ge=1, le=10_000_000, strict=True)]  # more is a slip
@@ -35,10 +45,12 @@ class StrictTable(BaseModel):
 
 
 class Named(BaseModel):
-    """Something chosen by name; the other keys are its options, which it checks itself. A text is a name.
+    """Something chosen by name; the other keys are its options, which it checks itself.
+
+    A plain string is shorthand for ``{ name = … }``.
 
     Attributes:
-        name: which one; a text in place of the table is the name alone.
+        name: which one; a plain string in place of the table is the name alone.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
@@ -46,16 +58,19 @@ class Named(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _text(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+    def _expand_shorthand(cls, value: object) -> object:
+        if isinstance(value, str):
+            return {"name": value}
+        return value
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+    def __get_pydantic_json_schema__(cls, core: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Allow a table or a plain string."""
         return {"anyOf": [handler(core), {"type": "string"}]}
 
     @property
-    def options(self) -> dict[str, Any]:
-        """Everything that is not a field of ours."""
+    def options(self) -> TomlTable:
+        """Return every key that is not a field of the model."""
         return dict(self.model_extra or {})
 
 
@@ -67,8 +82,8 @@ class Data(Named):
         clients: over how many clients it is split; a data set with clients of its own needs none.
         partition: how it is split, by name and options.
         holdout: share of each client's data that is kept out of its training.
-        validation: share of each client's data that the server gets in its place, for methods that ask the server
-            itself; without it 0.05, for those methods alone.
+        validation: share of each client's data that the server gets instead, for methods that ask the server itself;
+            by default 0.05 for those methods, and nothing for others.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
     """
@@ -81,13 +96,17 @@ class Data(Named):
     standardise: bool = False
 
     @model_validator(mode="after")
-    def _declared(self) -> Self:
+    def _check_options(self) -> Self:
         check_options(self.name, self.options, type(self).model_fields)
         return self
 
 
 class Natural(StrictTable):
-    """Options of ``partition = "natural"``: only clients of at least ``least`` examples."""
+    """The options of ``partition = "natural"``.
+
+    Attributes:
+        least: only clients of at least so many examples take part.
+    """
 
     least: Count = 1
 
@@ -106,22 +125,26 @@ class Target(StrictTable):
     smooth: Count = 1
 
     @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.accuracy is None) == (self.loss is None):
-            raise InputError("target must be given either accuracy or loss; got " + ("both." if self.loss else "none."))
+    def _check_one_goal(self) -> Self:
+        if self.accuracy is not None and self.loss is not None:
+            raise InputError("target must be given either accuracy or loss; got both.")
+        if self.accuracy is None and self.loss is None:
+            raise InputError("target must be given either accuracy or loss; got none.")
         if self.accuracy is not None and not 0 < self.accuracy <= 1:
             raise bad("target.accuracy", "a share in (0, 1]", self.accuracy, "69 % is 0.69.")
         return self
 
     @property
-    def of(self) -> str:
-        """``accuracy`` or ``loss``."""
+    def metric(self) -> str:
+        """Return ``accuracy`` or ``loss``."""
         return "loss" if self.accuracy is None else "accuracy"
 
     @property
     def value(self) -> float:
-        """The number to reach."""
-        return float(self.loss if self.accuracy is None else self.accuracy)  # type: ignore[arg-type]
+        """Return the number to reach."""
+        if self.accuracy is not None:
+            return self.accuracy
+        return cast(float, self.loss)  # one of both is given
 
 
 class Method(Named):
@@ -139,14 +162,14 @@ class Method(Named):
     """
 
     label: str = ""
-    local: dict[str, Any] = {}
-    server: dict[str, Any] = {}
-    guards: dict[str, Any] = {}
+    local: TomlTable = {}
+    server: TomlTable = {}
+    guards: TomlTable = {}
     reweight: Literal["own", "size", "uniform", "fedau"] | None = None
     cohort: Count | None = None
 
     @model_validator(mode="after")
-    def _labelled(self) -> Self:
+    def _set_label(self) -> Self:
         label = self.label or self.name.rpartition(":")[2].replace("_", "-")
         if not names_folder(label):
             raise bad("method.label", "a text that can name a folder", label)
@@ -170,7 +193,7 @@ class Federation(StrictTable):
         devices: how fast clients compute and send, and who drops out.
         pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
-        faults: what goes wrong.
+        faults: simulated failures.
         attacks: adversaries among the clients.
         privacy: what the federation promises its clients; ``sortition lint`` and the start of a study judge it.
         target: an accuracy or loss to reach.
@@ -205,7 +228,7 @@ class Federation(StrictTable):
 
     @model_validator(mode="before")
     @classmethod
-    def _moved(cls, table: Any) -> Any:
+    def _refuse_moved_keys(cls, table: Any) -> Any:
         devices = table.get("devices") if isinstance(table, dict) else None
         for key in ("deadline", "overselect"):
             if isinstance(devices, dict) and key in devices:
@@ -214,15 +237,15 @@ class Federation(StrictTable):
         return table
 
     @model_validator(mode="after")
-    def _stopping(self) -> Self:
-        _chosen(self)
+    def _check_together(self) -> Self:
+        _check_partition_and_availability(self)
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
 
 
-def _chosen(federation: Federation) -> None:
-    """Names and parameters of partition and availability are checked before any data are at hand."""
+def _check_partition_and_availability(federation: Federation) -> None:
+    """Check names and parameters of partition and availability before any data are at hand."""
     availability.mode(federation.availability.name, **federation.availability.options)
     partition = federation.data.partition
     if partition is not None and partition.name == partitions.NATURAL:
@@ -232,48 +255,66 @@ def _chosen(federation: Federation) -> None:
 
 
 class RunConfig(Federation):
-    """One run: one method on one seed of one setting."""
+    """One run: one method on one seed of one setting.
+
+    Attributes:
+        setting: the setting's name.
+        seed: of partition, initial model, availability, batches and the method's draws.
+        method: the method with its hyper-parameters.
+    """
 
     setting: str
     seed: Seed
     method: Method
 
-    def table(self) -> dict[str, Any]:
-        """As plain TOML: what is None or empty is left out."""
+    def table(self) -> TomlTable:
+        """Return the configuration as plain TOML; what is None or empty is left out."""
         table = self.model_dump(mode="json", exclude_none=True)
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
-        table["guards"] = self.guards.changed()  # defaults are left out: folders without guards stay as they are
+        table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
-        table = {key: value for key, value in table.items() if key not in ("guards", "pace") or value}
+        for name in ("guards", "pace"):
+            if not table[name]:  # defaults are left out: folders without guards stay as they are
+                del table[name]
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 
-def validated(kind: type[M], table: Any, owner: str) -> M:
-    """The table as a model; an error names the key that was probably meant."""
+def validated(kind: type[M], table: object, owner: str) -> M:
+    """Return the table as a model; an error names the key that was probably meant."""
     if not isinstance(table, dict):
         raise bad(owner, "a table", table)
     try:
         return kind(**table)
     except ValidationError as error:
-        for found in error.errors(include_url=False):
-            if found["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-                path = [str(part) for part in found["loc"]]
-                keys = _keys(kind, path[:-1])
-                raise unknown("key", path[-1], keys, ".".join([owner, *path[:-1]])) from None
+        for detail in error.errors(include_url=False):
+            if detail["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+                *parents, key = [str(part) for part in detail["loc"]]
+                raise unknown("key", key, _keys_at(kind, parents), ".".join([owner, *parents])) from None
         raise translated(error, owner) from None
 
 
-def _is_table(kind: Any) -> bool:
-    return hasattr(kind, "model_fields") or is_dataclass(kind)
+def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
+    """Return the keys of the table at ``path`` in a model."""
+    table: object = model
+    for key in path:
+        if not key.isdigit() and _is_model(table):
+            table = _table_type(table.model_fields[key].annotation)
+    if _is_model(table):
+        return list(table.model_fields)
+    if isinstance(table, type) and is_dataclass(table):
+        return [field.name for field in fields(table)]
+    return []
 
 
-def _keys(kind: Any, path: list[str]) -> list[str]:
-    """The keys that the table at ``path`` has."""
-    for part in path:
-        if part.isdigit() or not hasattr(kind, "model_fields"):
-            continue
-        field = kind.model_fields[part].annotation
-        kind = next((a for a in getattr(field, "__args__", ()) if _is_table(a)), field)
-    return [field.name for field in fields(kind)] if is_dataclass(kind) else list(getattr(kind, "model_fields", {}))
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _table_type(annotation: object) -> object:
+    """Return the table among the types of a field such as ``Faults | None`` or ``list[Method]``, else the field's."""
+    for argument in getattr(annotation, "__args__", ()):
+        if _is_model(argument) or is_dataclass(argument):
+            return argument
+    return annotation

@@ -6,49 +6,64 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
 from sortition.core.errors import bad
-from sortition.core.selector import Selector
 from sortition.core.streams import stream
 from sortition.data import Dataset
 from sortition.learning.rule import LocalRule
 from sortition.studies.config import RunConfig
+from sortition.studies.types import AnySelector, ReadOnlyTable
 
-TIMED = 3  # rounds, after one that warms up
+TIMED_ROUNDS = 3  # after one that warms up
+EXAMPLES_PER_CLIENT = 4  # of the made-up data
+NOT_TRAFFIC = ("passes", "steps")  # what totals hold beside bytes
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds that one method needs in one setting: a round, and all its runs one after the other."""
+    """How long one method needs in one setting.
+
+    Attributes:
+        setting: the setting's name.
+        method: the method's label.
+        runs: how many runs there are.
+        rounds: how many rounds each run has.
+        seconds_per_round: measured seconds of one round.
+    """
 
     setting: str
     method: str
     runs: int
     rounds: int
-    round: float
+    seconds_per_round: float
 
     @property
     def seconds(self) -> float:
-        """All runs, on one core."""
-        return self.runs * self.rounds * self.round
+        """Return the seconds of all runs, one after the other on one core."""
+        return self.runs * self.rounds * self.seconds_per_round
 
 
 def estimates(runs: Sequence[RunConfig]) -> list[Estimate]:
     """Time the first rounds of every method in every setting; later rounds of some methods cost more."""
     groups: dict[tuple[str, str], list[RunConfig]] = {}
-    for one in runs:
-        groups.setdefault((one.setting, one.method.label), []).append(one)
-    found = []
-    for (setting, label), members in groups.items():
-        found.append(Estimate(setting, label, len(members), members[0].rounds, timed(members[0])))
-    return found
+    for run in runs:
+        groups.setdefault((run.setting, run.method.label), []).append(run)
+    return [
+        Estimate(
+            setting=setting,
+            method=label,
+            runs=len(members),
+            rounds=members[0].rounds,
+            seconds_per_round=timed(members[0]),
+        )
+        for (setting, label), members in groups.items()
+    ]
 
 
 def timed(config: RunConfig) -> float:
-    """Seconds of one round, as a run would play it."""
+    """Return the seconds of one round, as a run would play it."""
     from sortition.simulation import start
     from sortition.studies import federation
     from sortition.studies.runs.task import in_one_thread
@@ -57,16 +72,16 @@ def timed(config: RunConfig) -> float:
     with in_one_thread():
         simulation = start(setup)
         simulation.play_round()
-        begun = time.perf_counter()
-        for _ in range(TIMED):
+        started = time.perf_counter()
+        for _ in range(TIMED_ROUNDS):
             simulation.play_round()
-        return (time.perf_counter() - begun) / TIMED
+        return (time.perf_counter() - started) / TIMED_ROUNDS
 
 
 def price(
-    selector: Selector[Any],
+    selector: AnySelector,
     model: str,
-    options: dict[str, Any],
+    options: ReadOnlyTable,
     *,
     inputs: tuple[int, ...] = (1, 28, 28),
     classes: int = 10,
@@ -74,27 +89,43 @@ def price(
     cohort: int = 10,
     rounds: int = 30,
 ) -> tuple[int, dict[str, float]]:
-    """The model's size and the mean bytes a round, by kind: played on made-up examples, everybody available."""
+    """Return the model's size and the mean bytes a round, by kind: played on made-up examples, everybody available."""
     from sortition.learning import build
     from sortition.simulation import Setup, World, run
 
     if cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", cohort)
     rng = stream(0, "made-up examples")
-    n = 4 * clients
-    x, y = (
-        rng.random((n + clients + classes, prod(inputs)), np.float32).reshape(-1, *inputs),
-        rng.integers(0, classes, n + clients + classes),
+    n_train = EXAMPLES_PER_CLIENT * clients
+    n_validation = clients
+    n_examples = n_train + n_validation + classes
+    x = rng.random((n_examples, prod(inputs)), np.float32).reshape(-1, *inputs)
+    y = rng.integers(0, classes, n_examples)
+    dataset = Dataset(
+        name="made up",
+        x_train=x[:-classes],
+        y_train=y[:-classes],
+        x_test=x[-classes:],
+        y_test=y[-classes:],
+        classes=classes,
+        digest="none",
     )
-    data = Dataset("made up", x[:-classes], y[:-classes], x[-classes:], y[-classes:], classes, digest="none")
     world = World(
-        data,
-        np.split(np.arange(n), clients),
+        dataset,
+        np.split(np.arange(n_train), clients),
         build(model, inputs, classes, **options),
         LocalRule(lr=0.01, steps=1, batch=2),
-        validation=np.arange(n, n + clients),
+        validation=np.arange(n_train, n_train + n_validation),
     )
-    features = {"features": rng.random((clients, 8)), "groups": np.arange(clients) % 5}
-    setup = Setup(world, selector, cohort, rounds, population=world.population(**features), evaluate_every=0)
+    population = world.population(features=rng.random((clients, 8)), groups=np.arange(clients) % 5)
+    setup = Setup(
+        world=world,
+        selector=selector,
+        cohort=cohort,
+        horizon=rounds,
+        population=population,
+        evaluate_every=0,
+    )
     totals = run(setup).totals
-    return int(world.initial.size), {k: v / rounds for k, v in totals.items() if k not in ("passes", "steps")}
+    bytes_per_round = {kind: total / rounds for kind, total in totals.items() if kind not in NOT_TRAFFIC}
+    return int(world.initial.size), bytes_per_round

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from sortition import availability, data
 from sortition.availability import Availability
-from sortition.core.arrays import Ids
+from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
@@ -23,22 +23,29 @@ from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
 T = TypeVar("T")
-VALIDATION = 0.05  # of each client's data, where the server is asked itself and the study does not say how much
-MOST_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
+VALIDATION_SHARE = 0.05  # of each client's data, where the server is asked itself and the study does not say how much
+MAX_ROWS = 300_000_000  # that a cohort trains on in a round: their indices are drawn at once, 8 bytes each
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A data set and who holds what of it under one seed."""
+    """A data set and who holds what of it under one seed.
+
+    Attributes:
+        dataset: the data set.
+        train: the rows that each client trains on.
+        holdout: the rows of each client that are kept out of its training; None where there are none.
+        validation: the rows that the server has itself; None where it has none.
+    """
 
     dataset: Dataset
     train: Partition
     holdout: Partition | None
-    validation: Ids | None = None  # the server's own examples
+    validation: Ids | None = None
 
     @property
     def clients(self) -> int:
-        """N."""
+        """Return the number of clients, N."""
         return len(self.train)
 
 
@@ -53,70 +60,80 @@ class BuiltFederation:
 
 
 def split(config: Data, seed: int) -> Split:
-    """The data set, split over clients; one with clients of its own keeps them unless another partition is given."""
+    """Split the data set over clients; one with clients of its own keeps them unless another partition is given."""
     dataset = dataset_of(config)
+    released_holdout: Partition | None = None
     if config.partition is not None and config.partition.name != partitions.NATURAL:
-        parts, released = _partitioned(config, dataset, seed), None
+        train = _partitioned(config, dataset, seed)
     elif dataset.clients is None:
         raise InputError(f"data.partition must be given for {config.name}; got nothing. Try partition = 'iid'.")
     else:
-        parts, released = _natural(config, dataset, seed)
+        train, released_holdout = _natural(config, dataset, seed)
     if dataset.notes:
-        parts = replace(parts, notes=(*dataset.notes, *parts.notes))
+        train = replace(train, notes=(*dataset.notes, *train.notes))
     validation: Ids | None = None
     if config.validation:
-        parts, server = parts.holdout(config.validation, stream(seed, "server validation"))
-        validation = np.concatenate(server.indices)
+        train, server_parts = train.holdout(config.validation, stream(seed, "server validation"))
+        validation = np.concatenate(server_parts.indices)
+    holdout = released_holdout
     if config.holdout:
-        return Split(dataset, *parts.holdout(config.holdout, stream(seed, "holdout")), validation)
-    return Split(dataset, parts, released, validation)
+        train, holdout = train.holdout(config.holdout, stream(seed, "holdout"))
+    return Split(dataset=dataset, train=train, holdout=holdout, validation=validation)
 
 
 def _partitioned(config: Data, dataset: Dataset, seed: int) -> Partition:
     if config.partition is None or config.clients is None:
         raise InputError("data.clients must be given where there is a partition; got nothing.")
-    rule, draws = config.partition, stream(seed, "partition")
-    return partitions.split_dataset(rule.name, dataset, config.clients, draws, **rule.options)
+    rng = stream(seed, "partition")
+    return partitions.split_dataset(config.partition.name, dataset, config.clients, rng, **config.partition.options)
 
 
 def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Partition | None]:
-    """The data set's own clients with enough examples, or ``data.clients`` of them, drawn by the seed."""
-    own = dataset.clients or ()
-    least = int(config.partition.options.get("least", 1)) if config.partition else 0
-    known = np.flatnonzero([len(one) >= least for one in own])
-    wanted = known.size if config.clients is None else config.clients
-    if config.partition is None and wanted != len(own):
-        raise bad("data.clients", f"{len(own)}, as {config.name} comes split, or given with a partition", wanted)
-    if wanted > known.size:
-        raise bad("data.clients", f"at most {known.size}, the clients of {config.name} with {least} examples", wanted)
-    if wanted < known.size:
-        known = np.sort(stream(seed, "natural clients").choice(known, wanted, replace=False))
-    train, released = (tuple(part[k] for k in known) if part else () for part in (own, dataset.validation))
-    return Partition(train, dataset.client_notes), Partition(released) if released else None
+    """Return the data set's own clients with enough examples, or ``data.clients`` of them, drawn by the seed.
+
+    The second value is what the released split holds back of each client; None where it holds nothing back.
+    """
+    client_rows = dataset.clients or ()
+    minimum_size = int(config.partition.options.get("least", 1)) if config.partition else 0
+    chosen = np.flatnonzero([len(rows) >= minimum_size for rows in client_rows])
+    n_clients = chosen.size if config.clients is None else config.clients
+    if config.partition is None and n_clients != len(client_rows):
+        rule = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
+        raise bad("data.clients", rule, n_clients)
+    if n_clients > chosen.size:
+        rule = f"at most {chosen.size}, the clients of {config.name} with {minimum_size} examples"
+        raise bad("data.clients", rule, n_clients)
+    if n_clients < chosen.size:
+        chosen = np.sort(stream(seed, "natural clients").choice(chosen, n_clients, replace=False))
+    train = Partition(tuple(client_rows[client] for client in chosen), dataset.client_notes)
+    if not dataset.validation:
+        return train, None
+    return train, Partition(tuple(dataset.validation[client] for client in chosen))
 
 
-def _key(value: Any) -> str:
+def _as_key(value: object) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
 class Cache(Generic[T]):
-    """The values that were used last, each under a key that says everything it depends on."""
+    """Keeps the values that were used last, each under a key that says everything it depends on."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self._held: dict[str, T] = {}
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self._values: dict[str, T] = {}
 
     def get(self, key: str, make: Callable[[], T]) -> T:
-        """The value under a key; made now where it is not held."""
-        value = self._held.pop(key) if key in self._held else make()
-        self._held[key] = value  # the newest is last
-        while len(self._held) > self.most:
-            del self._held[next(iter(self._held))]
+        """Return the value under a key; it is made now where the cache does not have it."""
+        value = self._values.pop(key) if key in self._values else make()
+        self._values[key] = value  # the newest is last
+        while len(self._values) > self.size:
+            oldest_key = next(iter(self._values))
+            del self._values[oldest_key]
         return value
 
     def clear(self) -> None:
         """Let all values go."""
-        self._held.clear()
+        self._values.clear()
 
 
 _datasets: Cache[Dataset] = Cache(2)
@@ -124,21 +141,21 @@ _federations: Cache[BuiltFederation] = Cache(1)
 
 
 def dataset_of(config: Data) -> Dataset:
-    """Read once a process, and kept as worlds take it: all of the process share the same arrays."""
+    """Return the data set as worlds take it; it is read once a process, and all share the same arrays."""
     options = dict(config.options)
     if config.name == "synthetic" and config.clients is not None:
         options.setdefault("clients", config.clients)
-    key = _key({"name": config.name, "standardise": config.standardise, "options": options})
+    key = _as_key({"name": config.name, "standardise": config.standardise, "options": options})
     return _datasets.get(key, lambda: data.load(config.name, **options).prepared(standardise=config.standardise))
 
 
 def build_federation(config: RunConfig) -> BuiltFederation:
-    """The federation of a run; shared between the methods of one setting and seed that a process plays."""
+    """Return the federation of a run; the methods of one setting and seed that a process plays share it."""
     depends_on = {"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
-    return _federations.get(_key(config.model_dump(include=depends_on)), lambda: _built(config))
+    return _federations.get(_as_key(config.model_dump(include=depends_on)), lambda: _build(config))
 
 
-def _built(config: RunConfig) -> BuiltFederation:
+def _build(config: RunConfig) -> BuiltFederation:
     parts = split(config.data, config.seed)
     dataset = parts.dataset
     model = build(
@@ -158,7 +175,9 @@ def _built(config: RunConfig) -> BuiltFederation:
         devices=config.devices,
         attacks=config.attacks,
     )
-    facts = {} if dataset.features is None or len(dataset.features) != parts.clients else {"features": dataset.features}
+    facts: dict[str, Array] = {}
+    if dataset.features is not None and len(dataset.features) == parts.clients:
+        facts["features"] = dataset.features
     if config.devices is not None and config.devices.speed_spread:
         facts["speed"] = world.fleet.speed  # examples a second; clients know their devices
     reachable = availability.make(
@@ -169,12 +188,12 @@ def _built(config: RunConfig) -> BuiltFederation:
         label_counts=world.label_counts,
         **config.availability.options,
     )
-    return BuiltFederation(parts, world, world.population(**facts), reachable)
+    return BuiltFederation(split=parts, world=world, population=world.population(**facts), availability=reachable)
 
 
 def _with_validation(config: RunConfig) -> RunConfig:
-    """The same run with examples of the server's own, where the study does not say how many."""
-    share = config.data.validation or VALIDATION
+    """Return the same run with examples of the server's own, where the study does not say how many."""
+    share = config.data.validation or VALIDATION_SHARE
     return config.model_copy(update={"data": config.data.model_copy(update={"validation": share})})
 
 
@@ -185,23 +204,23 @@ def forget() -> None:
 
 
 def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
-    """What the engine plays."""
+    """Return the federation of a run, and what the engine plays in it."""
     selector = methods.selector(config.method.name, config.method.options)
-    shared = build_federation(_with_validation(config) if selector.needs.of_server else config)
-    clients = shared.split.clients
+    built = build_federation(_with_validation(config) if selector.needs.of_server else config)
+    clients = built.split.clients
     if config.cohort > clients:
         raise bad("cohort", f"at most the number of clients, {clients}", config.cohort)
-    largest = int(shared.world.holdings.sizes.max())
+    largest = int(built.world.holdings.sizes.max())
     rows = config.local.steps_of(largest) * config.local.rows(largest) * config.cohort
-    if rows > MOST_ROWS:
-        raise bad("local", f"such that a cohort trains on at most {MOST_ROWS:,} rows a round", f"{rows:,}")
-    return shared, Setup(
-        world=shared.world.variant(rule=config.local),
+    if rows > MAX_ROWS:
+        raise bad("local", f"such that a cohort trains on at most {MAX_ROWS:,} rows a round", f"{rows:,}")
+    return built, Setup(
+        world=built.world.variant(rule=config.local),
         selector=selector,
         cohort=config.cohort,
         horizon=config.rounds,
-        population=shared.population,
-        availability=shared.availability,
+        population=built.population,
+        availability=built.availability,
         combine=config.server.combine_rule,
         step=config.server,
         evaluate_every=config.evaluate_every,
@@ -213,6 +232,6 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
     )
 
 
-def availability_bits(setup: Setup, rounds: int) -> np.ndarray:
-    """(rounds, ⌈N/8⌉) packed: who was reachable when."""
+def availability_bits(setup: Setup, rounds: int) -> Array:
+    """Return who was reachable when, packed into bits: (rounds, ⌈N/8⌉)."""
     return np.stack([np.packbits(setup.reachable(t)) for t in range(rounds)])

@@ -3,42 +3,62 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from sortition.core.arrays import Array
 from sortition.core.errors import SortitionError, unknown
 from sortition.core.record import RoundRecord
+from sortition.core.state import State
 from sortition.data.partitions import Partition
 from sortition.results import run_folder
 from sortition.results.statistics import MARGIN
-from sortition.studies import arguments, given
+from sortition.studies import arguments, python_objects
 from sortition.studies.plan import StudyPlan, plan, read
 from sortition.studies.runs.callback import Callback
 from sortition.studies.runs.progress import Progress, automatic, say
 from sortition.studies.study_result import StudyResult, left_out_note, notes_of
 from sortition.studies.study_table import Study
+from sortition.studies.types import (
+    AvailabilityLike,
+    ClientsLike,
+    CompareOptions,
+    DataLike,
+    FederationOptions,
+    LocalLike,
+    MethodLike,
+    MethodsLike,
+    ModelLike,
+    PartitionLike,
+    ReadOnlyTable,
+    StudyOptions,
+    TomlTable,
+)
 
-LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
+if TYPE_CHECKING:
+    from sortition.simulation import Setup
+
+DEFAULT_LOCAL = {"epochs": 1, "batch": 32, "lr": 0.1}
 
 
 def compare(
-    methods: Iterable[arguments.MethodGiven] | arguments.MethodGiven,
+    methods: MethodsLike,
     *,
-    data: Any,
-    clients: Any = None,
-    partition: Any = None,
-    model: Any = "mlp",
-    availability: Any = "always",
-    local: Any = None,
+    data: DataLike,
+    clients: ClientsLike | None = None,
+    partition: PartitionLike | None = None,
+    model: ModelLike = "mlp",
+    availability: AvailabilityLike = "always",
+    local: LocalLike | None = None,
     rounds: int = 100,
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
-    sweep: Mapping[str, Any] | None = None,
+    sweep: ReadOnlyTable | None = None,
     margin: float = MARGIN,
     baseline: str = "",
     callbacks: Sequence[Callback] = (),
@@ -46,7 +66,7 @@ def compare(
     jobs: int | None = None,
     on: str | None = None,
     progress: bool | Progress = True,
-    **more: Any,
+    **more: Unpack[StudyOptions],
 ) -> StudyResult:
     """Play every method on every seed, and compare them in pairs; docs/studies.md has all forms of the arguments.
 
@@ -64,66 +84,32 @@ def compare(
       ``callbacks`` follow the runs; ``progress`` shows them.
     - ``more``: any other key of a study's file.
     """
-    shared: dict[str, Any] = {"data": data, "clients": clients, "partition": partition, "model": model}
-    shared |= {"availability": availability, "local": local, "rounds": rounds, "cohort": cohort, "seeds": seeds}
-    shared |= {"margin": margin, "baseline": baseline}
-    shared |= {"sweep": dict(sweep)} if sweep else {}
-    _check_keys(more, "compare", compare, "method")
-    with given.lent():
-        table = _table(methods, **shared, **more)
-        return _executed(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
+    _check_keys(more, "compare", compare, taken=("method",))
+    with python_objects.forgotten_afterwards():
+        table = _study_table(
+            methods,
+            data=data,
+            clients=clients,
+            partition=partition,
+            model=model,
+            availability=availability,
+            local=local,
+            rounds=rounds,
+            cohort=cohort,
+            seeds=seeds,
+            **more,
+        )
+        table["margin"] = margin
+        table["baseline"] = baseline
+        if sweep:
+            table["sweep"] = dict(sweep)
+        return _execute(plan(table), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
 
 
-def _table(
-    methods: Iterable[arguments.MethodGiven] | arguments.MethodGiven,
-    *,
-    data: Any,
-    clients: Any = None,
-    partition: Any = None,
-    model: Any = "mlp",
-    availability: Any = "always",
-    local: Any = None,
-    rounds: int = 100,
-    cohort: int = 10,
-    seeds: int | Sequence[int] = 10,
-    **more: Any,
-) -> dict[str, Any]:
-    """The arguments of :func:`compare` as the table of a study's file."""
-    return {
-        "rounds": rounds,
-        "cohort": cohort,
-        "seeds": arguments.seeds_value(seeds),
-        "data": _data(data, clients, partition),
-        "model": arguments.model_table(model),
-        "availability": arguments.availability_table(availability),
-        "local": arguments.rule_table(LOCAL if local is None else local),
-        "method": arguments.methods_table(methods),
-        **{key: arguments.rule_table(value) for key, value in more.items()},
-    }
-
-
-def _check_keys(keys: Iterable[str], owner: str, call: Callable[..., Any], *taken: str) -> None:
-    """Refuse what is neither an argument of a function nor a key of a study's file; some are ``taken`` already."""
-    own = [one.name for one in signature(call).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    known = dict.fromkeys(key for key in (*own, *Study.model_fields) if key not in taken)
-    for key in keys:
-        if key not in known:
-            raise unknown("key", key, known, owner)
-
-
-def _data(data: Any, clients: Any, partition: Any) -> dict[str, Any]:
-    table = arguments.data_table(data, clients)
-    rule = arguments.partition_table(partition)
-    if isinstance(partition, Partition | list | tuple | np.ndarray):
-        table.setdefault("clients", len(partition))
-    if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
-        rule = {"name": "iid"}
-    return table if rule is None else {**table, "partition": rule}
-
-
-def run(method: arguments.MethodGiven, **options: Any) -> StudyResult:
-    """One method alone; the options are those of :func:`compare`, with one seed unless ``seeds`` says otherwise."""
-    return compare([method], **{"seeds": 1, **options})
+def run(method: MethodLike, **options: Unpack[CompareOptions]) -> StudyResult:
+    """Play one method alone; the options are those of :func:`compare`, with one seed unless ``seeds`` is given."""
+    options.setdefault("seeds", 1)
+    return compare([method], **options)
 
 
 @dataclass(frozen=True)
@@ -131,40 +117,41 @@ class Step:
     """One round of :func:`simulate`.
 
     Attributes:
-        record: as in rounds.jsonl.
+        record: the round's record, as in rounds.jsonl.
         state: the selector's memory after the round.
-        params: the global model's numbers (P,) after the round.
+        params: the numbers of the global model after the round, of shape (P,).
         setup: what is played: world, selector, population, availability.
     """
 
     record: RoundRecord
-    state: Any
-    params: Any
-    setup: Any
+    state: State
+    params: Array
+    setup: Setup
 
     @property
     def round(self) -> int:
-        """Rounds played, from 1."""
-        return int(self.record["round"]) + 1
+        """Return how many rounds were played, from 1."""
+        return self.record["round"] + 1
 
 
-def simulate(method: arguments.MethodGiven, *, seed: int = 0, **options: Any) -> Iterator[Step]:
+def simulate(method: MethodLike, *, seed: int = 0, **options: Unpack[FederationOptions]) -> Iterator[Step]:
     """Play one run in this process, round by round, without a folder; the options are those of :func:`compare`."""
     from sortition.simulation import start
     from sortition.studies import federation
 
-    _check_keys(options, "simulate", _table, "method", "methods", "seeds")
-    with given.lent():
-        config = plan(_table(method, seeds=[seed], **options)).runs[0]
+    _check_keys(options, "simulate", _study_table, taken=("method", "methods", "seeds"))
+    with python_objects.forgotten_afterwards():
+        table = _study_table(method, seeds=[seed], **options)
+        config = plan(table).runs[0]
         setup = federation.setup(config)[1]
         simulation = start(setup)
         while simulation.played < config.rounds:
             record = simulation.play_round()
-            yield Step(record, simulation.registrar.state, simulation.params, setup)
+            yield Step(record=record, state=simulation.registrar.state, params=simulation.params, setup=setup)
 
 
 def study(
-    source: str | Path | Mapping[str, Any],
+    source: str | Path | ReadOnlyTable,
     *,
     out: str | Path | None = None,
     sets: Iterable[str] = (),
@@ -186,11 +173,62 @@ def study(
         callbacks: what follows the runs.
     """
     table = read(source) if isinstance(source, str | Path) else dict(source)
-    return _executed(plan(table, tuple(sets)), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
+    return _execute(plan(table, tuple(sets)), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
 
 
-def _executed(
-    chosen: StudyPlan,
+def _study_table(
+    methods: MethodsLike,
+    *,
+    data: DataLike,
+    clients: ClientsLike | None = None,
+    partition: PartitionLike | None = None,
+    model: ModelLike = "mlp",
+    availability: AvailabilityLike = "always",
+    local: LocalLike | None = None,
+    rounds: int = 100,
+    cohort: int = 10,
+    seeds: int | Sequence[int] = 10,
+    **more: Unpack[StudyOptions],
+) -> TomlTable:
+    """Return the arguments of :func:`compare` as the table of a study's file."""
+    return {
+        "rounds": rounds,
+        "cohort": cohort,
+        "seeds": arguments.seeds_value(seeds),
+        "data": _data_with_partition(data, clients, partition),
+        "model": arguments.model_table(model),
+        "availability": arguments.availability_table(availability),
+        "local": arguments.rule_table(DEFAULT_LOCAL if local is None else local),
+        "method": arguments.methods_table(methods),
+        **{key: arguments.rule_table(value) for key, value in more.items()},
+    }
+
+
+def _check_keys(keys: Iterable[str], owner: str, function: Callable[..., Any], *, taken: Sequence[str]) -> None:
+    """Refuse keys that are neither arguments of a function nor of a study's file, or that are ``taken`` already."""
+    parameters = signature(function).parameters.values()
+    arguments_of_function = [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    allowed = dict.fromkeys(key for key in (*arguments_of_function, *Study.model_fields) if key not in taken)
+    for key in keys:
+        if key not in allowed:
+            raise unknown("key", key, allowed, owner)
+
+
+def _data_with_partition(data: DataLike, clients: ClientsLike | None, partition: PartitionLike | None) -> TomlTable:
+    """Return ``[data]``; where a number of clients but no partition is given, the split is ``iid``."""
+    table = arguments.data_table(data, clients)
+    rule = arguments.partition_table(partition)
+    if isinstance(partition, Partition | list | tuple | np.ndarray):
+        table.setdefault("clients", len(partition))
+    if rule is None and "partition" not in table and isinstance(table.get("clients"), int):
+        rule = {"name": "iid"}
+    if rule is not None:
+        table["partition"] = rule
+    return table
+
+
+def _execute(
+    study_plan: StudyPlan,
     out: str | Path | None,
     *,
     jobs: int | None,
@@ -198,41 +236,52 @@ def _executed(
     progress: bool | Progress,
     callbacks: Sequence[Callback],
 ) -> StudyResult:
+    """Play what is missing of a plan in its folder, and return what the folder then holds."""
     from sortition.studies.runs import runner
 
     folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
     notes = []
-    shown = automatic(progress) if isinstance(progress, bool) else progress
-    processes, why = _processes(jobs, callbacks)
-    if why:
-        say(shown, f"All runs are played in this process, since {why}.")
-        notes += [f"All runs were played in this process, since {why}."] if jobs is not None else []
-    done = runner.execute(chosen, folder, jobs=processes, resume=True, progress=shown, on=on, callbacks=callbacks)
-    if done.failed:
-        where, why = next(iter(done.failed.items()))
-        raise SortitionError(f"{len(done.failed)} runs failed; the first, {where}: {why}")
-    if done.interrupted:
+    display = automatic(progress) if isinstance(progress, bool) else progress
+    processes, why_one = _processes(jobs, callbacks)
+    if why_one:
+        say(display, f"All runs are played in this process, since {why_one}.")
+        if jobs is not None:
+            notes.append(f"All runs were played in this process, since {why_one}.")
+    execution = runner.execute(
+        study_plan,
+        folder,
+        jobs=processes,
+        resume=True,
+        progress=display,
+        on=on,
+        callbacks=callbacks,
+    )
+    if execution.failed:
+        first_folder, reason = next(iter(execution.failed.items()))
+        raise SortitionError(f"{len(execution.failed)} runs failed; the first, {first_folder}: {reason}")
+    if execution.interrupted:
         notes.append(f"Stopped early; the same call with out={str(folder)!r} goes on.")
-    notes += _notes(folder, chosen)
-    return StudyResult(folder, tuple(notes), runner.places(folder, chosen))
+    run_folders = runner.places(folder, study_plan)
+    stored_runs = run_folder.find(folder)
+    notes += notes_of([run for run in stored_runs if run.path in run_folders])
+    notes += left_out_note(stored_runs, run_folders)
+    return StudyResult(out=folder, notes=tuple(notes), run_folders=run_folders)
 
 
 def _processes(jobs: int | None, callbacks: Sequence[Callback]) -> tuple[int | None, str]:
-    """How many processes play the runs, None for all cores; and why it is one, where more were asked for."""
+    """Return how many processes play the runs, None for all cores; and why it is one, where more were asked for."""
     if jobs == 1:
         return 1, ""
-    given_callbacks = {type(callback).__name__: callback for callback in callbacks}
-    if unsent := given.cannot_be_sent(given_callbacks):
-        return 1, f"an object cannot be sent to another: {unsent}"
-    own = [name for name, one in given_callbacks.items() if not type(one).__module__.startswith("sortition.")]
-    if jobs is None and own:
-        return 1, f"{own[0]} may keep what it sees (jobs=… plays them in others, each with a copy of it)"
+    callback_by_name = {type(callback).__name__: callback for callback in callbacks}
+    unsendable = python_objects.first_that_cannot_be_sent(callback_by_name)
+    if unsendable:
+        return 1, f"an object cannot be sent to another: {unsendable}"
+    users_callbacks = [type(callback) for callback in callbacks if not _is_ours(callback)]
+    if jobs is None and users_callbacks:
+        name = users_callbacks[0].__name__
+        return 1, f"{name} may keep what it sees (jobs=… plays them in others, each with a copy of it)"
     return jobs, ""
 
 
-def _notes(folder: Path, chosen: StudyPlan) -> list[str]:
-    """What the runs of a study note, and which runs of its folder are not the study's."""
-    from sortition.studies.runs import runner
-
-    found, asked = run_folder.find(folder), runner.places(folder, chosen)
-    return [*notes_of([run for run in found if run.path in asked]), *left_out_note(found, asked)]
+def _is_ours(callback: Callback) -> bool:
+    return type(callback).__module__.startswith("sortition.")

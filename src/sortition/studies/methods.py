@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
-from typing import Any
 
 from sortition import selectors
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 from sortition.results.reference_lines import REFERENCES
+from sortition.studies.types import AnySelector, ReadOnlyTable, SelectorClass, TomlTable
 
 ELSEWHERE = {
     "fedprox": "the proximal term is local = { proximal = 0.01 }, for any method",
@@ -22,57 +21,67 @@ ELSEWHERE = {
 }  # what people look for among the methods
 
 
-def selector_class(name: str) -> type[Selector[Any]]:
-    """The class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
+def selector_class(name: str) -> SelectorClass:
+    """Return the class behind a name such as ``fedgs``, or behind ``package.module:Class``."""
     if ":" not in name:
-        if (hint := ELSEWHERE.get(name.lower())) and name not in selectors.discover():
-            raise InputError(f"method.name must be one of the methods; got {name!r}. Note: {hint}.")
-        if name.endswith(".py"):
-            path = name.removesuffix(".py").replace("/", ".")
-            raise bad("method.name", "a method, or package.module:Class", name, f"Name the class: {path}:Class.")
-        return selectors.find(name)
-    found = imported(name, "method.name")
-    found = type(found) if isinstance(found, Selector) else found
-    if not (inspect.isclass(found) and issubclass(found, Selector)):
-        raise InputError(f"method.name must be a Selector class; got {name!r}, a {type(found).__name__}.")
-    return found
+        return _discovered_class(name)
+    value = imported(name, "method.name")
+    if isinstance(value, Selector):
+        return type(value)
+    if not (inspect.isclass(value) and issubclass(value, Selector)):
+        raise InputError(f"method.name must be a Selector class; got {name!r}, a {type(value).__name__}.")
+    return value
 
 
-def selector(name: str, parameters: Mapping[str, Any]) -> Selector[Any]:
-    """The method with its hyper-parameters; lists become tuples, which TOML does not have.
+def _discovered_class(name: str) -> SelectorClass:
+    hint = ELSEWHERE.get(name.lower())
+    if hint and name not in selectors.discover():
+        raise InputError(f"method.name must be one of the methods; got {name!r}. Note: {hint}.")
+    if name.endswith(".py"):
+        path = name.removesuffix(".py").replace("/", ".")
+        raise bad("method.name", "a method, or package.module:Class", name, f"Name the class: {path}:Class.")
+    return selectors.find(name)
+
+
+def selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
+    """Return the method with its hyper-parameters; lists become tuples, which TOML does not have.
 
     An import path may also lead to an instance, which has its parameters already.
     """
     if name in REFERENCES:
         if parameters:
             raise unknown("key", next(iter(parameters)), (), name)
-        return selectors.load("uniform")  # which is not asked: no client is selected
-    made = imported(name, "method.name") if ":" in name else None
-    if isinstance(made, Selector):
-        if parameters:
-            raise unknown("key", next(iter(parameters)), (), f"method {name}")
-        return made
+        return selectors.load("uniform")  # it is never asked: a reference line selects no client
+    if ":" in name:
+        value = imported(name, "method.name")
+        if isinstance(value, Selector):
+            if parameters:
+                raise unknown("key", next(iter(parameters)), (), f"method {name}")
+            return value
     return selector_class(name).load(**{key: _frozen(value) for key, value in parameters.items()})
 
 
-def _frozen(value: Any) -> Any:
-    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value
+def _frozen(value: object) -> object:
+    """Return lists, and lists inside them, as tuples."""
+    if isinstance(value, list):
+        return tuple(_frozen(item) for item in value)
+    return value
 
 
-def outside_notes(selector: Selector[Any]) -> tuple[str, ...]:
-    """Notes on a method from elsewhere whose choices depend on more than its state and ``round.rng``."""
-    kind = type(selector)
-    if kind.__module__.startswith("sortition.selectors."):
+def outside_notes(selector: AnySelector) -> tuple[str, ...]:
+    """Return notes on a user's method whose choices depend on more than its state and ``round.rng``."""
+    cls = type(selector)
+    if cls.__module__.startswith("sortition.selectors."):
         return ()
-    if kind not in _outside:
-        _outside[kind] = tuple(f"{kind.__name__} {sentence}" for sentence in _probed(selector))
-    return _outside[kind]
+    if cls not in _notes_by_class:
+        _notes_by_class[cls] = tuple(f"{cls.__name__} {sentence}" for sentence in _outside_sources(selector))
+    return _notes_by_class[cls]
 
 
-_outside: dict[type, tuple[str, ...]] = {}
+_notes_by_class: dict[type, tuple[str, ...]] = {}
 
 
-def _probed(selector: Selector[Any]) -> list[str]:
+def _outside_sources(selector: AnySelector) -> list[str]:
     from sortition.testing.outside import outside_sources
 
     try:
@@ -81,15 +90,17 @@ def _probed(selector: Selector[Any]) -> list[str]:
         return []
 
 
-def needs_of(selector: Selector[Any]) -> dict[str, Any]:
-    """The privacy label as plain data: what a method reads, asks and has reported."""
+def needs_of(selector: AnySelector) -> TomlTable:
+    """Return the privacy label as plain data: what a method reads, asks and has reported."""
     needs = selector.needs
-    return {
+    label: TomlTable = {
         "reads": list(needs.reads),
         "asks": {signal.name: signal.summary for signal in needs.asks},
         "reports": {signal.name: signal.summary for signal in needs.reports},
         "of": {signal.name: signal.of for signal in (*needs.asks, *needs.reports)},
-        **({"optional": list(needs.optional)} if needs.optional else {}),
-        "horizon": needs.horizon,
-        "individual": needs.individual,
     }
+    if needs.optional:
+        label["optional"] = list(needs.optional)
+    label["horizon"] = needs.horizon
+    label["individual"] = needs.individual
+    return label

@@ -6,57 +6,64 @@ import copy
 import itertools
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.validation import is_whole
+from sortition.studies.types import ReadOnlyTable, TomlTable
 
-Table = dict[str, Any]
-RANGE = ("from", "to", "step", "count", "log")
-MOST = 10_000  # values of one key in a sweep
+RANGE_KEYS = ("from", "to", "step", "count", "log")
+MAX_VALUES = 10_000  # of one key in a sweep
+TABLE_LISTS = ("method", "setting")  # keys that hold a list of tables, each with a label of its own
+SweptValues = dict[str, list[Any]]
+"""A dotted key → the values that it takes in a sweep."""
 
 
-def label_of(method: Mapping[str, Any]) -> str:
-    """What a method is called in one study."""
+def label_of(method: ReadOnlyTable) -> str:
+    """Return what a method, or a setting, is called in one study."""
     return str(method.get("label") or method.get("name") or "")
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Table:
-    """``over`` laid upon ``under``; a table that changes its ``name`` replaces, methods meet by their label."""
-    result = copy.deepcopy(dict(under))
-    for key, value in over.items():
-        held = result.get(key)
-        held = {"name": held} if isinstance(held, str) and isinstance(value, Mapping) else held
-        if key == "method" and isinstance(held, list) and isinstance(value, list):
-            result[key] = _methods(held, value)
-        elif isinstance(held, dict) and isinstance(value, Mapping) and not _renamed(held, value):
-            result[key] = merged(held, value)
+# -- one table over another -----------------------------------------------------------------------------------------
+
+
+def merged(base: ReadOnlyTable, changes: ReadOnlyTable) -> TomlTable:
+    """Return ``base`` with ``changes``; a table that changes its ``name`` replaces, methods meet by their label."""
+    result = copy.deepcopy(dict(base))
+    for key, value in changes.items():
+        base_value = result.get(key)
+        if isinstance(base_value, str) and isinstance(value, Mapping):
+            base_value = {"name": base_value}
+        if key == "method" and isinstance(base_value, list) and isinstance(value, list):
+            result[key] = _merged_methods(base_value, value)
+        elif isinstance(base_value, dict) and isinstance(value, Mapping) and not _changes_name(base_value, value):
+            result[key] = merged(base_value, value)
         else:
             result[key] = copy.deepcopy(value)
     return result
 
 
-def _renamed(held: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
-    return "name" in value and "name" in held and value["name"] != held["name"]
+def _changes_name(base: ReadOnlyTable, changes: ReadOnlyTable) -> bool:
+    return "name" in changes and "name" in base and changes["name"] != base["name"]
 
 
-def _methods(under: list[Table], over: list[Table]) -> list[Table]:
-    result = copy.deepcopy(under)
-    places = {label_of(method): at for at, method in enumerate(result)}
-    for method in over:
-        at = places.get(label_of(method))
-        if at is None:
+def _merged_methods(base: list[TomlTable], changes: list[TomlTable]) -> list[TomlTable]:
+    result = copy.deepcopy(base)
+    position_by_label = {label_of(method): position for position, method in enumerate(result)}
+    for method in changes:
+        position = position_by_label.get(label_of(method))
+        if position is None:
             result.append(copy.deepcopy(method))
         else:
-            result[at] = merged(result[at], method)
+            result[position] = merged(result[position], method)
     return result
 
 
-def assign(table: Table, text: str) -> Table:
-    """``a.b=c`` laid upon a study; ``method.LABEL.key`` and ``setting.NAME.key`` name one of several."""
+def assign(table: TomlTable, text: str) -> TomlTable:
+    """Return a study with ``a.b=c``; ``method.LABEL.key`` and ``setting.NAME.key`` name one of several tables."""
     path, equals, value = text.partition("=")
     parts = [part.strip() for part in path.split(".")]
     if not equals or not all(parts):
@@ -65,114 +72,146 @@ def assign(table: Table, text: str) -> Table:
 
 
 def parsed(text: str) -> Any:
-    """A TOML value; whatever is none is a text."""
+    """Return a text as a TOML value; a text that is none stays a text."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):  # ValueError: not TOML, or a number of thousands of digits
         return text
 
 
-def placed(table: Table, parts: list[str], value: Any) -> Table:
-    """``value`` at a path; one of several (method, setting) is named by its label, which may hold dots."""
-    head = parts[0]
-    several = table.get(head)
-    if head not in ("method", "setting") or len(parts) < 3:
-        for part in reversed(parts):
-            value = {part: value}
-        return merged(table, value)
-    if not isinstance(several, list) or not all(isinstance(item, Mapping) for item in several):
-        raise bad(head, f"a list of tables, [[{head}]]", several)
-    names = [label_of(item) for item in several]
-    found = [(at, n) for at in range(len(names)) for n in range(2, len(parts)) if ".".join(parts[1:n]) == names[at]]
-    if not found:
-        raise unknown(head, parts[1], names)
-    at, n = found[0]
-    changed = [*several]
-    changed[at] = placed(several[at], parts[n:], value)
-    return {**table, head: changed}
+def placed(table: TomlTable, path: list[str], value: Any) -> TomlTable:
+    """Return the table with a value at a path; one of several methods or settings is named by its label."""
+    key = path[0]
+    if key not in TABLE_LISTS or len(path) < 3:
+        nested = value
+        for part in reversed(path):
+            nested = {part: nested}
+        return merged(table, nested)
+    members = table.get(key)
+    if not isinstance(members, list) or not all(isinstance(member, Mapping) for member in members):
+        raise bad(key, f"a list of tables, [[{key}]]", members)
+    position, label_length = _named_member(key, path[1:], [label_of(member) for member in members])
+    changed_members = [*members]
+    changed_members[position] = placed(members[position], path[1 + label_length :], value)
+    return {**table, key: changed_members}
 
 
-def sweep(table: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """``[sweep]``, flattened: dotted key → the values it takes."""
-    values: dict[str, list[Any]] = {}
+def _named_member(key: str, path: Sequence[str], labels: Sequence[str]) -> tuple[int, int]:
+    """Return the position of the label that a path begins with, and how many parts it takes: labels may hold dots."""
+    for position, label in enumerate(labels):
+        for length in range(1, len(path)):
+            if ".".join(path[:length]) == label:
+                return position, length
+    raise unknown(key, path[0], labels)
+
+
+# -- sweeps ---------------------------------------------------------------------------------------------------------
+
+
+def sweep(table: object) -> SweptValues:
+    """Return ``[sweep]``, flattened: dotted key → the values it takes."""
     if not isinstance(table, Mapping):
         raise bad("sweep", "a table", table)
+    values_by_key: SweptValues = {}
     for key, value in table.items():
         if isinstance(value, list):
             if not value:
                 raise bad(f"sweep.{key}", "a list of at least one value", value)
-            values[key] = value
+            values_by_key[key] = value
         elif isinstance(value, Mapping) and "from" in value:
-            values[key] = spread(f"sweep.{key}", value)
+            values_by_key[key] = spread(f"sweep.{key}", value)
         elif isinstance(value, Mapping):
-            values |= {f"{key}.{rest}": found for rest, found in sweep(value).items()}
+            for inner_key, values in sweep(value).items():
+                values_by_key[f"{key}.{inner_key}"] = values
         else:
             raise bad(f"sweep.{key}", "a list, or a range { from, to, step or count }", value)
-    return values
+    return values_by_key
 
 
-def spread(who: str, table: Mapping[str, Any]) -> list[Any]:
-    """The values of a range: by step, or evenly (``log``: geometrically) by count. Both ends are in."""
+class _Range(NamedTuple):
+    """A range of a sweep: first value, last value and number of values."""
+
+    start: float
+    end: float
+    n_values: int
+
+
+def spread(who: str, table: ReadOnlyTable) -> list[int] | list[float]:
+    """Return the values of a range: by step, or evenly (``log``: geometrically) by count. Both ends are in."""
     for key in table:
-        if key not in RANGE:
-            raise unknown("key", f"{who}.{key}", RANGE, "a range")
+        if key not in RANGE_KEYS:
+            raise unknown("key", f"{who}.{key}", RANGE_KEYS, "a range")
     try:
-        start, end, count = _ends_and_count(who, table)
-        if count > MOST:
-            raise bad(who, f"of at most {MOST:,} values", f"{count:,}")
-        make = np.geomspace if table.get("log") else np.linspace
-        found = [float(f"{value:.12g}") for value in make(start, end, count)]
+        start, end, n_values = _range(who, table)
+        if n_values > MAX_VALUES:
+            raise bad(who, f"of at most {MAX_VALUES:,} values", f"{n_values:,}")
+        space = np.geomspace if table.get("log") else np.linspace
+        values = [float(f"{value:.12g}") for value in space(start, end, n_values)]
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, OverflowError):
         raise bad(who, "{ from = number, to = number, step or count }", dict(table)) from None
-    whole = all(isinstance(table[key], int) for key in ("from", "to")) and all(v.is_integer() for v in found)
-    return [int(value) for value in found] if whole else found
+    has_whole_ends = isinstance(table["from"], int) and isinstance(table["to"], int)
+    if has_whole_ends and all(value.is_integer() for value in values):
+        return [int(value) for value in values]
+    return values
 
 
-def _ends_and_count(who: str, table: Mapping[str, Any]) -> tuple[float, float, int]:
-    """First value, last value and number of values of a range."""
-    start, end = float(table["from"]), float(table["to"])
-    step, count = table.get("step"), table.get("count")
+def _range(who: str, table: ReadOnlyTable) -> _Range:
+    start = float(table["from"])
+    end = float(table["to"])
+    step = table.get("step")
+    count = table.get("count")
     if (step is None) == (count is None):
         raise InputError(f"{who} must be given either step or count; got {dict(table)}.")
     if step is None:
         if count is None or not is_whole(count, 1):
             raise bad(f"{who}.count", "a whole number ≥ 1", count)
-        return start, end, int(count)
+        return _Range(start, end, int(count))
     if not step * (end - start) > 0:
         raise bad(f"{who}.step", "a way from 'from' to 'to'", step)
-    steps = math.floor((end - start) / step + 1e-9)
-    return start, start + steps * step, steps + 1
+    n_steps = math.floor((end - start) / step + 1e-9)
+    return _Range(start, start + n_steps * step, n_steps + 1)
 
 
-def combinations(values: Mapping[str, list[Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """All combinations: a label such as ``lr=0.1,beta=0.5`` and key → value."""
-    labelled = [
-        [(f"{key.rsplit('.')[-1]}={text}", key, value) for text, value in zip(_texts(found), found, strict=True)]
-        for key, found in values.items()
-    ]
-    for chosen in itertools.product(*labelled):
-        yield ",".join(label for label, _, _ in chosen), {key: value for _, key, value in chosen}
+class _SweptValue(NamedTuple):
+    label: str
+    key: str
+    value: Any
 
 
-def _texts(values: list[Any]) -> list[str]:
-    """A short text for each value of a key; tables of one name are told apart by the options that differ."""
+def combinations(values_by_key: Mapping[str, list[Any]]) -> Iterator[tuple[str, TomlTable]]:
+    """Yield all combinations: a label such as ``lr=0.1,beta=0.5``, and key → value."""
+    alternatives = []
+    for key, values in values_by_key.items():
+        name = key.rsplit(".")[-1]
+        texts = _short_texts(values)
+        alternatives.append(
+            [_SweptValue(f"{name}={text}", key, value) for text, value in zip(texts, values, strict=True)]
+        )
+    for combination in itertools.product(*alternatives):
+        label = ",".join(swept.label for swept in combination)
+        yield label, {swept.key: swept.value for swept in combination}
+
+
+def _short_texts(values: list[Any]) -> list[str]:
+    """Return a short text for each value of a key; tables of one name are told apart by the options that differ."""
     tables = [value if isinstance(value, Mapping) else {"name": value} for value in values]
-    names = [_short(table.get("name", table)) for table in tables]
+    names = [_short_text(table.get("name", table)) for table in tables]
     texts = []
     for name, table in zip(names, tables, strict=True):
-        alike = [other for other, other_name in zip(tables, names, strict=True) if other_name == name]
-        texts.append(",".join([name, *[f"{key}={_short(table[key])}" for key in _differing(alike) if key in table]]))
+        namesakes = [namesake for namesake, its_name in zip(tables, names, strict=True) if its_name == name]
+        options = [f"{key}={_short_text(table[key])}" for key in _differing_keys(namesakes) if key in table]
+        texts.append(",".join([name, *options]))
     return texts
 
 
-def _differing(tables: list[Mapping[str, Any]]) -> list[str]:
-    """The keys, but for the name, whose values differ between some tables."""
+def _differing_keys(tables: list[ReadOnlyTable]) -> list[str]:
+    """Return the keys, other than the name, whose values differ between some tables."""
     keys = dict.fromkeys(key for table in tables for key in table if key != "name")
     return [key for key in keys if len({repr(table.get(key)) for table in tables}) > 1]
 
 
-def _short(value: Any) -> str:
+def _short_text(value: object) -> str:
     text = format(value, "g") if isinstance(value, float) else str(value)
-    return "".join(c for c in text if c.isalnum() or c in "-+.")
+    return "".join(character for character in text if character.isalnum() or character in "-+.")

@@ -7,61 +7,72 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, StorageError, bad, unknown
+from sortition.core.guards.settings import Guards
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.validation import translated
+from sortition.learning.rule import LocalRule
 from sortition.results.comparisons import Criteria, check_baseline
 from sortition.results.schema import DEEPEST, too_deep
 from sortition.studies import methods
 from sortition.studies.config import Federation, Method, Named, RunConfig, validated
 from sortition.studies.labels import check_distinct, names_folder
-from sortition.studies.overlay import Table, assign, combinations, label_of, merged, placed, sweep
+from sortition.studies.overlay import SweptValues, assign, combinations, label_of, merged, placed, sweep
 from sortition.studies.study_table import Study
+from sortition.studies.types import ReadOnlyTable, TomlTable
 
-SHARED = tuple(Federation.model_fields)
-ALONE = "main"  # the setting of a study that has none
-SEVERAL = ("setting.", "sweep.")
-MOST = 1_000_000  # runs of a study
-LONGEST = 16 << 20  # bytes of a study's file
+Rule = TypeVar("Rule", LocalRule, ServerRule, Guards)
+SHARED_KEYS = tuple(Federation.model_fields)
+ONLY_SETTING = "main"  # the name of the setting in a study that has none
+MAX_RUNS = 1_000_000  # of a study
+MAX_BYTES = 16 << 20  # of a study's file
 DEMO = Path(__file__).parent / "demo.toml"
-_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # making one takes milliseconds
 TEMPLATE = Path(__file__).parent / "template.toml"  # what ``sortition init`` writes
+_adapter: Callable[[Any], TypeAdapter[Any]] = cache(TypeAdapter)  # making one takes milliseconds
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """The runs of a study, in the order in which they are played: seed by seed, so that early tables are paired."""
+    """The runs of a study, in the order in which they are played: seed by seed, so that early tables are paired.
+
+    Attributes:
+        title: the study's title.
+        runs: the configuration of every run.
+        track: the trackers that follow the runs.
+        criteria: by what methods are judged.
+        lockstep: whether runs of small models train together.
+    """
 
     title: str
     runs: tuple[RunConfig, ...]
-    track: tuple[Named, ...] = ()  # the trackers that follow the runs
-    criteria: Criteria = Criteria()  # by what methods are judged
-    lockstep: bool = True  # whether runs of small models train together
+    track: tuple[Named, ...] = ()
+    criteria: Criteria = Criteria()
+    lockstep: bool = True
 
     @property
     def settings(self) -> list[str]:
-        """The settings' names, in order."""
+        """Return the settings' names, in order."""
         return list(dict.fromkeys(run.setting for run in self.runs))
 
     @property
     def labels(self) -> list[str]:
-        """The methods' labels, in order."""
+        """Return the methods' labels, in order."""
         return list(dict.fromkeys(run.method.label for run in self.runs))
 
-    def only(self, keep: Iterable[RunConfig]) -> StudyPlan:
-        """The same plan with fewer runs."""
-        return replace(self, runs=tuple(keep))
+    def only(self, runs: Iterable[RunConfig]) -> StudyPlan:
+        """Return the same plan with fewer runs."""
+        return replace(self, runs=tuple(runs))
 
 
-def read(path: str | Path) -> Table:
-    """A TOML file as a table."""
+def read(path: str | Path) -> TomlTable:
+    """Read a TOML file as a table."""
     try:
-        table = tomllib.loads(read_regular(Path(path), LONGEST).decode())
+        table = tomllib.loads(read_regular(Path(path), MAX_BYTES).decode())
     except FileNotFoundError:
         raise bad("The study's file", "one that exists", str(path)) from None
     except (ValueError, RecursionError) as error:  # also numbers of thousands of digits, and tables without end
@@ -73,32 +84,34 @@ def read(path: str | Path) -> Table:
     return table
 
 
-def plan(table: Mapping[str, Any], sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
-    """Resolve a study's table and the ``--set`` options into runs."""
-    raw: Table = dict(table)
-    if too_deep(raw):
+def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study") -> StudyPlan:
+    """Resolve a study's table and the ``--set`` options into runs; messages call the study ``owner``."""
+    study_table: TomlTable = dict(table)
+    if too_deep(study_table):
         raise bad("study", f"of at most {DEEPEST} tables within each other", "more")
-    shared = [text for text in sets if not text.startswith(SEVERAL)]
+    shared_sets = []
     for text in sets:
-        raw = raw if text in shared else assign(raw, text)
-    studies = [(name, _validated(resolved, owner)) for name, resolved in _settings(raw, shared)]
-    check_distinct("setting.name", [name for name, _ in studies])
-    if sum(len(study.seeds) * len(study.method) for _, study in studies) > MOST:
-        raise bad("study", f"of at most {MOST:,} runs", "more", "Split it, or take fewer seeds.")
-    runs = [run for name, study in studies for run in _runs(name, study)]
-    ordered = tuple(sorted(runs, key=lambda run: run.seed))
-    first = studies[0][1]
+        if text.startswith(("setting.", "sweep.")):
+            study_table = assign(study_table, text)
+        else:
+            shared_sets.append(text)
+    study_by_setting = [(name, _validated(setting, owner)) for name, setting in _settings(study_table, shared_sets)]
+    studies = [study for _, study in study_by_setting]
+    check_distinct("setting.name", [name for name, _ in study_by_setting])
+    if sum(len(study.seeds) * len(study.method) for study in studies) > MAX_RUNS:
+        raise bad("study", f"of at most {MAX_RUNS:,} runs", "more", "Split it, or take fewer seeds.")
+    runs = [run for name, study in study_by_setting for run in _runs(name, study)]
     return StudyPlan(
-        title=str(raw.get("title", "")),
-        runs=ordered,
-        track=tuple(first.track),
-        criteria=_criteria([study for _, study in studies]),
-        lockstep=first.lockstep,
+        title=str(study_table.get("title", "")),
+        runs=tuple(sorted(runs, key=lambda run: run.seed)),
+        track=tuple(studies[0].track),
+        criteria=_criteria(studies),
+        lockstep=studies[0].lockstep,
     )
 
 
 def _criteria(studies: Sequence[Study]) -> Criteria:
-    """The criteria of all settings, which are the same: verdicts of a study must mean the same."""
+    """Return the criteria of all settings, which must be the same: verdicts of a study must mean the same."""
     for key in ("margin", "baseline", "all_pairs"):
         values = {getattr(study, key) for study in studies}
         if len(values) > 1:
@@ -108,128 +121,145 @@ def _criteria(studies: Sequence[Study]) -> Criteria:
     return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs)
 
 
-def _validated(table: Table, owner: str) -> Study:
+def _validated(table: TomlTable, owner: str) -> Study:
     if not table.get("method"):
         raise InputError(f"{owner} must have at least one [[method]]; got none. 'sortition list' names them.")
-    tables = _listed(table, "method")
-    checked = [validated(Method, method, _called(owner, place, method)) for place, method in enumerate(tables, 1)]
-    return validated(Study, {**table, "method": checked}, owner)
+    checked_methods = [
+        validated(Method, method, _name_in_messages(owner, number, method))
+        for number, method in enumerate(_tables(table, "method"), 1)
+    ]
+    return validated(Study, {**table, "method": checked_methods}, owner)
 
 
-def _called(owner: str, place: int, method: Table) -> str:
-    """What messages call a method: its place, from 1, and its label."""
+def _name_in_messages(owner: str, number: int, method: TomlTable) -> str:
+    """Return what messages call a method: its number, from 1, and its label."""
     label = label_of(method)
-    return f"{owner}: method {place}" + (f" ({label})" if label else "")
+    return f"{owner}: method {number}" + (f" ({label})" if label else "")
 
 
-def _settings(raw: Table, sets: list[str]) -> Iterable[tuple[str, Table]]:
-    """Each setting's name and its whole table, swept; what the command line sets wins over settings and sweeps."""
-    base = {key: value for key, value in raw.items() if key not in ("setting", "sweep")}
-    given = _listed(raw, "setting")
-    for table in (raw, *given):
-        _listed(table, "method")
-    values = _swept_values(raw, given, sets)
-    shared = {key: found for key, found in values.items() if not key.startswith("method.")}
-    for one in given or [{"name": ALONE}]:
-        name = _setting_name(one)
-        table = merged(base, {k: v for k, v in one.items() if k != "name"})
+def _tables(table: TomlTable, key: str) -> list[TomlTable]:
+    """Return the tables of ``[[key]]``."""
+    tables = table.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(inner_table, dict) for inner_table in tables):
+        raise bad(key, f"a list of tables, [[{key}]]", tables)
+    return tables
+
+
+# -- settings and sweeps --------------------------------------------------------------------------------------------
+
+
+def _settings(study_table: TomlTable, sets: list[str]) -> Iterable[tuple[str, TomlTable]]:
+    """Yield each setting's name and its whole table, swept; ``--set`` overrides settings and sweeps."""
+    base = {key: value for key, value in study_table.items() if key not in ("setting", "sweep")}
+    settings = _tables(study_table, "setting")
+    for table in (study_table, *settings):
+        _tables(table, "method")
+    swept_values = _swept_values(study_table, settings, sets)
+    of_federation = {key: values for key, values in swept_values.items() if not key.startswith("method.")}
+    for setting in settings or [{"name": ONLY_SETTING}]:
+        name = _setting_name(setting)
+        table = merged(base, {key: value for key, value in setting.items() if key != "name"})
         for text in sets:
             table = assign(table, text)
-        table = _swept_methods(_kept(table, name), values)
-        for suffix, pairs in combinations(shared):
-            yield _label(name if given else "", suffix) or name, _with_values(table, pairs)
+        table = _with_swept_methods(_with_chosen_methods(table, name), swept_values)
+        for suffix, values in combinations(of_federation):
+            swept_name = _swept_name(name if settings else "", suffix)
+            yield swept_name or name, _with_values(table, values)
 
 
-def _setting_name(table: Table) -> str:
+def _setting_name(table: TomlTable) -> str:
     name = table.get("name")
     if not isinstance(name, str) or not names_folder(name):
         raise bad("setting.name", "a text that can name a folder", name)
     return name
 
 
-def _label(name: str, suffix: str) -> str:
-    """A setting's name with what a sweep adds to it."""
-    label = ",".join(part for part in (name, suffix) if part)
-    if label and not names_folder(label):
-        raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", label)
-    return label
+def _swept_name(name: str, suffix: str) -> str:
+    """Return a setting's name with what a sweep adds to it."""
+    swept_name = ",".join(part for part in (name, suffix) if part)
+    if swept_name and not names_folder(swept_name):
+        raise bad("setting.name and what a sweep adds to it", "a text that can name a folder", swept_name)
+    return swept_name
 
 
-def _swept_values(raw: Table, given: list[Table], sets: list[str]) -> dict[str, list[Any]]:
-    """The keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
-    fixed = [text.partition("=")[0].strip() for text in sets]
-    values = {key: found for key, found in sweep(raw.get("sweep", {})).items() if key not in fixed}
-    known = {label_of(one): None for table in (raw, *given) for one in table.get("method", [])}
-    for key in values:
-        if key.startswith("method.") and not any(label in known for label, _ in _splits(key)):
-            raise unknown("method", key.split(".")[1], known, "sweep: the study")
+def _swept_values(study_table: TomlTable, settings: list[TomlTable], sets: list[str]) -> SweptValues:
+    """Return the keys that ``[sweep]`` varies and their values, without those that ``--set`` fixes."""
+    fixed_keys = [text.partition("=")[0].strip() for text in sets]
+    swept = sweep(study_table.get("sweep", {}))
+    values_by_key = {key: values for key, values in swept.items() if key not in fixed_keys}
+    labels = {label_of(method): None for table in (study_table, *settings) for method in table.get("method", [])}
+    for key in values_by_key:
+        if key.startswith("method.") and not any(label in labels for label, _ in _labels_and_parameters(key)):
+            raise unknown("method", key.split(".")[1], labels, "sweep: the study")
     for key in ("seeds", "name"):
-        if key in values:
+        if key in values_by_key:
             raise bad("sweep", "over keys of the federation or of methods", key)
-    return values
+    return values_by_key
 
 
-def _splits(key: str) -> Iterable[tuple[str, str]]:
-    """How ``method.label.parameter`` may fall into a label, which may hold dots, and a parameter."""
+def _labels_and_parameters(key: str) -> list[tuple[str, str]]:
+    """Return how ``method.label.parameter`` may fall into a label, which may hold dots, and a parameter."""
     parts = key.split(".")[1:]
-    return [(".".join(parts[:at]), ".".join(parts[at:])) for at in range(1, len(parts))]
+    return [(".".join(parts[:length]), ".".join(parts[length:])) for length in range(1, len(parts))]
 
 
-def _with_values(table: Table, pairs: Mapping[str, Any]) -> Table:
-    """The table with each value at its dotted key."""
-    for key, value in pairs.items():
+def _with_values(table: TomlTable, values: ReadOnlyTable) -> TomlTable:
+    """Return the table with each value at its dotted key."""
+    for key, value in values.items():
         table = placed(table, key.split("."), value)
     return table
 
 
-def _listed(table: Table, key: str) -> list[Table]:
-    """The tables of ``[[key]]``."""
-    given = table.get(key, [])
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise bad(key, f"a list of tables, [[{key}]]", given)
-    return given
-
-
-def _kept(table: Table, setting: str) -> Table:
-    """The table with only those methods that its ``methods`` names, where it has them."""
-    labels = {label_of(method): None for method in _listed(table, "method")}
-    chosen = table.pop("methods", list(labels))
-    if not isinstance(chosen, list) or not all(isinstance(label, str) for label in chosen):
-        raise bad("methods", "a list of labels", chosen, "Methods themselves are tables [[method]].")
-    for label in chosen:
+def _with_chosen_methods(table: TomlTable, setting: str) -> TomlTable:
+    """Return the table with only those methods that its ``methods`` names, where it has that key."""
+    labels = {label_of(method): None for method in _tables(table, "method")}
+    chosen_labels = table.pop("methods", list(labels))
+    if not isinstance(chosen_labels, list) or not all(isinstance(label, str) for label in chosen_labels):
+        raise bad("methods", "a list of labels", chosen_labels, "Methods themselves are tables [[method]].")
+    for label in chosen_labels:
         if label not in labels:
             raise unknown("method", label, labels, f"setting {setting!r}")
-    kept = set(chosen)
-    return {**table, "method": [one for one in table.get("method", []) if label_of(one) in kept]}
+    chosen = set(chosen_labels)
+    return {**table, "method": [method for method in table.get("method", []) if label_of(method) in chosen]}
 
 
-def _swept_methods(table: Table, values: Mapping[str, list[Any]]) -> Table:
-    """Each method that a sweep names, once per combination, with a label of its own."""
-    result = []
-    own: dict[str, dict[str, list[Any]]] = {}
-    for key, found in values.items():
-        for label, parameter in _splits(key) if key.startswith("method.") else ():
-            own.setdefault(label, {})[parameter] = found
-    for method in table.get("method", []):
-        for suffix, pairs in combinations(own.get(label_of(method), {})):
-            one = _with_values(dict(method), pairs)
-            result.append({**one, "label": f"{label_of(method)},{suffix}"} if suffix else one)
-    return {**table, "method": result} if "method" in table else table
+def _with_swept_methods(table: TomlTable, values_by_key: Mapping[str, list[Any]]) -> TomlTable:
+    """Return the table with each method that a sweep names once per combination, with a label of its own."""
+    if "method" not in table:
+        return table
+    values_by_label: dict[str, SweptValues] = {}
+    for key, values in values_by_key.items():
+        if key.startswith("method."):
+            for label, parameter in _labels_and_parameters(key):
+                values_by_label.setdefault(label, {})[parameter] = values
+    swept_methods = []
+    for method in table["method"]:
+        label = label_of(method)
+        for suffix, parameters in combinations(values_by_label.get(label, {})):
+            variant = _with_values(dict(method), parameters)
+            if suffix:
+                variant["label"] = f"{label},{suffix}"
+            swept_methods.append(variant)
+    return {**table, "method": swept_methods}
+
+
+# -- runs -----------------------------------------------------------------------------------------------------------
 
 
 def _runs(setting: str, study: Study) -> list[RunConfig]:
-    """One setting's runs; every method is loaded once, so that a wrong parameter is reported now."""
-    clients, runs = study.data.clients, []
+    """Return one setting's runs; every method is loaded once, so that a wrong parameter is reported now."""
+    clients = study.data.clients
+    runs = []
     for method in study.method:
         cohort = method.cohort or study.cohort
         if clients is not None and cohort > clients:
             raise bad("cohort", f"at most the number of clients, {clients}", cohort)
         federation = {
-            **{key: getattr(study, key) for key in SHARED},
+            **{key: getattr(study, key) for key in SHARED_KEYS},
             "cohort": cohort,
-            "local": _overridden(study.local, method.local, f"{method.label}.local"),
-            "server": _overridden(study.server, method.server, f"{method.label}.server"),
-            "guards": _overridden(study.guards, _guards(method), f"{method.label}.guards"),
+            "local": _with_changes(study.local, method.local, f"{method.label}.local"),
+            "server": _with_changes(study.server, method.server, f"{method.label}.server"),
+            "guards": _with_changes(study.guards, _guard_changes(method), f"{method.label}.guards"),
         }
         _check_parameters(method)
         resolved = Method(name=method.name, label=method.label, **method.options)
@@ -248,23 +278,29 @@ def _check_parameters(method: Method) -> None:
         raise
 
 
-def _guards(method: Method) -> dict[str, Any]:
-    """What a method changes of the guards."""
-    return method.guards if method.reweight is None else {**method.guards, "reweight": method.reweight}
+def _guard_changes(method: Method) -> TomlTable:
+    """Return what a method changes of the guards."""
+    if method.reweight is None:
+        return method.guards
+    return {**method.guards, "reweight": method.reweight}
 
 
-def _overridden(rule: Any, over: Mapping[str, Any], owner: str) -> Any:
-    """A rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
-    if not over:
+def _with_changes(rule: Rule, changes: ReadOnlyTable, owner: str) -> Rule:
+    """Return a rule with some of its fields changed; steps given for epochs, or the reverse, take their place."""
+    if not changes:
         return rule
     names = [field.name for field in fields(rule)]
-    under = {name: getattr(rule, name) for name in names}
-    if "step" in over:
-        over = {"name": over["step"], **{key: value for key, value in over.items() if key != "step"}}
-    if "name" in over and over["name"] != under.get("name"):
-        under = rule.without_step() if isinstance(rule, ServerRule) else {}
-    under |= {other: None for key, other in (("steps", "epochs"), ("epochs", "steps")) if key in over}
+    values: TomlTable = {name: getattr(rule, name) for name in names}
+    if "step" in changes:
+        changes = {"name": changes["step"], **{key: value for key, value in changes.items() if key != "step"}}
+    if "name" in changes and changes["name"] != values.get("name"):
+        values = rule.without_step() if isinstance(rule, ServerRule) else {}
+    if "steps" in changes:
+        values["epochs"] = None
+    if "epochs" in changes:
+        values["steps"] = None
     try:
-        return _adapter(type(rule)).validate_python({**under, **over})
+        changed: Rule = _adapter(type(rule)).validate_python({**values, **changes})
     except ValidationError as error:
         raise translated(error, owner, names) from None
+    return changed

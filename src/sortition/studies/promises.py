@@ -9,14 +9,24 @@ from sortition.studies.plan import StudyPlan
 
 
 def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[PrivacyFinding]]:
-    """The findings of each setting and method under ``promises`` or those of the study; reference lines aside."""
-    found: dict[str, list[PrivacyFinding]] = {}
-    several = len(plan.settings) > 1
+    """Return the findings of each setting and method, under ``promises`` or those of the study.
+
+    Reference lines select nobody, and are left out.
+    """
+    findings_by_label: dict[str, list[PrivacyFinding]] = {}
+    has_several_settings = len(plan.settings) > 1
     for run in plan.runs:
-        label = f"{run.setting}, {run.method.label}" if several else run.method.label
-        given = promises or run.privacy
-        if label in found or given is None or run.method.name in REFERENCES:
+        label = f"{run.setting}, {run.method.label}" if has_several_settings else run.method.label
+        run_promises = promises or run.privacy
+        if label in findings_by_label or run_promises is None or run.method.name in REFERENCES:
             continue
-        deployment = Deployment(run.data.clients, run.cohort, run.rounds, run.guards, run.server.combine_rule.name)
-        found[label] = lint(methods.selector(run.method.name, run.method.options), given, deployment)
-    return found
+        deployment = Deployment(
+            clients=run.data.clients,
+            cohort=run.cohort,
+            rounds=run.rounds,
+            guards=run.guards,
+            combine=run.server.combine_rule.name,
+        )
+        selector = methods.selector(run.method.name, run.method.options)
+        findings_by_label[label] = lint(selector, run_promises, deployment)
+    return findings_by_label

@@ -15,12 +15,15 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
+from sortition.studies.types import TomlTable
 
 if TYPE_CHECKING:
+    import altair as alt
+
     from sortition.results.comparisons import Criteria
     from sortition.results.table import Table
 
-NOTES = 5  # that are shown; partitions of several seeds may have one each
+SHOWN_NOTES = 5  # partitions of several seeds may have one each
 CURVES = ("accuracy", "loss", "train_loss")
 
 
@@ -31,33 +34,36 @@ class StudyResult:
     Attributes:
         out: the folder; the same call with ``out=`` this goes on with what is there.
         notes: what the caller should know, such as runs that were stopped, or what was odd about the data.
-        asked: the run folders of the study; others that the folder holds are left out. None: all that it holds.
+        run_folders: the run folders of the study; others that the folder holds are left out. None: all that it holds.
     """
 
     out: Path
     notes: tuple[str, ...] = field(default=())
-    asked: frozenset[Path] | None = field(default=None, repr=False)
+    run_folders: frozenset[Path] | None = field(default=None, repr=False)
 
     @cached_property
     def runs(self) -> list[run_folder.Run]:
-        """One for each setting, method and seed."""
-        return [run for run in run_folder.find(self.out) if self.asked is None or run.path in self.asked]
+        """Return one run for each setting, method and seed."""
+        runs = run_folder.find(self.out)
+        if self.run_folders is None:
+            return runs
+        return [run for run in runs if run.path in self.run_folders]
 
     @cached_property
     def criteria(self) -> Criteria:
-        """By what methods are judged: margin, baseline, and whether all pairs are compared."""
+        """Return by what methods are judged: margin, baseline, and whether all pairs are compared."""
         from sortition.results.comparisons import criteria_of
 
         return criteria_of([self.out])
 
     @cached_property
     def curves(self) -> pl.DataFrame:
-        """One row a round: setting, method, seed, round, accuracy, loss, bytes, clock, …"""
+        """Return one row a round: setting, method, seed, round, accuracy, loss, bytes, clock, …"""
         return run_folder.curves(self.runs)
 
     @cached_property
     def table(self) -> pl.DataFrame:
-        """One row a run: setting, method, seed and the standard figures of a finished run."""
+        """Return one row a run: setting, method, seed and the standard figures of a finished run."""
         rows = [
             {"setting": run.setting, "method": run.method, "seed": run.seed, **(run.summary.get("figures") or {})}
             for run in self.runs
@@ -66,48 +72,50 @@ class StudyResult:
 
     @cached_property
     def tables(self) -> list[Table]:
-        """The summary: per setting how well methods learn, and how they compare."""
+        """Return the summary: per setting how well methods learn, and how they compare."""
         from sortition.results import summary
 
         return summary.tables(self.runs, self.criteria)
 
     @cached_property
     def comparisons(self) -> pl.DataFrame:
-        """One row a comparison: method, baseline, difference, intervals, p, verdict, why there is none, and more."""
+        """Return one row a comparison: method, baseline, difference, intervals, p, verdict, the reason for none, …"""
         from sortition.results import frames
 
         return frames.frames(self.runs, self.criteria)["comparisons"]
 
     def to_pandas(self, what: str = "table") -> Any:
-        """``table`` or ``curves`` as a pandas frame; needs pandas."""
+        """Return ``table`` or ``curves`` as a pandas frame; needs pandas."""
         frame = self._frame(what)
         if find_spec("pandas") is None:
             raise bad("to_pandas", "called where pandas is installed", "none", "Try: pip install pandas.")
-        return import_module("pandas").DataFrame(frame.to_dict(as_series=False))
+        pandas = import_module("pandas")
+        return pandas.DataFrame(frame.to_dict(as_series=False))
 
     def to_csv(self, path: str | Path, what: str = "table") -> Path:
         """Write ``table`` or ``curves`` as CSV."""
         from sortition.results.frames import write_csv
 
-        made = _parent(path)
-        write_csv(self._frame(what), made)
-        return made
+        file = _with_folder(path)
+        write_csv(self._frame(what), file)
+        return file
 
     def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:
-        """One table a setting as LaTeX (booktabs), with a note that says what is bold; also written to ``path``.
+        """Return one table a setting as LaTeX (booktabs), with a note on what is bold; also write it to ``path``.
 
         ``columns``: such as ``["last 10, %", "MB"]``; by default those that decide.
         """
         from sortition.report.export import latex
         from sortition.report.gather import gather
 
-        text = "\n".join(f"% {one.name}\n{latex(one, columns)}" for one in gather([self.out], only=self.asked).settings)
+        settings = gather([self.out], only=self.run_folders).settings
+        text = "\n".join(f"% {setting.name}\n{latex(setting, columns)}" for setting in settings)
         if path is not None:
-            _parent(path).write_text(text, encoding="utf-8")
+            _with_folder(path).write_text(text, encoding="utf-8")
         return text
 
-    def plot(self, of: str = "accuracy") -> Any:
-        """An Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
+    def plot(self, of: str = "accuracy") -> alt.Chart:
+        """Return an Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
 
         The line is the mean over seeds and the band its 95 % interval, from three seeds on, as in the report. A
         notebook shows it as a picture, which needs no network.
@@ -118,14 +126,15 @@ class StudyResult:
 
         if of not in CURVES:
             raise bad("plot", f"one of {', '.join(CURVES)}", of)
-        known = self.curves.filter(pl.col(of).is_not_null())
-        spread = banded(known.rename({of: "value"}), ["setting", "method", "round"])
-        base = alt.Chart(alt.Data(values=spread.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
+        evaluated = self.curves.filter(pl.col(of).is_not_null())
+        bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
+        base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))
         band = base.mark_area(opacity=0.15).encode(y=alt.Y("low:Q", title=of), y2="high:Q")
         lines = base.mark_line().encode(y=alt.Y("mean:Q", title=of, scale=alt.Scale(zero=False)))
         chart = (band + lines).properties(width=420, height=260)
-        settings = known["setting"].unique(maintain_order=True)
-        return _as_picture(chart if len(settings) < 2 else chart.facet("setting:N", columns=2))
+        if evaluated["setting"].n_unique() > 1:
+            chart = chart.facet("setting:N", columns=2)
+        return _as_picture(chart)
 
     def report(
         self,
@@ -142,7 +151,12 @@ class StudyResult:
         from sortition.report import write
 
         return write(
-            [self.out], _parent(path), figures=figures, baseline=baseline, all_pairs=all_pairs, only=self.asked
+            [self.out],
+            _with_folder(path),
+            figures=figures,
+            baseline=baseline,
+            all_pairs=all_pairs,
+            only=self.run_folders,
         )
 
     def _frame(self, what: str) -> pl.DataFrame:
@@ -152,13 +166,13 @@ class StudyResult:
 
     @cached_property
     def conclusions(self) -> list[str]:
-        """One sentence for each method: better, worse, practically equal or undecided against the baseline."""
+        """Return one sentence for each method: better, worse, practically equal or undecided against the baseline."""
         from sortition.results import summary
 
         return summary.conclusions(self.runs, self.criteria)
 
-    def forest(self, of: str = "last") -> list[dict[str, Any]]:
-        """The forest plot of each setting that has one, as Vega-Lite: differences from the baseline, with intervals.
+    def forest(self, of: str = "last") -> list[TomlTable]:
+        """Return the forest plot of each setting that has one, as Vega-Lite: differences from the baseline.
 
         ``of``: ``last`` for the last ten evaluations, ``mean`` for all rounds.
         """
@@ -167,78 +181,90 @@ class StudyResult:
 
         if of not in ("last", "mean"):
             raise bad("forest", "'last' or 'mean'", of)
-        plots = [forest(setting, of) for setting in gather([self.out], only=self.asked).settings]
+        plots = [forest(setting, of) for setting in gather([self.out], only=self.run_folders).settings]
         return [plot.spec() for plot in plots if plot is not None]
 
     @cached_property
     def heading(self) -> str:
-        """Which figure the conclusions compare, with what."""
+        """Return which figure the conclusions compare, with what."""
         from sortition.results import summary
 
         return summary.heading(self.runs, self.criteria)
 
     @cached_property
     def inputs(self) -> list[str]:
-        """What the models got, one sentence for each data set: what the inputs are, and what was done to them."""
+        """Return one sentence for each data set: what the inputs are, and what was done to them."""
         from sortition.results import summary
 
         return summary.inputs(self.runs)
 
     def __str__(self) -> str:
-        verdicts = "\n".join([self.heading, *(f"- {one}" for one in self.conclusions)]) if self.conclusions else ""
-        tables = [table.markdown() for table in self.tables]
-        notes = [f"*{note}*" for note in self.notes]
-        return "\n\n".join([*self.inputs, *([verdicts] if verdicts else []), *tables, *notes])
+        paragraphs = list(self.inputs)
+        if self.conclusions:
+            paragraphs.append("\n".join([self.heading, *(f"- {sentence}" for sentence in self.conclusions)]))
+        paragraphs += [table.markdown() for table in self.tables]
+        paragraphs += [f"*{note}*" for note in self.notes]
+        return "\n\n".join(paragraphs)
 
     def _repr_html_(self) -> str:
-        """What the inputs are, verdicts, forest plots and tables."""
-        inputs = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.inputs)
-        verdicts = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
-        plots = "".join(_picture(spec) for spec in self.forest()) if verdicts else ""
-        words = f"<p>{escape(self.heading)}</p><ul>{verdicts}</ul>" if verdicts else ""
-        tables = "".join(table.html() for table in self.tables)
-        notes = "".join(f"<p><i>{escape(note)}</i></p>" for note in self.notes)
-        return f"{inputs}{words}{plots}{tables}{notes}"
+        """Return what a notebook shows: what the inputs are, verdicts, forest plots and tables."""
+        parts = [f"<p>{escape(sentence)}</p>" for sentence in self.inputs]
+        if self.conclusions:
+            items = "".join(f"<li>{escape(sentence)}</li>" for sentence in self.conclusions)
+            parts.append(f"<p>{escape(self.heading)}</p><ul>{items}</ul>")
+            parts += [_picture(spec) for spec in self.forest()]
+        parts += [table.html() for table in self.tables]
+        parts += [f"<p><i>{escape(note)}</i></p>" for note in self.notes]
+        return "".join(parts)
 
 
-def left_out_note(runs: Sequence[run_folder.Run], asked: Collection[Path]) -> list[str]:
-    """A note on the runs of a folder that a study does not ask for, such as those of a method that was removed."""
-    others = [run for run in runs if run.path not in asked]
-    if not others:
+def left_out_note(runs: Sequence[run_folder.Run], run_folders: Collection[Path]) -> list[str]:
+    """Return a note on the runs of a folder that a study does not have, such as those of a method that was removed."""
+    other_runs = [run for run in runs if run.path not in run_folders]
+    if not other_runs:
         return []
-    labels = {path.parent.name for path in asked}
-    seeds = sorted({run.seed for run in others if run.method in labels})
-    methods = list(dict.fromkeys(run.method for run in others if run.method not in labels))
-    which = [f"method {label}" for label in methods] + [f"seed {seed}" for seed in seeds]
-    listed = f" ({', '.join(which[:NOTES])}{', …' if len(which) > NOTES else ''})" if which else ""
-    words = "1 run that is" if len(others) == 1 else f"{len(others):,} runs that are"
-    return [f"The folder holds {words} not of this study{listed}: left out here, shown by sortition report."]
+    labels = {path.parent.name for path in run_folders}
+    methods = list(dict.fromkeys(run.method for run in other_runs if run.method not in labels))
+    seeds = sorted({run.seed for run in other_runs if run.method in labels})
+    names = [f"method {label}" for label in methods] + [f"seed {seed}" for seed in seeds]
+    listed = ", ".join(names[:SHOWN_NOTES])
+    if len(names) > SHOWN_NOTES:
+        listed += ", …"
+    in_brackets = f" ({listed})" if names else ""
+    subject = "1 run that is" if len(other_runs) == 1 else f"{len(other_runs):,} runs that are"
+    return [f"The folder holds {subject} not of this study{in_brackets}: left out here, shown by sortition report."]
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
-    """What the manifests of runs note on data, partitions and availability: each once, the first of many."""
-    lists = [run.manifest.get("notes") for run in runs]
-    noted = list(dict.fromkeys(str(note) for one in lists if isinstance(one, list) for note in one))
-    more = [f"{len(noted) - NOTES:,} more notes are in the manifests of the runs."] if len(noted) > NOTES else []
-    return [*noted[:NOTES], *more]
+    """Return what the manifests of runs note on data, partitions and availability: each once, the first of many."""
+    notes: dict[str, None] = {}
+    for run in runs:
+        notes_of_run = run.manifest.get("notes")
+        if isinstance(notes_of_run, list):
+            notes |= {str(note): None for note in notes_of_run}
+    first_notes = list(notes)[:SHOWN_NOTES]
+    if len(notes) > SHOWN_NOTES:
+        first_notes.append(f"{len(notes) - SHOWN_NOTES:,} more notes are in the manifests of the runs.")
+    return first_notes
 
 
-def _as_picture(chart: Any) -> Any:
-    """The same chart, which a notebook shows as SVG; Altair's own form needs JavaScript from a network."""
-    kind = type(chart)
-    shown = {"_repr_mimebundle_": lambda self, *_, **__: {"image/svg+xml": _picture(self.to_dict())}}
-    object.__setattr__(chart, "__class__", type(kind.__name__, (kind,), shown))
+def _as_picture(chart: alt.Chart) -> alt.Chart:
+    """Return the same chart, which a notebook shows as SVG; Altair's own form needs JavaScript from a network."""
+    cls = type(chart)
+    methods = {"_repr_mimebundle_": lambda self, *_, **__: {"image/svg+xml": _picture(self.to_dict())}}
+    object.__setattr__(chart, "__class__", type(cls.__name__, (cls,), methods))
     return chart
 
 
-def _picture(spec: dict[str, Any]) -> str:
-    """A chart as SVG, which needs no network and no JavaScript."""
+def _picture(spec: TomlTable) -> str:
+    """Return a chart as SVG, which needs no network and no JavaScript."""
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec))
 
 
-def _parent(path: str | Path) -> Path:
-    made = Path(path)
-    made.parent.mkdir(parents=True, exist_ok=True)
-    return made
+def _with_folder(path: str | Path) -> Path:
+    """Return the path of a file, whose folder is made where it is missing."""
+    file = Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file

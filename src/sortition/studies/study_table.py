@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field, StrictBool, field_validator
 
@@ -12,6 +12,7 @@ from sortition.results.schema import Seed
 from sortition.results.statistics import LARGEST_MARGIN, MARGIN
 from sortition.studies.config import Federation, Method, Named
 from sortition.studies.labels import check_distinct, check_honest
+from sortition.studies.types import TomlTable
 
 Seeds = Annotated[list[Annotated[Seed, Field(strict=True)]], Field(min_length=1)]
 MOST_SEEDS = 100_000
@@ -40,8 +41,8 @@ class Study(Federation):
     seeds: Seeds = list(range(10))
     method: Annotated[list[Method], Field(min_length=1)]
     methods: list[str] | None = None
-    setting: list[dict[str, Any]] = []
-    sweep: dict[str, Any] = {}
+    setting: list[TomlTable] = []
+    sweep: TomlTable = {}
     margin: Annotated[float, Field(gt=0, le=LARGEST_MARGIN)] = MARGIN
     baseline: str = ""
     all_pairs: StrictBool = False
@@ -50,12 +51,14 @@ class Study(Federation):
 
     @field_validator("track", mode="before", json_schema_input_type=Named | list[Named])
     @classmethod
-    def _several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str | dict) else value
+    def _as_list(cls, value: object) -> object:
+        if isinstance(value, str | dict):
+            return [value]
+        return value
 
     @field_validator("seeds", mode="before", json_schema_input_type=SeedCount | Seeds)
     @classmethod
-    def _counted(cls, value: Any) -> Any:
+    def _expand_number_of_seeds(cls, value: object) -> object:
         if isinstance(value, int) and not isinstance(value, bool):
             if value < 1:
                 raise bad("seeds", "a number of seeds ≥ 1 or a list of whole numbers", value)
@@ -68,14 +71,14 @@ class Study(Federation):
 
     @field_validator("seeds")
     @classmethod
-    def _distinct(cls, value: list[int]) -> list[int]:
+    def _check_seeds_are_distinct(cls, value: list[int]) -> list[int]:
         if len(set(value)) < len(value):
             raise bad("seeds", "distinct", value)
         return value
 
     @field_validator("method")
     @classmethod
-    def _unique(cls, value: list[Method]) -> list[Method]:
+    def _check_labels(cls, value: list[Method]) -> list[Method]:
         check_distinct("method.label", [method.label for method in value])
         check_honest({method.label: method.name for method in value})
         return value

@@ -8,12 +8,13 @@ still be that client whose share changes most when the clients with the lowest i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sortition.core import Reading, Selector, Signal
+from sortition.core import Reading, Signal
 from sortition.core.arrays import Array, Ids
+from sortition.core.selector import AnySelector
 from sortition.testing.play import BUDGET, AnswerFaults, instances, play
 from sortition.testing.violation import require
 from sortition.testing.worlds import ScriptedWorld
@@ -22,7 +23,8 @@ CLIENTS = 18
 MUTE = 8  # clients with the lowest ids, so that every other position is shifted
 LISTENED_TO = range(MUTE, CLIENTS)  # the clients whose answers are changed, one at a time
 ROUNDS = 12
-SMALL, LARGE = 0.01, 20.0  # what one client's answers are multiplied with
+SMALL = 0.01  # what one client's answers are multiplied with in one run
+LARGE = 20.0  # and in the other
 FEWEST = 4  # clients whose answers must make a difference, or nothing can be told
 # Shares of clients for whom a change of their answers changes above all how often they are chosen themselves. Methods
 # of the package that choose by single answers have 1.0, and 0.8 or more with mute clients; methods that read by
@@ -36,10 +38,11 @@ class OneLoud(ScriptedWorld):
 
     def __init__(self, client: int, factor: float) -> None:
         super().__init__(CLIENTS)
-        self.client, self.factor = client, factor
+        self.client = client
+        self.factor = factor
 
     def rows(self, signal: Signal, ids: Ids, t: int) -> Array:
-        """The script's lines, with those of the one client multiplied."""
+        """Return the script's lines, with those of the one client multiplied."""
         rows = super().rows(signal, ids, t)
         if signal.of != "pairs":
             rows[ids == self.client] *= self.factor
@@ -50,54 +53,61 @@ class Mute(AnswerFaults):
     """Clients with the lowest ids never answer and never report."""
 
     def hit(self, reading: Reading, t: int, what: str) -> Reading:
-        """A reading without their rows."""
+        """Return a reading without their rows."""
         answered = reading.ids >= MUTE
         return Reading(reading.ids[answered], reading.values[answered])
 
 
 class Heard(NamedTuple):
-    """Of how many clients the answers made a difference, and of how many to the client itself above all."""
+    """Of how many clients the answers made a difference.
 
-    changed: int
-    own: int
+    Attributes:
+        anybody: clients whose answers changed how often somebody is chosen.
+        themselves: those of them whose answers changed most how often they are chosen themselves.
+    """
+
+    anybody: int
+    themselves: int
 
     @property
     def share(self) -> float:
         """The share of those whose own answers decide on themselves."""
-        return self.own / max(self.changed, 1)
+        return self.themselves / max(self.anybody, 1)
 
 
-def aligned_answers(cls: type[Selector[Any]]) -> None:
+def aligned_answers(cls: type[AnySelector]) -> None:
     """Answers are read by their ids, not by their positions, also where some do not answer."""
     for selector in instances(cls):
         if not selector.needs.asks and not selector.needs.reports:
             continue
-        everybody = _heard(selector, AnswerFaults())
-        if everybody.changed < FEWEST or everybody.share < CLEAR:
+        all_answer = _heard(selector, AnswerFaults())
+        if all_answer.anybody < FEWEST or all_answer.share < CLEAR:
             continue  # it does not choose by single clients' answers
-        some = _heard(selector, Mute())
+        some_answer = _heard(selector, Mute())
         require(
             cls,
-            some.changed < FEWEST or some.share >= MISREAD,
+            some_answer.anybody < FEWEST or some_answer.share >= MISREAD,
             "gives a client's answer to another client where some do not answer. An answer holds the ids that it is of:"
             f" take reading.ids beside reading.values, never positions in round.available ({selector.parameters()}).",
         )
 
 
-def _heard(selector: Selector[Any], faults: AnswerFaults) -> Heard:
-    """Who is chosen more or less often where one client's answers are large in place of small, client by client."""
-    changed = own = 0
+def _heard(selector: AnySelector, faults: AnswerFaults) -> Heard:
+    """Count the clients whose answers, large in place of small, change who is chosen, and whom they change most."""
+    anybody = 0
+    themselves = 0
     for client in LISTENED_TO:
-        quiet, loud = (_times_chosen(selector, OneLoud(client, factor), faults) for factor in (SMALL, LARGE))
+        quiet = _times_chosen(selector, OneLoud(client, SMALL), faults)
+        loud = _times_chosen(selector, OneLoud(client, LARGE), faults)
         difference = np.abs(loud - quiet)
         if difference.any():
-            changed += 1
-            own += int(difference[client] == difference.max())
-    return Heard(changed, own)
+            anybody += 1
+            themselves += int(difference[client] == difference.max())
+    return Heard(anybody=anybody, themselves=themselves)
 
 
-def _times_chosen(selector: Selector[Any], world: ScriptedWorld, faults: AnswerFaults) -> Ids:
-    """(N,) how often each client was chosen."""
+def _times_chosen(selector: AnySelector, world: ScriptedWorld, faults: AnswerFaults) -> Ids:
+    """Play a run and return how often each client was chosen (N,)."""
     times = np.zeros(CLIENTS, np.int64)
     for cohort in play(selector, world, ROUNDS, budget=BUDGET, faults=faults):
         times[cohort.ids] += 1

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
-from typing import Any
 
 from sortition.core import Selector
 from sortition.core.errors import bad
-from sortition.core.selector import undecorated
+from sortition.core.selector import AnySelector, undecorated
 from sortition.testing.alignment import aligned_answers
 from sortition.testing.cost import scales
 from sortition.testing.declaration_checks import parameters_checked, parameters_read, plain_data
@@ -27,7 +26,8 @@ from sortition.testing.selection_checks import (
 )
 from sortition.testing.violation import ContractError
 
-Check = Callable[[type[Selector[Any]]], None]
+Check = Callable[[type[AnySelector]], None]
+MakesSelector = type[AnySelector] | Callable[[], AnySelector]  # a class, or a function that makes an instance
 CHECKS: tuple[Check, ...] = (
     allowed_cohorts,
     ties,
@@ -45,32 +45,42 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def check_selector(make: type[Selector[Any]] | Callable[[], Selector[Any]]) -> None:
+def check_selector(make: MakesSelector) -> None:
     """Raise :class:`ContractError` with a sentence at the first point of the contract that a method breaks."""
     for _, check in contract(make):
         check()
 
 
-def contract(make: type[Selector[Any]] | Callable[[], Selector[Any]]) -> Iterator[tuple[str, Callable[[], None]]]:
-    """The points of the contract, each a name and a function to call."""
-    cls = make if isinstance(make, type) else type(make()) if callable(make) else None
-    if cls is None or not issubclass(cls, Selector):
-        raise bad("check_selector", "given a Selector class, or a function that makes one", make)
+def contract(make: MakesSelector) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Give the points of the contract, each as a name and a function that checks it."""
+    cls = _class_of(make)
     if not is_dataclass(cls):
         raise undecorated(cls)
     for check in CHECKS:
         yield (check.__doc__ or check.__name__).strip().rstrip("."), _guarded(check, cls)
 
 
-def _guarded(check: Check, cls: type[Selector[Any]]) -> Callable[[], None]:
+def _class_of(make: MakesSelector) -> type[AnySelector]:
+    """Return the class that is meant."""
+    cls: object = make
+    if not isinstance(make, type) and callable(make):
+        cls = type(make())
+    if not (isinstance(cls, type) and issubclass(cls, Selector)):
+        raise bad("check_selector", "given a Selector class, or a function that makes one", make)
+    return cls
+
+
+def _guarded(check: Check, cls: type[AnySelector]) -> Callable[[], None]:
+    """Return a function that runs a check and turns any error of the method into a ContractError."""
+
     def run() -> None:
         try:
             check(cls)
         except ContractError:
             raise
         except Exception as error:
-            raise ContractError(
-                f"{cls.__name__} breaks '{(check.__doc__ or '').strip()}': {type(error).__name__}: {error}"
-            ) from error
+            rule = (check.__doc__ or "").strip()
+            kind = type(error).__name__
+            raise ContractError(f"{cls.__name__} breaks '{rule}': {kind}: {error}") from error
 
     return run

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Any
 
 import numpy as np
 
-from sortition.core import InputError, Registrar, Selector, SortitionError, State
+from sortition.core import InputError, Registrar, SortitionError, State
+from sortition.core.selector import AnySelector
 from sortition.testing.play import BUDGET, ROUNDS, instances, play, share_of, turns
 from sortition.testing.violation import ContractError, require
 from sortition.testing.worlds import ScriptedWorld
 
 
-def parameters_read(cls: type[Selector[Any]]) -> None:
+def parameters_read(cls: type[AnySelector]) -> None:
     """Every hyper-parameter is read."""
-    names = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    parameters = {item.name for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
     read: set[str] = set()
 
     class Spied(cls):  # type: ignore[valid-type,misc]
-        def __getattribute__(self, name: str) -> Any:
-            if name in names:
+        def __getattribute__(self, name: str) -> object:
+            if name in parameters:
                 read.add(name)
             return object.__getattribute__(self, name)
 
@@ -29,46 +29,49 @@ def parameters_read(cls: type[Selector[Any]]) -> None:
     for selector in instances(cls):
         twin = cls.load(**selector.parameters())
         registrar = Registrar(twin, world.population, horizon=ROUNDS)
-        for one in (twin, registrar.selector):  # the same one, unless the method has optional facts
-            object.__setattr__(one, "__class__", Spied)
+        for spied in (twin, registrar.selector):  # the same one, unless the method has optional facts
+            object.__setattr__(spied, "__class__", Spied)
         twin.init(world.n_clients, np.random.default_rng(0))
         list(turns(registrar, world, ROUNDS, BUDGET, share_of(world, 0.6)))
         _ = twin.needs
-    require(cls, names <= read, f"never reads {sorted(names - read)}; examples() may not cover it.")
+    require(cls, parameters <= read, f"never reads {sorted(parameters - read)}; examples() may not cover it.")
 
 
-def parameters_checked(cls: type[Selector[Any]]) -> None:
+def parameters_checked(cls: type[AnySelector]) -> None:
     """Every bad hyper-parameter raises an InputError that names it."""
-    _raises(cls, {"no_such_parameter": 1}, "no_such_parameter")
+    _check_refused(cls, "no_such_parameter", 1, message_names="no_such_parameter")
     for item in dataclasses.fields(cls):  # type: ignore[arg-type]
-        for wrong in (object(), float("nan"), "no such value", -(10**9)):
-            if isinstance(wrong, str | int) and _accepts(cls, {item.name: wrong}):
+        for wrong_value in (object(), float("nan"), "no such value", -(10**9)):
+            if isinstance(wrong_value, str | int) and _accepts(cls, item.name, wrong_value):
                 continue  # a free text, or a number without bounds
-            _raises(cls, {item.name: wrong}, f"{cls.__name__}.{item.name}")
+            _check_refused(cls, item.name, wrong_value, message_names=f"{cls.__name__}.{item.name}")
 
 
-def _accepts(cls: type[Selector[Any]], parameters: dict[str, Any]) -> bool:
+def _accepts(cls: type[AnySelector], parameter: str, value: object) -> bool:
+    """Tell whether a method takes this value of a parameter."""
     try:
-        cls.load(**parameters)
+        cls.load(**{parameter: value})
     except SortitionError:
         return False
     return True
 
 
-def _raises(cls: type[Selector[Any]], parameters: dict[str, Any], named: str) -> None:
+def _check_refused(cls: type[AnySelector], parameter: str, value: object, *, message_names: str) -> None:
+    """Require that a method refuses this value with an InputError whose message has this name."""
     try:
-        cls.load(**parameters)
+        cls.load(**{parameter: value})
     except InputError as error:
-        require(cls, named in str(error), f"does not name {named!r} in its error: {error}")
+        require(cls, message_names in str(error), f"does not name {message_names!r} in its error: {error}")
     except Exception as error:
+        kind = type(error).__name__
         raise ContractError(
-            f"{cls.__name__} answers {parameters} with {type(error).__name__}, not with an InputError."
+            f"{cls.__name__} answers { {parameter: value} } with {kind}, not with an InputError."
         ) from error
     else:
-        raise ContractError(f"{cls.__name__} accepts {parameters}.")
+        raise ContractError(f"{cls.__name__} accepts { {parameter: value} }.")
 
 
-def plain_data(cls: type[Selector[Any]]) -> None:
+def plain_data(cls: type[AnySelector]) -> None:
     """Parameters are frozen, the state declares its axes, and notes are plain data."""
     world = ScriptedWorld()
     for selector in instances(cls):

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
-from sortition.core import Selector
+from sortition.core import Cohort
+from sortition.core.selector import AnySelector
 from sortition.testing.play import play, share_of
 from sortition.testing.worlds import ScriptedWorld
 
-Records = list[dict[str, Any]]
+
+class CohortRecord(TypedDict):
+    """One cohort; weights are rounded to nine digits."""
+
+    ids: list[int]
+    weights: list[float]
 
 
-def golden_record(cls: type[Selector[Any]], rounds: int = 10, budget: int = 5, clients: int = 30) -> Records:
-    """For each of the class's examples the cohorts of some rounds with 70 % of the clients available."""
+class GoldenRecord(TypedDict):
+    """The cohorts of a method with these parameters, round by round."""
+
+    parameters: dict[str, str]
+    cohorts: list[CohortRecord]
+
+
+def golden_record(cls: type[AnySelector], rounds: int = 10, budget: int = 5, clients: int = 30) -> list[GoldenRecord]:
+    """Play some rounds with 70 % of the clients available, for each of the class's examples."""
     world = ScriptedWorld(clients, seed=11)
-    records = []
+    records: list[GoldenRecord] = []
     for parameters in cls.examples():
-        cohorts = play(cls.load(**parameters), world, rounds, budget=budget, available=share_of(world, 0.7), seed=3)
-        rows = [{"ids": c.ids.tolist(), "weights": [round(float(w), 9) for w in c.weights]} for c in cohorts]
-        records.append({"parameters": {name: repr(value) for name, value in parameters.items()}, "cohorts": rows})
+        selector = cls.load(**parameters)
+        cohorts = play(selector, world, rounds, budget=budget, available=share_of(world, 0.7), seed=3)
+        records.append(
+            {
+                "parameters": {name: repr(value) for name, value in parameters.items()},
+                "cohorts": [_recorded(cohort) for cohort in cohorts],
+            }
+        )
     return records
+
+
+def _recorded(cohort: Cohort) -> CohortRecord:
+    return {"ids": cohort.ids.tolist(), "weights": [round(float(weight), 9) for weight in cohort.weights]}

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from sortition.core import Cohort, Selector
+from sortition.core import Cohort
+from sortition.core.selector import AnySelector
 from sortition.testing.play import BUDGET, ROUNDS, play, share_of
 from sortition.testing.worlds import ScriptedWorld
 
@@ -31,89 +32,105 @@ ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
 MEMORY = (list, dict, set, bytearray, np.ndarray, int, float, str, type(None))  # values that a function may change
 
 
-def outside_sources(selector: Selector[Any]) -> list[str]:
-    """What is outside, one sentence each that follows the method's name; empty for a method that keeps the contract.
+def outside_sources(selector: AnySelector) -> list[str]:
+    """Say what is outside, one sentence each that follows the method's name; nothing if it keeps the contract.
 
     Global generators are left as they were.
     """
     values = dict(_looked_up(type(selector)))
-    before, states = _pickled(values), _global_states()
+    memory_at_first = _pickled(values)
+    states_at_first = _global_states()
     try:
-        first, second, other_seed = (_cohorts(selector, seed) for seed in (0, 0, 1))
-        drawn = [name for name, state in _global_states().items() if repr(state) != repr(states[name])]
+        first = _cohorts(selector, seed=0)
+        second = _cohorts(selector, seed=0)
+        other_seed = _cohorts(selector, seed=1)
+        used_global = [name for name, state in _global_states().items() if repr(state) != repr(states_at_first[name])]
     finally:
-        _restore(states)
+        _restore(states_at_first)
     repeats = same_cohorts(first, second)
     # cohorts of another seed that are the same: no generator is made from round.rng
-    generators = _generators(values, made=not repeats or same_cohorts(first, other_seed))
-    after = _pickled(dict(_looked_up(type(selector))))
-    changed = [name for name in before if before[name] != after.get(name)]
-    found = []
-    if drawn:
-        found.append(f"drew from a global random generator ({', '.join(drawn)}). Draw from round.rng.")
+    makes_its_own = not repeats or same_cohorts(first, other_seed)
+    generators = _generators(values, with_makers=makes_its_own)
+    memory_at_last = _pickled(dict(_looked_up(type(selector))))
+    changed = [name for name, stored in memory_at_first.items() if stored != memory_at_last.get(name)]
+    sentences = []
+    if used_global:
+        sentences.append(f"drew from a global random generator ({', '.join(used_global)}). Draw from round.rng.")
     if generators:
-        found.append(f"has a random generator of its own ({', '.join(generators)}). Draw from round.rng.")
+        sentences.append(f"has a random generator of its own ({', '.join(generators)}). Draw from round.rng.")
     if changed:
-        found.append(f"keeps memory outside its state ({', '.join(changed)}), which all runs share. {REMEDY}")
-    if not found and not repeats:
-        found.append(f"chose other clients under the same seed. {REMEDY}")
-    return found
+        sentences.append(f"keeps memory outside its state ({', '.join(changed)}), which all runs share. {REMEDY}")
+    if not sentences and not repeats:
+        sentences.append(f"chose other clients under the same seed. {REMEDY}")
+    return sentences
 
 
-def _generators(values: Mapping[str, Any], *, made: bool) -> list[str]:
-    """The names of generators among some values; with ``made`` also those under which a method makes some."""
-    held = [name for name, value in values.items() if isinstance(value, GENERATORS)]
-    makers = [name for name, value in values.items() if any(value is maker for maker in MAKERS.values())]
-    return [*held, *makers] if made else held
+def _generators(values: Mapping[str, object], *, with_makers: bool) -> list[str]:
+    """List the names of generators among some values; with ``with_makers`` also of what makes generators."""
+    names = [name for name, value in values.items() if isinstance(value, GENERATORS)]
+    if with_makers:
+        names += [name for name, value in values.items() if any(value is maker for maker in MAKERS.values())]
+    return names
 
 
-def _cohorts(selector: Selector[Any], seed: int) -> list[Cohort]:
+def _cohorts(selector: AnySelector, seed: int) -> list[Cohort]:
+    """Play a run and return its cohorts."""
     world = ScriptedWorld()
     return play(selector, world, ROUNDS, budget=BUDGET, available=share_of(world, 0.5), seed=seed)
 
 
 def same_cohorts(a: list[Cohort], b: list[Cohort]) -> bool:
-    """Whether two runs chose the same clients with the same weights."""
-    return len(a) == len(b) and all(
-        np.array_equal(x.ids, y.ids) and np.array_equal(x.weights, y.weights) for x, y in zip(a, b, strict=True)
+    """Tell whether two runs chose the same clients with the same weights."""
+    if len(a) != len(b):
+        return False
+    return all(
+        np.array_equal(one.ids, other.ids) and np.array_equal(one.weights, other.weights)
+        for one, other in zip(a, b, strict=True)
     )
 
 
-def _looked_up(cls: type) -> Iterator[tuple[str, Any]]:
-    """Names and values that the functions of a class and of its file look up, and the class's own attributes."""
-    own = [base for base in cls.__mro__ if base.__module__.partition(".")[0] != "sortition" and base is not object]
+def _looked_up(cls: type) -> Iterator[tuple[str, object]]:
+    """Give names and values that the functions of a class and of its file look up, and the class's own attributes."""
+    authors_classes = [base for base in cls.__mro__ if _package(base) != "sortition" and base is not object]
     waiting: list[FunctionType] = []
-    for base in own:
+    for base in authors_classes:
         for name, value in vars(base).items():
             function = _function(value)
             if function is not None:
                 waiting.append(function)
             elif not name.startswith("__") and name not in ("cite", "scales", "isolates"):
                 yield f"{base.__name__}.{name}", value
-    seen: set[int] = set()
+    looked_at: set[int] = set()
     while waiting:
         function = waiting.pop()
-        if id(function) in seen or (function.__module__ or "").partition(".")[0] in ("sortition", "numpy"):
+        if id(function) in looked_at or _package(function) in ("sortition", "numpy"):
             continue
-        seen.add(id(function))
-        for name, value in _found_by(function):
+        looked_at.add(id(function))
+        for name, value in _names_and_values(function):
             if isinstance(value, FunctionType):
                 waiting.append(value)
             else:
                 yield name, value
 
 
-def _function(value: Any) -> FunctionType | None:
-    """The function behind a method, a property, a class or static method."""
+def _package(definition: type | FunctionType) -> str:
+    """Return the name of the package that defines a class or function."""
+    return (definition.__module__ or "").partition(".")[0]
+
+
+def _function(value: object) -> FunctionType | None:
+    """Return the function behind a method, a property, a class or static method; None where there is none."""
     for inner in (getattr(value, "__func__", None), getattr(value, "fget", None), value):
-        unwrapped = inspect.unwrap(inner) if callable(inner) else None
+        if not callable(inner):
+            continue
+        unwrapped = inspect.unwrap(inner)
         if isinstance(unwrapped, FunctionType):
             return unwrapped
     return None
 
 
-def _found_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What a function finds under the names of its code: in its closure, among its globals, in numpy and random."""
+def _names_and_values(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Give what a function finds under the names in its code: in its closure, its globals, in numpy and random."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield name, cell.cell_contents
     for name in sorted(set(_names(function.__code__, GLOBAL))):
@@ -124,15 +141,17 @@ def _found_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _names(code: CodeType, instructions: tuple[str, ...]) -> Iterator[str]:
-    """The names that code, and the code within it, looks up by some instructions: ``rng`` is not ``round.rng``."""
-    yield from (str(one.argval) for one in dis.get_instructions(code) if one.opname in instructions)
+    """Give the names that code, and the code within it, looks up by some instructions: ``rng`` is not ``round.rng``."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in instructions:
+            yield str(instruction.argval)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant, instructions)
 
 
-def _pickled(values: Mapping[str, Any]) -> dict[str, bytes]:
-    """Numbers, texts and containers as bytes, so that a change is seen; those that cannot be stored are left out."""
+def _pickled(values: Mapping[str, object]) -> dict[str, bytes]:
+    """Store numbers, texts and containers as bytes, so that a change is seen; leave out what cannot be stored."""
     stored = {}
     for name, value in values.items():
         if not isinstance(value, MEMORY):
@@ -143,14 +162,16 @@ def _pickled(values: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _global_states() -> dict[str, Any]:
-    """The states of the global generators, torch's only where it is in use."""
+    """Return the states of the global generators, torch's only where it is in use."""
     states: dict[str, Any] = {"random": random.getstate(), "numpy.random": np.random.get_state()}  # noqa: NPY002
-    if torch := sys.modules.get("torch"):
+    torch = sys.modules.get("torch")
+    if torch is not None:
         states["torch"] = torch.get_rng_state().numpy().tobytes()
     return states
 
 
 def _restore(states: Mapping[str, Any]) -> None:
+    """Set the global generators to these states."""
     random.setstate(states["random"])
     np.random.set_state(states["numpy.random"])  # noqa: NPY002
     if "torch" in states:

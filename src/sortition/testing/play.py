@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from sortition.core import Cohort, Measure, Population, Reading, Registrar, Selector, Signal, stream
+from sortition.core import Cohort, Measure, Population, Reading, Registrar, Signal, stream
 from sortition.core.arrays import Ids
+from sortition.core.selector import AnySelector
 from sortition.core.turn import Turn
 
 
@@ -28,75 +29,89 @@ class Backend(Protocol):
         ...
 
 
-Availability = Callable[[int], Ids]
-ROUNDS, BUDGET = 8, 4  # of a check
+Availability = Callable[[int], Ids]  # from a round to the clients that are available in it
+ROUNDS = 8  # of a check
+BUDGET = 4  # places of a round of a check
 
 
 def everybody(world: Backend) -> Availability:
-    """All clients in every round."""
+    """Return the availability of all clients in every round."""
     return lambda t: np.arange(world.n_clients)
 
 
 def share_of(world: Backend, share: float, seed: int = 0) -> Availability:
-    """Each client with this probability, by (seed, round) alone."""
+    """Return the availability of each client with this probability, by (seed, round) alone."""
     return lambda t: np.flatnonzero(stream(seed, "tiny availability", t).random(world.n_clients) < share)
 
 
-def instances(cls: type[Selector[Any]]) -> Iterator[Selector[Any]]:
-    """A method with each of its examples' parameters."""
+def instances(cls: type[AnySelector]) -> Iterator[AnySelector]:
+    """Make the method with the parameters of each of its examples."""
     for parameters in cls.examples():
         yield cls.load(**parameters)
 
 
 @dataclass(frozen=True)
 class AnswerFaults:
-    """What goes wrong: shares of answers lost, of answers spoiled with NaN, and of cohort members that fall silent."""
+    """What goes wrong with answers.
+
+    Attributes:
+        lost: share of the answers that do not arrive.
+        spoiled: share of the answers that are NaN.
+        silent: share of the cohort's members that do not complete the round.
+    """
 
     lost: float = 0.0
     spoiled: float = 0.0
     silent: float = 0.0
 
     def hit(self, reading: Reading, t: int, what: str) -> Reading:
-        """A reading as it arrives."""
+        """Return a reading as it arrives; ``what`` keys the draws."""
         rng = stream(7, f"faults {what}", t)
         draws = rng.random((2, len(reading)))
         values = reading.values.copy()
         values[draws[0] < self.spoiled] = np.nan
-        keep = draws[1] >= self.lost
-        return Reading(reading.ids[keep], values[keep])
+        arrives = draws[1] >= self.lost
+        return Reading(reading.ids[arrives], values[arrives])
 
 
 NONE = AnswerFaults()
 
 
 def play_turn(registrar: Registrar, world: Backend, ids: Ids, budget: int, faults: AnswerFaults = NONE) -> Turn:
-    """One round: begin, answer, train, finish."""
+    """Play one round of a registrar: begin, answer, train, finish."""
     turn = registrar.begin(ids, budget)
-    asked = 0
+    n_questions = 0
     while turn.question is not None:
-        turn.answer(faults.hit(world.measure(turn.question, turn.index), turn.index, f"question {asked}"))
-        asked += 1
+        reading = world.measure(turn.question, turn.index)
+        turn.answer(faults.hit(reading, turn.index, f"question {n_questions}"))
+        n_questions += 1
     cohort = turn.cohort
     if cohort is None:
         raise RuntimeError("a turn without question has a cohort")
     reports = world.train(cohort, registrar.needs.reports, turn.index)
-    done = cohort.ids[stream(7, "silence", turn.index).random(cohort.ids.size) >= faults.silent]
-    registrar.finish(
-        turn, done, {name: faults.hit(r.restrict(done), turn.index, f"report {name}") for name, r in reports.items()}
-    )
+    completed = cohort.ids[stream(7, "silence", turn.index).random(cohort.ids.size) >= faults.silent]
+    arrived_reports = {
+        name: faults.hit(report.restrict(completed), turn.index, f"report {name}") for name, report in reports.items()
+    }
+    registrar.finish(turn, completed, arrived_reports)
     return turn
 
 
 def turns(
     registrar: Registrar, world: Backend, rounds: int, budget: int, available: Availability, faults: AnswerFaults = NONE
 ) -> Iterator[Turn]:
-    """Some more rounds of a registrar."""
+    """Play some more rounds of a registrar."""
     for _ in range(rounds):
         yield play_turn(registrar, world, available(registrar.index), budget, faults)
 
 
+def cohort_of(turn: Turn) -> Cohort:
+    """Return the cohort of a turn; an empty one where nobody was available."""
+    return turn.cohort or Cohort.uniform([])
+
+
 def play(
-    selector: Selector[Any],
+    selector: AnySelector,
     world: Backend,
     rounds: int = 8,
     *,
@@ -105,7 +120,8 @@ def play(
     seed: int = 0,
     faults: AnswerFaults = NONE,
 ) -> list[Cohort]:
-    """The cohorts of a run from its first round."""
+    """Play a run from its first round and return its cohorts."""
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
-    who = available or everybody(world)
-    return [turn.cohort or Cohort.uniform([]) for turn in turns(registrar, world, rounds, budget, who, faults)]
+    if available is None:
+        available = everybody(world)
+    return [cohort_of(turn) for turn in turns(registrar, world, rounds, budget, available, faults)]

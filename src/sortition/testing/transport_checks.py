@@ -13,6 +13,7 @@ from sortition.testing.violation import ContractError
 
 Clients = Mapping[str, Callable[[Work], Reply]]  # by name: what each does with its work
 NAMES = ("one", "two", "three")
+SHORT_WAIT = 0.2  # seconds for which a poll is watched while nobody answers
 
 
 def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30.0) -> None:
@@ -25,8 +26,13 @@ def check_transport(make: Callable[[Clients], Transport], *, seconds: float = 30
     office = _Office(seconds)
     office.transport = make({name: office.client(name) for name in NAMES})
     try:
-        for check in (_comes_online, _posts_without_waiting, _brings_every_reply_once, _refuses_strangers, _cancels):
-            check(office)
+        _comes_online(office)
+        _posts_without_waiting(office)
+        _waits_in_poll(office)
+        _brings_every_reply_once(office)
+        _wakes_for_a_reply(office)
+        _refuses_strangers(office)
+        _cancels(office)
     finally:
         office.may_answer.set()
 
@@ -44,7 +50,7 @@ class _Office:
         self.expected: dict[Handle | None, str] = {}  # what each client will say, by handle
 
     def client(self, name: str) -> Callable[[Work], Reply]:
-        """A client that answers with its name and the round that it was asked in."""
+        """Make a client that answers with its name and the round that it was asked in."""
 
         def handle(work: Work) -> Reply:
             self.may_answer.wait()
@@ -53,65 +59,96 @@ class _Office:
         return handle
 
     def ask(self, name: str, round_index: int) -> Ask:
+        """Make a question to a client."""
         return Ask("query", self.sessions[name], client=NAMES.index(name), round=round_index, seconds=self.seconds)
 
     def collect(self, count: int) -> list[Reply]:
-        """So many replies, or those that came in time."""
+        """Replies under so many handles, or those that came in time."""
         replies: list[Reply] = []
         ends = time.monotonic() + self.seconds
-        while len(replies) < count and time.monotonic() < ends:
+        while len({reply.handle for reply in replies}) < count and time.monotonic() < ends:
             replies += self.transport.poll(0.1)
         return replies
 
 
 def _require(holds: bool, sentence: str) -> None:
+    """Raise :class:`ContractError` with the sentence unless it holds."""
     if not holds:
         raise ContractError(f"The transport {sentence}")
 
 
 def _comes_online(office: _Office) -> None:
+    """All clients are shown as online under their names."""
     ends = time.monotonic() + office.seconds
-    while len(online := office.transport.online()) < len(NAMES) and time.monotonic() < ends:
+    online = office.transport.online()
+    while len(online) < len(NAMES) and time.monotonic() < ends:
         time.sleep(0.01)
+        online = office.transport.online()
     _require(len(online) == len(NAMES), f"must show {len(NAMES)} clients in online(); got {len(online)}.")
-    named = {peer.name or session: session for session, peer in online.items()}
-    _require(named.keys() == set(NAMES), f"must show the clients {list(NAMES)}; got {sorted(named)}.")
-    office.sessions = named
+    session_by_name = {peer.name or session: session for session, peer in online.items()}
+    shows_names = session_by_name.keys() == set(NAMES)
+    _require(shows_names, f"must show the clients {list(NAMES)}; got {sorted(session_by_name)}.")
+    office.sessions = session_by_name
 
 
 def _posts_without_waiting(office: _Office) -> None:
     """Nobody answers yet, so a post that waits for answers never returns."""
-    posted: list[Handle | None] = []
-    wanted = [(name, round_index) for round_index in (0, 1) for name in NAMES]
-    asks = [office.ask(name, round_index) for name, round_index in wanted]
-    posting = threading.Thread(target=lambda: posted.extend(office.transport.post(asks)), daemon=True)
+    handles: list[Handle | None] = []
+    names_and_rounds = [(name, round_index) for round_index in (0, 1) for name in NAMES]
+    asks = [office.ask(name, round_index) for name, round_index in names_and_rounds]
+    posting = threading.Thread(target=lambda: handles.extend(office.transport.post(asks)), daemon=True)
     posting.start()
     posting.join(office.seconds)
     _require(not posting.is_alive(), "must return from post() at once; it waits for answers.")
-    _require(len(posted) == len(asks), f"must give a handle for each of {len(asks)} asks; got {len(posted)}.")
-    _require(None not in posted, "must give a handle for an ask to a client that is online; got None.")
-    _require(len(set(posted)) == len(posted), "must give every ask a handle of its own; got one twice.")
+    _require(len(handles) == len(asks), f"must give a handle for each of {len(asks)} asks; got {len(handles)}.")
+    _require(None not in handles, "must give a handle for an ask to a client that is online; got None.")
+    _require(len(set(handles)) == len(handles), "must give every ask a handle of its own; got one twice.")
     _require(list(office.transport.post([])) == [], "must take an empty list of asks.")
-    early = list(office.transport.poll(0))
-    _require(not early, "must give nothing in poll() before anybody has answered.")
-    sentences = [f"{name} in round {round_index}" for name, round_index in wanted]
-    office.expected = dict(zip(posted, sentences, strict=True))
+    early_replies = list(office.transport.poll(0))
+    _require(not early_replies, "must give nothing in poll() before anybody has answered.")
+    reasons = [f"{name} in round {round_index}" for name, round_index in names_and_rounds]
+    office.expected = dict(zip(handles, reasons, strict=True))
 
 
 def _brings_every_reply_once(office: _Office) -> None:
+    """Each reply comes once, under the handle of its ask."""
     expected = office.expected
     office.may_answer.set()
     replies = office.collect(len(expected))
     came = {reply.handle: reply.reason for reply in replies}
-    _require(
-        came.keys() == expected.keys(), f"must bring {len(expected)} replies under their handles; got {len(came)}."
-    )
+    missing = expected.keys() - came.keys()
+    _require(not missing, f"must bring {len(expected)} replies; {len(missing)} of them did not come.")
+    unknown = came.keys() - expected.keys()
+    _require(not unknown, f"must bring replies under the handles of their asks; got {sorted(unknown)[:3]}.")
     _require(came == expected, "must bring each ask to its own client, and each reply under the handle of its ask.")
-    again = [*replies, *office.transport.poll(0.1)]
-    _require(len(again) == len(expected), f"must give each reply once; got {len(again)} of {len(expected)}.")
+    everything = [*replies, *office.transport.poll(0.1)]
+    repeated = len(everything) - len(expected)
+    _require(repeated == 0, f"must give each reply once; {repeated} of {len(expected)} came again.")
+
+
+def _waits_in_poll(office: _Office) -> None:
+    """While nobody answers, a poll sleeps: one that returns at once would keep a processor busy for a whole round."""
+    began = time.monotonic()
+    office.transport.poll(SHORT_WAIT)
+    waited = time.monotonic() - began
+    _require(
+        waited >= SHORT_WAIT / 2,
+        f"must wait in poll({SHORT_WAIT:g}) until a reply comes or the time is over; it returned after {waited:.3f} s.",
+    )
+
+
+def _wakes_for_a_reply(office: _Office) -> None:
+    """A poll ends with the first reply, not with its time."""
+    office.transport.post([office.ask("two", 4)])
+    began = time.monotonic()
+    replies = office.transport.poll(office.seconds)
+    waited = time.monotonic() - began
+    in_time = len(replies) == 1 and waited < office.seconds / 2
+    _require(in_time, f"must return from poll() with the first reply; poll({office.seconds:g}) took {waited:.1f} s.")
 
 
 def _refuses_strangers(office: _Office) -> None:
+    """An ask to a session that is not there has no handle."""
     handles = list(office.transport.post([Ask("query", "a session that never was", seconds=office.seconds)]))
     _require(handles == [None], f"must give None for a session that is not there; got {handles}.")
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import zipfile
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -60,7 +59,7 @@ def test_newer_formats_are_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(snapshot, "FORMAT", 99)
         snapshot.save(tmp_path / "a.npz", {}, {})
-    with pytest.raises(StorageError, match="format 99; this version reads up to"):
+    with pytest.raises(StorageError, match=r"has format 99; .* Update Sortition"):
         snapshot.load(tmp_path / "a.npz")
 
 
@@ -97,25 +96,34 @@ def test_what_zip_and_numpy_say_of_foreign_bytes_is_a_sentence(flaw, tmp_path):
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_flipped_bytes_of_any_compression(tmp_path, method):
-    """Each flip is read as it was, or refused with one message."""
-    path, rng = tmp_path / "a.npz", np.random.default_rng(3)
-    snapshot.save(path, {"x": np.arange(300)}, {"seed": 4})
+    """A file with one flipped bit is read as it was, or refused with one message."""
+    path = tmp_path / "a.npz"
+    rng = np.random.default_rng(3)
+    snapshot.save(path, {"x": np.arange(30)}, {"seed": 4})
+    refused = 0
     with zipfile.ZipFile(path) as stored, zipfile.ZipFile(tmp_path / "b.npz", "w", method) as archive:
         for member in stored.namelist():
             archive.writestr(member, stored.read(member))
     whole = (tmp_path / "b.npz").read_bytes()
-    for _ in range(250):
+    for position in range(len(whole)):
         torn = bytearray(whole)
-        torn[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        torn[position] ^= 1 << rng.integers(8)
         path.write_bytes(torn)
-        with suppress(StorageError):
-            snapshot.load(path)
+        try:
+            arrays, header = snapshot.load(path)
+        except StorageError:
+            refused += 1
+            continue
+        assert header == {"seed": 4, "format": snapshot.FORMAT}
+        assert list(arrays) == ["x"]
+        np.testing.assert_array_equal(arrays["x"], np.arange(30))
+    assert refused > 50
 
 
-@pytest.mark.parametrize("form", [-1, 0, True, 1.5, "3", None])
+@pytest.mark.parametrize("form", [-1, 0, True, 1.5, "1", None])
 def test_formats_that_there_cannot_be(tmp_path, form, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(snapshot, "FORMAT", form)
         snapshot.save(tmp_path / "a.npz", {}, {})
-    with pytest.raises(StorageError, match="its header has no format"):
+    with pytest.raises(StorageError, match="has format"):
         snapshot.load(tmp_path / "a.npz")

@@ -40,11 +40,11 @@ def test_flights_are_decoded_without_those_that_never_arrived(tmp_path):
 
 def test_flights_make_a_federation_of_aircraft():
     rows = [[at % 3, 1 + at % 12, 1, 600, 800, at % 2, 0, 0, 500, 0, (-20, -5, 5, 50)[at % 4]] for at in range(60)]
-    made = flights.make({"flights": np.array(rows, np.int32)})
-    assert len(made.clients) == 3
-    assert made.classes == 4
-    assert made.x_train.shape[1] == 7 + 12 + 7 + 2 + 1 + 2  # hours to 6, months, weekdays, carriers, one airport
-    assert len(made.y_test) == 12
+    dataset = flights.make({"flights": np.array(rows, np.int32)})
+    assert len(dataset.clients) == 3
+    assert dataset.classes == 4
+    assert dataset.x_train.shape[1] == 7 + 12 + 7 + 2 + 1 + 2  # hours to 6, months, weekdays, carriers, one airport
+    assert len(dataset.y_test) == 12
 
 
 def test_roles_of_plays_are_clients_and_the_last_characters_are_for_testing(tmp_path):
@@ -58,14 +58,14 @@ def test_roles_of_plays_are_clients_and_the_last_characters_are_for_testing(tmp_
     text = arrays["text"].tobytes().decode()
     assert arrays["offsets"].tolist() == [0, len(text)]  # Ophelia says too little
     assert "Aside" not in text
-    made = shakespeare.make(arrays, window=20, step=5, test=0.25)
-    tokens = made.scaled()
+    dataset = shakespeare.make(arrays, window=20, step=5, test=0.25)
+    tokens = dataset.scaled()
     assert tokens.x_train.dtype == np.int64
-    assert len(made.y_test) == int(0.25 * (len(made.y_test) + len(made.y_train)))
+    assert len(dataset.y_test) == int(0.25 * (len(dataset.y_test) + len(dataset.y_train)))
     letters = sorted(set(text))
     first = "".join(letters[code] for code in tokens.x_train[0])
     assert first == text[:20]
-    assert letters[made.y_train[0]] == text[20]
+    assert letters[dataset.y_train[0]] == text[20]
     with pytest.raises(InputError, match=r"shakespeare\.window must be"):
         shakespeare.make(arrays, window=0)
 
@@ -81,10 +81,10 @@ def test_movielens_ratings_and_genres(tmp_path):
     arrays = movielens.decode(tmp_path)
     assert arrays["ratings"][1].tolist() == [2, 2, 2, 1]
     assert arrays["genres"].tolist() == [[1, 1, 0], [0, 1, 0], [0, 0, 1]]
-    made = movielens.make(arrays, films=2)
-    assert made.x_train.shape[1] == 3 + 2
-    assert len(made.clients) == 4
-    assert set(made.y_train.tolist()) == {0, 1}
+    dataset = movielens.make(arrays, films=2)
+    assert dataset.x_train.shape[1] == 3 + 2
+    assert len(dataset.clients) == 4
+    assert set(dataset.y_train.tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -115,11 +115,11 @@ def test_unknown_options_are_refused_before_anything_is_read():
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "clients"), CLIENTS.items())
 def test_the_whole_set(name, clients):
-    if fetch.kept(name) is None:
+    if fetch.find_stored(name) is None:
         pytest.skip(f"run 'sortition data get {name}'")
-    made = data.load(name)
-    assert len(made.clients) == clients
-    arrays = dict(np.load(fetch.kept(name)))
+    dataset = data.load(name)
+    assert len(dataset.clients) == clients
+    arrays = dict(np.load(fetch.find_stored(name)))
     first = next(iter(SETS[name].sha256))
     arrays[first] = arrays[first] + 1
     with pytest.raises(DataError, match="SHA-256"):

@@ -38,22 +38,22 @@ def cases(draw: st.DrawFn) -> tuple[str, np.ndarray, int, int, dict[str, Any]]:
 def test_every_example_is_given_once_and_seeds_repeat(case: tuple[str, np.ndarray, int, int, dict[str, Any]]) -> None:
     name, labels, clients, seed, parameters = case
     try:
-        made = split(name, labels, clients, stream(seed, "split"), **parameters)
+        partition = split(name, labels, clients, stream(seed, "split"), **parameters)
     except InputError:  # only where the demand cannot be met
         assert name in ("labels", "shards", "mixed", "dirichlet-blocks")
         return
-    assert len(made) == clients
-    assert sorted(np.concatenate(made.indices)) == list(range(len(labels)))
-    assert made.sizes.min() >= 1
-    assert made.digest == split(name, labels, clients, stream(seed, "split"), **parameters).digest
+    assert len(partition) == clients
+    assert sorted(np.concatenate(partition.indices)) == list(range(len(labels)))
+    assert partition.sizes.min() >= 1
+    assert partition.digest == split(name, labels, clients, stream(seed, "split"), **parameters).digest
 
 
 @pytest.mark.parametrize("name", discover())
 def test_seeds_differ_and_labels_need_not_be_dense(name: str) -> None:
     labels = np.repeat([3, 7, 20], 40)  # labels without examples play no part
-    one, two = (split(name, labels, 6, stream(seed, "split")) for seed in (0, 1))
-    assert one.digest != two.digest
-    assert one.label_counts(labels, 21).sum(axis=0)[[3, 7, 20]].tolist() == [40, 40, 40]
+    first, second = (split(name, labels, 6, stream(seed, "split")) for seed in (0, 1))
+    assert first.digest != second.digest
+    assert first.label_counts(labels, 21).sum(axis=0)[[3, 7, 20]].tolist() == [40, 40, 40]
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.01, 1.0])
@@ -105,6 +105,6 @@ def test_names() -> None:
 
 def test_empty_clients_take_from_the_largest_and_it_is_told() -> None:
     # one label, α tiny: all in one block goes to few clients
-    made = split("dirichlet-blocks", np.zeros(100, int), 20, stream(0, "split"), alphas=[0.001])
-    assert made.sizes.min() == 1
-    assert any("left empty" in note for note in made.notes)
+    partition = split("dirichlet-blocks", np.zeros(100, int), 20, stream(0, "split"), alphas=[0.001])
+    assert partition.sizes.min() == 1
+    assert any("left empty" in note for note in partition.notes)

@@ -87,17 +87,17 @@ def test_quadratic_programme_without_solution() -> None:
 
 
 def test_dirichlet_qp_uses_all_and_follows_the_mixtures() -> None:
-    made = split("dirichlet-qp", LABELS, 100, stream(0, "split"), alpha=0.2)
-    assert made.notes == ()
-    table = made.label_counts(LABELS, 10)
+    partition = split("dirichlet-qp", LABELS, 100, stream(0, "split"), alpha=0.2)
+    assert partition.notes == ()
+    table = partition.label_counts(LABELS, 10)
     assert table.sum(axis=0).tolist() == [600] * 10
     main = np.sort(table, axis=1)[:, -1] / table.sum(axis=1)
     assert np.median(main) > 0.8  # total concentration 0.2: nearly one label each
 
 
 def test_dirichlet_qp_without_a_fit_says_so() -> None:
-    made = split("dirichlet-qp", np.arange(100) % 10, 2, stream(0, "split"), alpha=0.001, redraws=2)
-    assert "no sizes fit" in made.notes[0]
+    partition = split("dirichlet-qp", np.arange(100) % 10, 2, stream(0, "split"), alpha=0.001, redraws=2)
+    assert "no sizes fit" in partition.notes[0]
 
 
 def test_dirichlet_sizes_are_lognormal_and_mixtures_average_to_the_whole() -> None:
@@ -129,5 +129,5 @@ def test_mixed() -> None:
 
 
 def test_sizes_of_a_partition_are_those_of_its_parts() -> None:
-    made = Partition((np.array([3, 1]), np.array([0])))
-    assert made.sizes.tolist() == [2, 1]
+    partition = Partition((np.array([3, 1]), np.array([0])))
+    assert partition.sizes.tolist() == [2, 1]

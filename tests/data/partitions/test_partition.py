@@ -16,7 +16,7 @@ from sortition.data.partitions import Partition, split
 LABELS = np.arange(200) % 5
 
 
-def made(seed: int = 0) -> Partition:
+def dirichlet_partition(seed: int = 0) -> Partition:
     return split("dirichlet-sizes", LABELS, 12, stream(seed, "split"), alpha=0.3)
 
 
@@ -24,7 +24,7 @@ def test_digest_is_stable_and_tells_partitions_apart() -> None:
     # little-endian int64: sizes 2, 1, then indices 3, 1, 0
     assert Partition(([3, 1], [0])).digest == hashlib.sha256(struct.pack("<5q", 2, 1, 3, 1, 0)).hexdigest()
     assert Partition(([3, 1], [0])).digest != Partition(([3], [1, 0])).digest
-    assert made().digest == made().digest != made(1).digest
+    assert dirichlet_partition().digest == dirichlet_partition().digest != dirichlet_partition(1).digest
 
 
 def test_label_counts_by_hand() -> None:
@@ -42,17 +42,17 @@ def test_an_example_has_one_owner() -> None:
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
     path = tmp_path / "partition.npz"
-    one = Partition(made().indices, ("a note",))
-    one.save(path)
+    saved = Partition(dirichlet_partition().indices, ("a note",))
+    saved.save(path)
     back = Partition.load(path)
-    assert back.digest == one.digest
+    assert back.digest == saved.digest
     assert back.notes == ("a note",)
     assert [p.name for p in tmp_path.iterdir()] == ["partition.npz"]
 
 
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "partition.npz"
-    made().save(path)
+    dirichlet_partition().save(path)
     with np.load(path) as stored:
         arrays = dict(stored)
     path.write_bytes(path.read_bytes()[:-40])
@@ -67,18 +67,18 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be read"):
         Partition.load(tmp_path / "none.npz")
     with pytest.raises(StorageError, match="cannot be written"):
-        made().save(tmp_path / "no" / "folder.npz")
+        dirichlet_partition().save(tmp_path / "no" / "folder.npz")
 
 
 @given(st.floats(0, 0.99), st.integers(0, 20))
 def test_holdout_splits_every_client(share: float, seed: int) -> None:
-    whole = made(seed % 3)
+    whole = dirichlet_partition(seed % 3)
     train, validation = whole.holdout(share, seed)
-    for mine, kept, held in zip(whole.indices, train.indices, validation.indices, strict=True):
-        assert sorted([*kept, *held]) == sorted(mine)
-        assert len(kept) >= 1
-        wanted = int(np.floor(share * len(mine)))
-        assert len(held) == (max(wanted, 1) if share > 0 and len(mine) >= 2 else 0)
+    for all_rows, train_rows, validation_rows in zip(whole.indices, train.indices, validation.indices, strict=True):
+        assert sorted([*train_rows, *validation_rows]) == sorted(all_rows)
+        assert len(train_rows) >= 1
+        wanted = int(np.floor(share * len(all_rows)))
+        assert len(validation_rows) == (max(wanted, 1) if share > 0 and len(all_rows) >= 2 else 0)
     assert train.digest == whole.holdout(share, seed)[0].digest
 
 
@@ -95,9 +95,9 @@ def test_a_given_partition_notes_once_what_no_client_holds(tmp_path: Path) -> No
     for size, notes in ((200, ()), (150, ("50 of 200 training examples are held by no client, and are not used.",))):
         Partition(tuple(np.array_split(np.arange(size), 4))).save(file)
         for _ in range(2):
-            found = split(file, LABELS, 4, stream(0, "split"))
-            assert found.notes == notes
-            found.save(file)
+            partition = split(file, LABELS, 4, stream(0, "split"))
+            assert partition.notes == notes
+            partition.save(file)
 
 
 @pytest.mark.parametrize("given", [[0.5, 1.5], [True, False], [[0, 1]]], ids=str)

@@ -33,13 +33,13 @@ def test_estimates_of_everybody_are_put_in_and_the_truth_only_where_one_is_known
     ready, carry = begun(HICS)
     state = carry.registrar.state
     assert isinstance(state, Memory)
-    entropy_sources.PUTS["truth"](state, ready, carry, 0.05)
+    entropy_sources.ESTIMATES["truth"](state, ready, carry, 0.05)
     assert np.isnan(state.entropy).all()  # nobody has an estimate that it could replace
-    entropy_sources.PUTS["before"](state, ready, carry, 0.05)
+    entropy_sources.ESTIMATES["before"](state, ready, carry, 0.05)
     assert state.update.shape == (20, 10)
     guess = state.entropy.copy()
     assert np.corrcoef(guess, label_entropy(ready.world.label_counts))[0, 1] > 0.5
-    entropy_sources.PUTS["truth"](state, ready, carry, 0.05)
+    entropy_sources.ESTIMATES["truth"](state, ready, carry, 0.05)
     np.testing.assert_allclose(state.entropy, label_entropy(ready.world.label_counts))
 
 
@@ -47,8 +47,8 @@ def test_a_table_has_a_row_for_each_variant(tmp_path):
     variants = [
         {"label": "random", "name": "uniform"},
         {"label": "paper", **HICS},
-        {"label": "truth", "put": "truth", **HICS},
-        {"label": "fresh", "put": "every round", **HICS},
+        {"label": "truth", "estimate": "truth", **HICS},
+        {"label": "fresh", "estimate": "every round", **HICS},
     ]
     context = Context("hics", tmp_path, None, 1, 8)
     text = entropy_sources.make(context, study=STUDY, settings={"(1)": ALPHAS}, variants=variants, rounds=200, seeds=3)
@@ -62,7 +62,7 @@ def test_a_table_has_a_row_for_each_variant(tmp_path):
 
 def test_an_estimate_that_does_not_exist_is_named():
     with pytest.raises(InputError, match="estimate"):
-        entropy_sources.traced(STUDY, {"put": "never", **HICS}, 1, 0)
+        entropy_sources.traced(STUDY, {"estimate": "never", **HICS}, 1, 0)
 
 
 def test_few_examples_and_many_stand_apart(tmp_path):

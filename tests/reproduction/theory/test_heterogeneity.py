@@ -76,7 +76,7 @@ def test_the_preset_makes_a_page(tmp_path):
 
 
 def test_ranks_of_what_does_not_vary():
-    assert heterogeneity.rank(np.ones(4), np.arange(4.0)) == 0
+    assert heterogeneity.rank_correlation(np.ones(4), np.arange(4.0)) == 0
 
 
 def test_the_entropy_of_those_who_train(tmp_path):

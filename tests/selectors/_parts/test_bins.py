@@ -53,8 +53,8 @@ def test_a_client_larger_than_a_bin_gets_bins_of_its_own():
 
 
 def test_pouring_cuts_a_client_where_a_bin_ends():
-    bins, clients, mass = fill_bins(np.array([7, 8]), np.array([3, 5]), np.array([4, 0, 2, 2]))
-    assert list(zip(bins.tolist(), clients.tolist(), mass.tolist(), strict=True)) == [
+    pieces = fill_bins(np.array([7, 8]), np.array([3, 5]), np.array([4, 0, 2, 2]))
+    assert list(zip(pieces.bin.tolist(), pieces.client.tolist(), pieces.mass.tolist(), strict=True)) == [
         (0, 7, 3),
         (0, 8, 1),
         (2, 8, 2),

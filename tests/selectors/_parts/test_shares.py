@@ -1,9 +1,15 @@
 import numpy as np
 
-from sortition.selectors._parts.shares import shares
+from sortition.core import Population
+from sortition.selectors._parts.shares import data_shares, shares
 
 
 def test_shares_add_up_to_one_and_are_equal_where_all_is_zero():
     assert shares(np.array([1.0, 3.0])).tolist() == [0.25, 0.75]
     assert shares(np.zeros(4)).tolist() == [0.25] * 4
     assert shares(np.empty(0)).size == 0
+
+
+def test_shares_of_the_data_leave_unknown_clients_out_and_are_equal_where_nobody_has_data():
+    assert data_shares(Population(np.array([1, 3, 99]), known=[0, 1])).tolist() == [0.25, 0.75, 0.0]
+    assert data_shares(Population(np.zeros(4), known=[1, 3])).tolist() == [0.0, 0.5, 0.0, 0.5]

@@ -95,7 +95,7 @@ def faults(run, **options):
 
 def test_an_honest_run_holds(whole):
     found = examine(whole)
-    assert (found.faults, found.left, found.recomputed, found.rounds) == ([], "", 6, 6)
+    assert (found.faults, found.unchecked_because, found.recomputed, found.rounds) == ([], "", 6, 6)
     assert not found.replayed
     again = examine(whole, replay=True)
     assert (again.faults, again.recomputed, again.replayed) == ([], 6, True)
@@ -195,7 +195,7 @@ def test_a_removed_log_is_a_fault_and_the_run_does_not_go_on_without(run, tmp_pa
 
 def test_a_manifest_of_a_later_version_is_a_finding(run):
     edit(run, run_folder.MANIFEST, lambda told: told.update(format=99))
-    assert "has format 99; this version reads up to" in faults(run)[0]
+    assert "has format 99" in faults(run)[0]
 
 
 def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
@@ -205,7 +205,7 @@ def test_a_forged_cohort_disagrees_with_the_records_and_with_the_recount(run):
     recorded(run, lambda told: told[2]["cohort"].__setitem__(0, absent))
     found = examine(run_folder.Run(run.path))
     assert found.faults[-1].startswith("Round 2: the cohort should be")
-    assert (found.recomputed, found.left) == (2, "an earlier round differs")
+    assert (found.recomputed, found.unchecked_because) == (2, "an earlier round differs")
 
 
 def test_forged_weights_and_completions_disagree_with_the_records(run):
@@ -341,7 +341,7 @@ def test_a_run_without_a_log_says_so(tmp_path):
     assert run.done
     found = examine(run)
     assert (found.verdict, found.faults) == ("no log", [])
-    assert found.left == "there is no audit log: it was made with audit = false"
+    assert found.unchecked_because == "there is no audit log: it was made with audit = false"
 
 
 def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
@@ -356,7 +356,7 @@ def test_stopped_and_resumed_gives_the_same_log(whole, tmp_path):
 def test_a_run_that_was_begun_without_a_log_goes_on_without(tmp_path):
     run = played(tmp_path, {"name": "uniform"}, stop=2)
     (run.path / run_folder.AUDIT).unlink()
-    edit(run, run_folder.MANIFEST, lambda told: told.pop("audit"))  # as before there were any
+    edit(run, run_folder.MANIFEST, lambda told: told.pop("audit"))
     run = played(tmp_path, {"name": "uniform"})
     assert run.done
     assert not (run.path / run_folder.AUDIT).exists()
@@ -372,7 +372,7 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     run = played(tmp_path, {"name": method}, rounds=12, faults=faults, guards=guards, attacks=attacks)
     finding = examine(run)
     assert finding.faults == []
-    assert (finding.recomputed, finding.left) == (12, "")
+    assert (finding.recomputed, finding.unchecked_because) == (12, "")
     assert finding.replayed or examine(run, replay=True).faults == []
     entries = [json.loads(line) for line in lines(run)]
     assert any("joined" in entry for entry in entries)
@@ -382,16 +382,16 @@ def test_choices_amid_faults_lies_and_guards_are_made_again(tmp_path, method):
     assert "the population should be" in examine(run_folder.Run(run.path)).faults[0]
 
 
-def test_a_random_size_is_audited_and_older_records_do_not_count_trainings(tmp_path):
+def test_a_random_size_and_the_number_of_trainings_are_audited(tmp_path):
     run = played(tmp_path, {"name": "ocs"})
     assert examine(run, replay=True).faults == []
     figures = metrics.summarise(run)
     assert figures["trainings"] > figures["uploads"]
     forged(run, 0, lambda entry: entry.update(expected_size=1.5))
     assert "expected_size" in faults(run)[0]
-    old = played(tmp_path / "old", {"name": "ocs"})
-    recorded(old, lambda told: [one.pop(key) for one in told for key in ("trainings", "uploads")])
-    assert examine(run_folder.Run(old.path), replay=True).faults == []
+    forged_run = played(tmp_path / "forged", {"name": "ocs"})
+    recorded(forged_run, lambda records: [record.pop(key) for record in records for key in ("trainings", "uploads")])
+    assert "trainings in rounds.jsonl should be" in examine(run_folder.Run(forged_run.path), replay=True).faults[0]
 
 
 def test_weights_by_intervals_of_participation_are_recomputed(tmp_path):

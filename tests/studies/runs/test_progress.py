@@ -17,7 +17,7 @@ RUNS = [
 
 
 def test_a_line_names_three_running_runs_and_counts_the_others(monkeypatch):
-    monkeypatch.setattr(progress, "EVERY", -1.0)
+    monkeypatch.setattr(progress, "SECONDS_PER_LINE", -1.0)
     lines = progress.Lines(Console(file=(shown := io.StringIO()), width=80))
     with lines.watching(RUNS, done=0):
         for index in range(50):

@@ -95,7 +95,7 @@ def finished(tmp_path_factory):
     [
         (run_folder.CONFIG, "rounds = 1\n", "", "rounds was absent, is 1"),
         (run_folder.CONFIG, "rounds = 1\n", f"rounds = 1\n{'a.' * 3000}b = 1\n", "more than 32 tables"),
-        (run_folder.MANIFEST, '"format": 2', '"format": 99', "format 99; this version reads up to 2"),
+        (run_folder.MANIFEST, '"format": 1', '"format": 99', "has format 99.* Update Sortition"),
     ],
 )
 def test_a_folder_that_was_changed_is_refused(finished, tmp_path, name, before, after, told):

@@ -13,7 +13,7 @@ from sortition.studies.workers.local import PRELOADED, preloading
 
 CODE = (
     "import sys; import sortition.studies.workers.preload; from sortition.studies import federation;"
-    "print('torch' in sys.modules, len(federation._datasets._held))"
+    "print('torch' in sys.modules, len(federation._datasets._values))"
 )
 DIGITS = json.dumps({"name": "digits", "clients": 12, "partition": "iid"})
 

@@ -7,7 +7,7 @@ from tests.studies.tables import small
 
 from sortition.results import run_folder
 from sortition.studies.plan import plan
-from sortition.studies.runs import one_run, runner
+from sortition.studies.runs import one_run, resume
 from sortition.studies.runs.task import OneRun
 from sortition.studies.workers import folder_sync, ray_worker
 from sortition.studies.workers.ray_worker import RayWorker
@@ -15,7 +15,7 @@ from sortition.studies.workers.ray_worker import RayWorker
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(ray_worker, "PATIENCE", 0.01)
+    monkeypatch.setattr(ray_worker, "WAIT_SECONDS", 0.01)
     monkeypatch.setattr(one_run, "CHECKPOINT_SECONDS", 0.0)
 
 
@@ -48,7 +48,7 @@ def test_a_run_lands_at_the_caller_as_if_played_there(tmp_path):
     assert {path.name for path in (tmp_path / "there").iterdir()} == files
     for name in files - {run_folder.TIMINGS}:
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes()
-    assert runner.state(run, tmp_path / "there") == "done"
+    assert resume.state(run, tmp_path / "there") == "done"
 
 
 class Slow(OneRun):
@@ -70,7 +70,7 @@ def test_another_worker_goes_on_from_what_arrived(tmp_path, asked):
             folder_sync.put(there, worker.updates()[1])
         take(worker, None, stop_at=0)
     assert 0 < len(run_folder.lines(there / run_folder.ROUNDS)) < 40
-    assert runner.state(run, there) == "started"
+    assert resume.state(run, there) == "started"
     other, seen = RayWorker(), []
     other.submit(0, OneRun(run, there), folder_sync.pack(there))
     while not seen or seen[-1].kind != "done":

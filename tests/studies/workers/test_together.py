@@ -47,8 +47,14 @@ def files_of(out):
 @pytest.fixture
 def stacks(monkeypatch):
     """How many clients each stack held."""
-    sizes, train_stack = [], stacked.train_stack
-    monkeypatch.setattr(stacked, "train_stack", lambda *args: sizes.append(len(args[4])) or train_stack(*args))
+    sizes = []
+    train_stack = stacked.train_stack
+
+    def counted(**options):
+        sizes.append(len(options["plans"]))
+        return train_stack(**options)
+
+    monkeypatch.setattr(stacked, "train_stack", counted)
     return sizes
 
 
@@ -130,7 +136,7 @@ def test_a_group_is_as_large_as_leaves_no_process_idle(tmp_path):
     tasks = list(tasks_of(made, tmp_path).values())
     sizes = [len(group) for group in lockstep.groups(tasks, 2)]
     assert sorted(sizes) == [1] * 24 + [12, 12]
-    assert max(len(group) for group in lockstep.groups(tasks, 1)) == lockstep.MOST
+    assert max(len(group) for group in lockstep.groups(tasks, 1)) == lockstep.MAX_RUNS
     assert sorted(at for group in lockstep.groups(tasks, 2) for at in group) == list(range(48))
     followed = [OneRun(task.config, task.path, (Callback(),)) for task in tasks]
     assert all(len(group) == 1 for group in lockstep.groups(followed, 2))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -21,10 +21,15 @@ FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class Journal:
-    """An append-only file of JSON lines; each line has left the process when ``append`` returns."""
+    """An append-only file of JSON lines; each line has left the process when ``append`` returns.
+
+    Attributes:
+        path: the file.
+        last: the last line that was kept when the file was opened, without its newline; empty if there was none.
+    """
 
     def __init__(self, path: Path, keep: int) -> None:
-        """Open it with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
+        """Open the file with only its first ``keep`` lines: what a resumed run has not yet played is cut."""
         self.path = path
         try:  # a link that leads elsewhere is not followed
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
@@ -32,32 +37,39 @@ class Journal:
             raise self._failure(error) from None
         try:
             check_regular(handle, path)
-            self.last, end = self._kept(handle, keep)
+            self.last, end = self._last_of_first(handle, keep)
             os.ftruncate(handle, end)
-        except (OSError, StorageError) as error:
+        except StorageError:
             os.close(handle)
-            raise (error if isinstance(error, StorageError) else self._failure(error)) from None
+            raise
+        except OSError as error:
+            os.close(handle)
+            raise self._failure(error) from None
         self._file = open(handle, "ab", buffering=0)  # noqa: SIM115, PTH123 (kept open)
 
-    def _kept(self, handle: int, keep: int) -> tuple[bytes, int]:
-        """The last line to keep, and where it ends."""
-        last, end, whole = b"", 0, 0
+    def _last_of_first(self, handle: int, keep: int) -> tuple[bytes, int]:
+        """Return the last of the first ``keep`` lines, and the position where it ends."""
+        last = b""
+        end = 0
+        n_whole = 0
         with open(handle, "rb", closefd=False) as file:
             for line in islice(lines_of(file, self.path), keep):
-                last, end, whole = line[:-1], end + len(line), whole + line.endswith(b"\n")
-        if whole < keep:
-            raise StorageError(f"{self.path} has {whole} whole lines, fewer than the {keep} of its checkpoint.")
+                last = line[:-1]
+                end += len(line)
+                n_whole += line.endswith(b"\n")
+        if n_whole < keep:
+            raise StorageError(f"{self.path} has {n_whole} whole lines, fewer than the {keep} of its checkpoint.")
         return last, end
 
-    def append(self, record: Mapping[str, Any]) -> None:
-        """One more line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
+    def append(self, record: Mapping[str, object]) -> None:
+        """Append one line, whole or (if the machine stops now) torn; the same record gives the same bytes."""
         self.write(json.dumps(record, separators=(",", ":"), default=json_default).encode() + b"\n")
 
-    def write(self, rest: bytes) -> None:
-        """One more line, with its newline; of one that cannot be written whole, nothing stays."""
+    def write(self, line: bytes) -> None:
+        """Append one line, with its newline; of one that cannot be written whole, nothing stays."""
         end = os.fstat(self._file.fileno()).st_size
         try:
-            pour(self._file, rest)
+            pour(self._file, line)
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file.fileno(), end)
@@ -71,24 +83,26 @@ class Journal:
             raise self._failure(error) from None
 
     def close(self) -> None:
-        """Give the file back."""
+        """Close the file."""
         self._file.close()
 
     def _failure(self, error: OSError) -> StorageError:
+        """Make our error from the system's."""
         if error.errno == errno.ELOOP:
             return StorageError(f"{self.path} must be a file of this folder; got a link. Remove it.")
         hint = " Resume when there is room." if error.errno in FULL else ""
         return StorageError(f"{self.path} could not be written: {error.strerror}.{hint}")
 
 
-def pour(file: IO[bytes], rest: bytes) -> None:
-    """Write all of it to a file without a buffer."""
-    while rest:
-        rest = rest[file.write(rest) :]
+def pour(file: IO[bytes], content: bytes) -> None:
+    """Write all of the content to a file without a buffer, which may take a part of it at a time."""
+    while content:
+        n_written = file.write(content)
+        content = content[n_written:]
 
 
-def json_default(value: Any) -> Any:
-    """A value that JSON does not know, as one that it does: for ``json.dumps(default=…)``."""
+def json_default(value: object) -> object:
+    """Turn a value that JSON does not know into one that it does: for ``json.dumps(default=…)``."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):

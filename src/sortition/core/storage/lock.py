@@ -15,7 +15,7 @@ except ImportError:  # no advisory locks on this system
 
 
 def acquire(path: Path) -> int | None:
-    """A handle that locks the file (made where there is none) until it is closed; None if another process does."""
+    """Lock the file, made where there is none, until the returned handle is closed; None if another process has it."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | AT_ONCE, 0o644)
     if _locked(handle, alone=True):
         return handle
@@ -24,7 +24,7 @@ def acquire(path: Path) -> int | None:
 
 
 def in_use(path: Path) -> bool:
-    """Whether some process locks the file at this moment."""
+    """Tell whether some process locks the file at this moment."""
     try:
         handle = os.open(path, os.O_RDONLY | NO_LINKS | AT_ONCE)
     except OSError:
@@ -36,10 +36,12 @@ def in_use(path: Path) -> bool:
 
 
 def _locked(handle: int, *, alone: bool) -> bool:
+    """Try to lock an open file, alone or beside other readers; where there are no locks, that succeeds."""
     if fcntl is None:
         return True
+    kind = fcntl.LOCK_EX if alone else fcntl.LOCK_SH
     try:
-        fcntl.flock(handle, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # a file system without locks

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sortition.core.errors import StorageError
+from sortition.core.errors import StorageError, shown
 
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
-MOST = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
+LONGEST_TEXT = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
 
 
 def opened(path: Path) -> BinaryIO:
-    """A regular file, open for reading."""
+    """Open a regular file for reading."""
     try:
         handle = os.open(path, os.O_RDONLY | AT_ONCE | getattr(os, "O_BINARY", 0))
     except FileNotFoundError:
@@ -40,8 +40,8 @@ def check_regular(handle: int, path: Path) -> None:
         raise StorageError(f"{path} must be a file; got a folder, a device or a pipe.")
 
 
-def read_regular(path: Path, most: int = MOST) -> bytes:
-    """All bytes of a file, at most so many."""
+def read_regular(path: Path, most: int = LONGEST_TEXT) -> bytes:
+    """Read all bytes of a file; refuse one with more than ``most``."""
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size  # read() takes the memory for all that it may read
         content = _read(file.read, min(most, size) + 1, path)
@@ -50,14 +50,14 @@ def read_regular(path: Path, most: int = MOST) -> bytes:
     return content
 
 
-def read_lines(path: Path, most: int = MOST) -> Iterator[bytes]:
-    """The lines of a file with their newlines, one at a time; the last one may be torn."""
+def read_lines(path: Path, most: int = LONGEST_TEXT) -> Iterator[bytes]:
+    """Read the lines of a file with their newlines, one at a time; the last one may be torn."""
     with opened(path) as file:
         yield from lines_of(file, path, most)
 
 
-def lines_of(file: BinaryIO, path: Path, most: int = MOST) -> Iterator[bytes]:
-    """The same of a file that is open."""
+def lines_of(file: BinaryIO, path: Path, most: int = LONGEST_TEXT) -> Iterator[bytes]:
+    """Read the lines of an open file, as :func:`read_lines` does; ``path`` names it in messages."""
     while line := _read(file.readline, most + 1, path):
         if len(line) > most:
             raise StorageError(f"{path} must have lines of at most {most:,} bytes; got a longer one.")
@@ -65,14 +65,30 @@ def lines_of(file: BinaryIO, path: Path, most: int = MOST) -> Iterator[bytes]:
 
 
 def whole_number(value: object, what: str, least: int = 0, most: int | None = None) -> int:
-    """A whole number of a file, if it is one within these limits; else ValueError."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
-        limit = "" if most is None else f" and ≤ {most}"
-        raise ValueError(f"{what} must be a whole number ≥ {least}{limit}")
+    """Return a value of a file if it is a whole number within these limits; else raise ValueError."""
+    rule = f"{what} must be a whole number ≥ {least}"
+    if most is not None:
+        rule += f" and ≤ {most}"
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(rule)
+    if most is not None and value > most:
+        raise ValueError(rule)
     return value
 
 
+def check_format(who: str, stored: object, current: int) -> None:
+    """Refuse a file that was written in another format than the one of this version; ``who`` names the file."""
+    is_number = isinstance(stored, int) and not isinstance(stored, bool)
+    if is_number and stored == current:
+        return
+    hint = ""
+    if isinstance(stored, int) and stored > current:
+        hint = " Update Sortition."
+    raise StorageError(f"{who} has format {shown(stored)}; this version reads format {current}.{hint}")
+
+
 def _read(read: Callable[[int], bytes], most: int, path: Path) -> bytes:
+    """Read at most so many bytes, and turn the system's errors into ours."""
     try:
         return read(most)
     except OSError as error:

@@ -11,7 +11,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.journal import pour
 from sortition.core.storage.npz import read_npz
+from sortition.core.storage.safe_files import check_format
 
-FORMAT = 3
+FORMAT = 1  # of snapshots, in their header
 # what numpy and zipfile raise on bytes that are not theirs
 FOREIGN: tuple[type[Exception], ...] = (
     OSError, ValueError, KeyError, IndexError, TypeError, EOFError, AttributeError, SyntaxError, MemoryError,
@@ -55,12 +56,12 @@ def write_atomically(path: Path, content: bytes) -> None:
         ) from error
 
 
-def digest(value: Any) -> str:
-    """A short hash of any JSON-able value; the same for the same value on every machine."""
+def digest(value: object) -> str:
+    """Return a short hash of any JSON-able value; the same for the same value on every machine."""
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
-def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> None:
+def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, object]) -> None:
     """Write arrays and header, atomically."""
     if _HEADER in arrays:
         raise StorageError(f"Snapshot arrays must not be named {_HEADER!r}.")
@@ -70,26 +71,8 @@ def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, Any
     write_atomically(Path(path), buffer.getvalue())
 
 
-Parts = tuple[dict[str, Array], dict[str, Any]]
-
-
-def _without_quarantine(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
-    """1 → 2: registrars keep until when each client is quarantined; nobody was."""
-    for name in [name for name in arrays if name.rpartition(".")[2] == "quarantined"]:
-        arrays[name.removesuffix("quarantined") + "until"] = np.zeros_like(arrays[name])
-    return arrays, header
-
-
-def _unchanged(arrays: dict[str, Array], header: dict[str, Any]) -> Parts:
-    """2 → 3: only a method's state changed (``State.migrated``)."""
-    return arrays, header
-
-
-STEPS: dict[int, Callable[[dict[str, Array], dict[str, Any]], Parts]] = {1: _without_quarantine, 2: _unchanged}
-
-
-def load(path: str | Path) -> Parts:
-    """Read what :func:`save` wrote, older formats as today's; a torn, foreign or newer file is refused."""
+def load(path: str | Path) -> tuple[dict[str, Array], dict[str, Any]]:
+    """Read the arrays and the header that :func:`save` wrote; a torn or foreign file, or another format, is refused."""
     try:
         arrays = read_npz(Path(path))
         header = json.loads(arrays.pop(_HEADER).tobytes().decode())
@@ -97,30 +80,26 @@ def load(path: str | Path) -> Parts:
         raise StorageError(f"{path} does not exist.") from None
     except FOREIGN as error:
         raise StorageError(f"{path} is not a Sortition snapshot: {error}.") from None
-    form = header.get("format") if isinstance(header, dict) else None
-    if isinstance(form, bool) or not isinstance(form, int) or form < 1:
-        raise StorageError(f"{path} is not a Sortition snapshot: its header has no format.")
-    if form > FORMAT:
-        raise StorageError(f"{path} has format {form}; this version reads up to {FORMAT}. Update Sortition.")
-    for step in range(form, FORMAT):
-        arrays, header = STEPS[step](arrays, header)
-    return arrays, {**header, "format": FORMAT}
+    if not isinstance(header, dict):
+        raise StorageError(f"{path} is not a Sortition snapshot: its header is no table.")
+    check_format(str(path), header.get("format"), FORMAT)
+    return arrays, header
 
 
-def check_options(path: Path, before: Mapping[str, Any], options: Mapping[str, Any] | None) -> None:
+def check_options(path: Path, saved: Mapping[str, object], options: Mapping[str, object]) -> None:
     """Refuse a checkpoint of a run with other options; those that it does not hold are not compared."""
-    now = {name: value for name, value in (options or {}).items() if name in before}
-    if changed := difference(before, now) if options is not None else "":
-        raise StorageError(f"{path} is of another federation: {changed}.")
+    current = {name: value for name, value in options.items() if name in saved}
+    changes = difference(saved, current)
+    if changes:
+        raise StorageError(f"{path} is of another federation: {changes}.")
 
 
-def difference(saved: Mapping[str, Any], current: Mapping[str, Any]) -> str:
-    """What differs between two flat tables, in words: ``alpha was 1.0, is 2.0``; empty if nothing does."""
-
-    def value(table: Mapping[str, Any], key: str) -> str:
-        return repr(table[key]) if key in table else "absent"
-
-    keys = sorted(saved.keys() | current.keys())
-    return "; ".join(
-        f"{k} was {value(saved, k)}, is {value(current, k)}" for k in keys if value(saved, k) != value(current, k)
-    )
+def difference(saved: Mapping[str, object], current: Mapping[str, object]) -> str:
+    """Say what differs between two flat tables, such as ``alpha was 1.0, is 2.0``; empty if nothing does."""
+    changes = []
+    for key in sorted(saved.keys() | current.keys()):
+        saved_value = repr(saved[key]) if key in saved else "absent"
+        current_value = repr(current[key]) if key in current else "absent"
+        if saved_value != current_value:
+            changes.append(f"{key} was {saved_value}, is {current_value}")
+    return "; ".join(changes)

@@ -6,4 +6,4 @@ from sortition.data.natural_sets import chem97, flights, movielens, shakespeare
 from sortition.data.natural_sets._entry import NaturalEntry, get, read
 
 __all__ = ["SETS", "NaturalEntry", "get", "read"]
-SETS = {one.ENTRY.name: one.ENTRY for one in (flights, shakespeare, chem97, movielens)}
+SETS = {module.ENTRY.name: module.ENTRY for module in (flights, shakespeare, chem97, movielens)}

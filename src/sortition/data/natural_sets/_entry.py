@@ -1,16 +1,12 @@
-"""A natural data set: where it is had, how it is decoded and verified, and the federation that it makes."""
+"""A natural data set: where to fetch it, how to decode and verify it, and the federation that it makes."""
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError
@@ -30,13 +26,13 @@ class NaturalEntry:
 
     Attributes:
         name: what a configuration calls it.
-        title: one line for people.
+        title: one line that describes it.
         licence: of the data.
         package: ``pip:name==version sha256:…`` or ``apt:name``, the registry's package that holds a copy.
-        file: what a person may put into the data directory instead.
+        file: what a user may put into the data directory instead.
         sha256: of the decoded arrays, little-endian and C-contiguous.
-        decode: finds the files in a folder and returns the arrays, or raises.
-        make: the federation of the arrays; its keyword options are those of the data set.
+        decode: function that finds the files in a folder and returns the arrays, or raises.
+        make: function that makes the federation of the arrays; its keyword options are those of the data set.
     """
 
     name: str
@@ -49,22 +45,23 @@ class NaturalEntry:
     make: Callable[..., Dataset]
 
     def source(self) -> Source:
-        """The package, as something that fills a folder."""
+        """Return the package's title and the function that fills a folder with its files."""
         client, _, package = self.package.partition(":")
-        return f"{client} package {package.split()[0]}", partial({"pip": pip, "apt": apt}[client], package)
+        fill = {"pip": pip, "apt": apt}[client]
+        return f"{client} package {package.split()[0]}", partial(fill, package)
 
 
 def get(entry: NaturalEntry, *, report: Report = lambda line: None, refresh: bool = False) -> Path:
-    """Have a natural data set, verified; fetched if it is not there, damaged, or ``refresh``."""
+    """Verify a natural data set and return its file; fetch it if it is missing or damaged, or on ``refresh``."""
     target = fetch.directory() / f"{entry.name}.npz"
     if target.exists() and not refresh:
         try:
-            verify(entry, _stored(target))
+            verify(entry, _read_arrays(target))
             return target
         except DataError as error:
             report(str(error))
     fetch.make_directory(target.parent)
-    tried = []
+    failures = []
     by_hand = ("the data directory", lambda folder: fetch.directory() / entry.name)
     for title, fill in (by_hand, entry.source()):
         report(f"{entry.name}: trying {title}")
@@ -73,28 +70,28 @@ def get(entry: NaturalEntry, *, report: Report = lambda line: None, refresh: boo
                 arrays = entry.decode(fill(Path(scratch)))
             verify(entry, arrays)
         except UNREADABLE as error:
-            tried.append(f"  {title}: {error}")
+            failures.append(f"  {title}: {error}")
             continue
         fetch.write_arrays(target, arrays)
         return target
     raise DataError(
-        f"{entry.name} could not be had:\n"
-        + "\n".join(tried)
+        f"{entry.name} could not be fetched:\n"
+        + "\n".join(failures)
         + f"\nPut {entry.file} into {fetch.directory() / entry.name}."
     )
 
 
-def read(entry: NaturalEntry, **options: Any) -> Dataset:
-    """The federation of a set that is in the data directory, verified."""
+def read(entry: NaturalEntry, **options: object) -> Dataset:
+    """Read and verify a set that is in the data directory and make its federation."""
     place = fetch.directory() / f"{entry.name}.npz"
     if not place.exists():
         raise DataError(f"{entry.name} is not in {fetch.directory()}. Run 'sortition data get {entry.name}'.")
-    arrays = _stored(place)
+    arrays = _read_arrays(place)
     verify(entry, arrays)
-    return replace(entry.make(arrays, **options), given_rows=None)  # the rows are the set's, nobody's own
+    return replace(entry.make(arrays, **options), given_rows=None)  # no user gave these rows
 
 
-def _stored(path: Path) -> Arrays:
+def _read_arrays(path: Path) -> Arrays:
     try:
         return read_npz(path)
     except FOREIGN as error:
@@ -102,21 +99,16 @@ def _stored(path: Path) -> Arrays:
 
 
 def verify(entry: NaturalEntry, arrays: Arrays) -> None:
-    """Names and SHA-256 of the decoded arrays."""
-    for name, wanted in entry.sha256.items():
+    """Check names and SHA-256 of the decoded arrays."""
+    for name, expected in entry.sha256.items():
         if name not in arrays:
             raise DataError(f"{entry.name} must hold {', '.join(entry.sha256)}; got {', '.join(sorted(arrays))}.")
-        found = hashlib.sha256(np.ascontiguousarray(arrays[name]).tobytes()).hexdigest()
-        if found != wanted:
-            raise DataError(
-                f"{entry.name} {name} must have SHA-256 {wanted[:12]}…; got {found[:12]}…. "
-                f"The copy is damaged or another version. Run 'sortition data get {entry.name}'."
-            )
+        fetch.verify_digest(f"{entry.name} {name}", arrays[name], expected, entry.name)
 
 
-def found(folder: Path, pattern: str) -> Path:
-    """The first file of a name at any depth of a folder."""
-    file = next(iter(sorted(folder.rglob(pattern))), None) if folder.is_dir() else None
-    if file is None:
+def find_file(folder: Path, pattern: str) -> Path:
+    """Return the first file of a name at any depth of a folder."""
+    files = sorted(folder.rglob(pattern)) if folder.is_dir() else []
+    if not files:
         raise DataError(f"holds no {pattern}")
-    return file
+    return files[0]

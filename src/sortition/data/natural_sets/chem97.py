@@ -8,40 +8,36 @@ from __future__ import annotations
 
 import zlib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sortition.core.errors import DataError
 from sortition.data.dataset import Dataset
 from sortition.data.natural import by_client
-from sortition.data.natural_sets._entry import Arrays, NaturalEntry, found
+from sortition.data.natural_sets._entry import Arrays, NaturalEntry, find_file
 
 
 def decode(folder: Path) -> Arrays:
-    """``features`` (n, 3) float64, ``score`` (n,) uint8 and ``school`` (n,) int32 of R's lazy-load data base."""
+    """Read ``features`` (n, 3) float64, ``score`` (n,) uint8 and ``school`` (n,) int32 of R's lazy-load data base."""
     try:
         import rdata
     except ImportError as error:
         raise DataError("Reading Chem97 needs rdata: pip install 'sortition[chem97]'.") from error
-    index = found(folder, "Rdata.rdx")
-    places = _converted(rdata, rdata.parser.parse_data(index.read_bytes()))["variables"]
-    begin, size = (int(value) for value in places["Chem97"])
-    packed = index.with_suffix(".rdb").read_bytes()[begin + 4 : begin + size]
-    table = _converted(rdata, rdata.parser.parse_data(zlib.decompress(packed)))
+    index = find_file(folder, "Rdata.rdx")
+    variables = rdata.conversion.convert(rdata.parser.parse_data(index.read_bytes()))["variables"]
+    start, size = (int(value) for value in variables["Chem97"])
+    packed = index.with_suffix(".rdb").read_bytes()[start + 4 : start + size]
+    table = rdata.conversion.convert(rdata.parser.parse_data(zlib.decompress(packed)))
+    is_male = table.gender.astype(str) == "M"
     return {
-        "features": np.stack([table.gcsescore, table.age, table.gender.astype(str) == "M"], 1).astype("<f8"),
+        "features": np.stack([table.gcsescore, table.age, is_male], 1).astype("<f8"),
         "score": (table.score.to_numpy() / 2).astype(np.uint8),
         "school": table.school.astype(str).astype(int).to_numpy().astype("<i4"),
     }
 
 
-def _converted(rdata: Any, parsed: Any) -> Any:
-    return rdata.conversion.convert(parsed)
-
-
 def make(arrays: Arrays, *, test: float = 0.2, seed: int = 0) -> Dataset:
-    """Clients are schools; features are standardised over all pupils."""
+    """Make a federation of schools; features are standardised over all pupils."""
     x = arrays["features"]
     x = ((x - x.mean(axis=0)) / x.std(axis=0)).astype(np.float32)
     return by_client(x, arrays["score"], arrays["school"], name="chem97", test=test, seed=seed)

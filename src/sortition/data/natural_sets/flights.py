@@ -18,46 +18,65 @@ from sortition.core.arrays import Array
 from sortition.core.errors import DataError
 from sortition.data.dataset import Dataset
 from sortition.data.natural import by_client
-from sortition.data.natural_sets._entry import Arrays, NaturalEntry, found
+from sortition.data.natural_sets._entry import Arrays, NaturalEntry, find_file
 
 COLUMNS = (
-    *("tailnum", "month", "day", "sched_dep_time", "sched_arr_time", "carrier", "origin", "dest"),
-    *("distance", "dep_delay", "arr_delay"),
+    "tailnum",
+    "month",
+    "day",
+    "sched_dep_time",
+    "sched_arr_time",
+    "carrier",
+    "origin",
+    "dest",
+    "distance",
+    "dep_delay",
+    "arr_delay",
 )
 TEXTS = ("tailnum", "carrier", "origin", "dest")
 EDGES = (-15, 0, 15)  # minutes between the classes
 
 
 def decode(folder: Path) -> Arrays:
-    """``flights`` (n, 11) int32: the columns in order, texts as their rank, without cancelled flights."""
+    """Read ``flights`` (n, 11) int32: the columns in order, texts as their rank, without cancelled flights."""
     try:
         import polars as pl
     except ImportError as error:
         raise DataError("Reading flights needs polars: pip install 'sortition[lab]'.") from error
-    with zipfile.ZipFile(found(folder, "flights.csv.zip")) as packed:
+    with zipfile.ZipFile(find_file(folder, "flights.csv.zip")) as packed:
         text = packed.read("flights.csv")
     table = pl.read_csv(io.BytesIO(text), columns=list(COLUMNS), null_values=["", "NA"], infer_schema_length=None)
     table = table.filter(pl.col("tailnum").is_not_null() & pl.col("arr_delay").is_not_null())
-    ranks = {name: np.unique(table[name].to_numpy().astype(str), return_inverse=True)[1] for name in TEXTS}
-    columns = [ranks[name] if name in TEXTS else table[name].to_numpy() for name in COLUMNS]
+    columns = []
+    for name in COLUMNS:
+        values = table[name].to_numpy()
+        if name in TEXTS:
+            values = np.unique(values.astype(str), return_inverse=True)[1]
+        columns.append(values)
     return {"flights": np.stack(columns, 1).astype("<i4")}
 
 
 def make(arrays: Arrays, *, test: float = 0.2, seed: int = 0) -> Dataset:
-    """Clients are aircraft; a share ``test`` of the flights of each is held for testing."""
-    rows = arrays["flights"]
-    of = dict(zip(COLUMNS, rows.T, strict=True))
-    weekday = np.array([date(2013, month, day).weekday() for month, day in zip(of["month"], of["day"], strict=True)])
-    features = [_one_hot(value) for value in (of["sched_dep_time"] // 100, of["month"] - 1, weekday)]
-    features += [_one_hot(of["carrier"]), _one_hot(of["origin"]), (of["distance"] / 1000)[:, None]]
-    features.append((np.clip(of["dep_delay"], -30, 180) / 30)[:, None])
+    """Make a federation of aircraft; a share ``test`` of the flights of each is held out for testing."""
+    column = dict(zip(COLUMNS, arrays["flights"].T, strict=True))
+    days = zip(column["month"], column["day"], strict=True)
+    weekday = np.array([date(2013, month, day).weekday() for month, day in days])
+    features = [
+        _one_hot(column["sched_dep_time"] // 100),
+        _one_hot(column["month"] - 1),
+        _one_hot(weekday),
+        _one_hot(column["carrier"]),
+        _one_hot(column["origin"]),
+        (column["distance"] / 1000)[:, None],
+        (np.clip(column["dep_delay"], -30, 180) / 30)[:, None],
+    ]
     x = np.concatenate(features, 1).astype(np.float32)
-    labels = np.digitize(of["arr_delay"], EDGES, right=True)
-    return by_client(x, labels, of["tailnum"], name="flights", test=test, seed=seed)
+    labels = np.digitize(column["arr_delay"], EDGES, right=True)
+    return by_client(x, labels, column["tailnum"], name="flights", test=test, seed=seed)
 
 
-def _one_hot(value: Array) -> Array:
-    return np.eye(int(value.max()) + 1, dtype=np.float32)[value]
+def _one_hot(values: Array) -> Array:
+    return np.eye(int(values.max()) + 1, dtype=np.float32)[values]
 
 
 ENTRY = NaturalEntry(

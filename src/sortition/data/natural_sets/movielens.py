@@ -14,37 +14,40 @@ import numpy as np
 from sortition.core.errors import bad
 from sortition.data.dataset import Dataset
 from sortition.data.natural import by_client
-from sortition.data.natural_sets._entry import Arrays, NaturalEntry, found
+from sortition.data.natural_sets._entry import Arrays, NaturalEntry, find_file
 
 GOOD = 4
 FILMS = 1682
 
 
 def decode(folder: Path) -> Arrays:
-    """``ratings`` (100000, 4) int32: user, film, rating, time; ``genres`` (1682, 19) of the films in order."""
-    with found(folder, "ml-100k.inter").open(newline="") as file:
-        rows = [[int(float(cell)) for cell in row] for row in list(csv.reader(file, delimiter="\t"))[1:]]
-    with found(folder, "ml-100k.item").open(newline="", encoding="utf-8") as file:
+    """Read ``ratings`` (100000, 4) int32: user, film, rating, time; and ``genres`` (1682, 19) of the films in order."""
+    with find_file(folder, "ml-100k.inter").open(newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t"))
+    ratings = [[int(float(cell)) for cell in row] for row in rows[1:]]
+    with find_file(folder, "ml-100k.item").open(newline="", encoding="utf-8") as file:
         lines = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     column = lines[0].index("class:token_seq")
-    listed = [set(line[column].split()) for line in lines[1:]]
-    names = sorted(set.union(*listed))
+    genres_by_film = [set(line[column].split()) for line in lines[1:]]
+    genres = sorted(set.union(*genres_by_film))
+    has_genre = [[genre in film_genres for genre in genres] for film_genres in genres_by_film]
     return {
-        "ratings": np.array(rows).astype("<i4"),
-        "genres": np.array([[name in one for name in names] for one in listed]).astype(np.uint8),
+        "ratings": np.array(ratings).astype("<i4"),
+        "genres": np.array(has_genre).astype(np.uint8),
     }
 
 
 def make(arrays: Arrays, *, films: int = 300, test: float = 0.2, seed: int = 0) -> Dataset:
-    """Clients are users; ``films`` films have a feature of their own."""
+    """Make a federation of users; the ``films`` films that are rated most have a feature of their own."""
     if isinstance(films, bool) or not isinstance(films, int) or not 0 <= films <= FILMS:
         raise bad("movielens.films", f"a whole number in 0 … {FILMS}", films)
     user, film, rating, _ = arrays["ratings"].T
     film = film - 1
-    place = np.full(FILMS, films)
-    place[np.argsort(-np.bincount(film, minlength=FILMS), kind="stable")[:films]] = np.arange(films)
-    own = np.eye(films + 1, dtype=np.float32)[place[film]][:, :films]
-    x = np.concatenate([arrays["genres"][film].astype(np.float32), own], 1)
+    by_popularity = np.argsort(-np.bincount(film, minlength=FILMS), kind="stable")
+    feature_of_film = np.full(FILMS, films)  # the last one, which is cut off, for films without a feature
+    feature_of_film[by_popularity[:films]] = np.arange(films)
+    film_features = np.eye(films + 1, dtype=np.float32)[feature_of_film[film]][:, :films]
+    x = np.concatenate([arrays["genres"][film].astype(np.float32), film_features], 1)
     return by_client(x, (rating >= GOOD).astype(int), user, name="movielens", test=test, seed=seed)
 
 

@@ -20,11 +20,14 @@ from sortition.data.natural_sets._entry import Arrays, NaturalEntry
 
 POEMS = {"lovers_complaint", "passionate_pilgrim", "phoenix_and_the_turtle", "rape_of_lucrece", "sonnets"}
 ROLE = re.compile(r"(?:M(?:rs?|RS?)\. )?[A-Z][A-Za-z' ,&-]{0,39}\.|[A-Z][A-Z' ,&-]{2,39}")
-LEAST = 500  # characters of a role
+SHORTEST = 500  # characters of a role
 
 
 def decode(folder: Path) -> Arrays:
-    """``text``: ASCII codes of all roles one after the other; role i is ``text[offsets[i]:offsets[i + 1]]``."""
+    """Read ``text``, ASCII codes of all roles one after the other, and ``offsets``.
+
+    Role i is ``text[offsets[i]:offsets[i + 1]]``.
+    """
     speeches: dict[str, list[str]] = defaultdict(list)
     for file in sorted(folder.glob("**/shksprdata/texts/*_gut.txt")):
         play = file.name.removesuffix("_gut.txt")
@@ -32,7 +35,7 @@ def decode(folder: Path) -> Arrays:
             for role, speech in _speeches(file.read_bytes().decode("ascii").replace("\r", "")):
                 speeches[f"{play}/{role}"].append(speech)
     roles = {name: "\n".join(speeches[name]) for name in sorted(speeches) if len(speeches[name]) > 1}
-    texts = [text for text in roles.values() if len(text) >= LEAST]
+    texts = [text for text in roles.values() if len(text) >= SHORTEST]
     if not texts:
         raise DataError("holds no shksprdata/texts/*_gut.txt")
     text = np.frombuffer("".join(texts).encode("ascii"), np.uint8)
@@ -40,32 +43,34 @@ def decode(folder: Path) -> Arrays:
 
 
 def _speeches(play: str) -> list[tuple[str, str]]:
-    """(role, speech) of every paragraph that opens with a role's name; stage directions are left out."""
-    made = []
-    for paragraph in re.split(r"\n\s*\n", re.sub(r"\[[^\]]*\]", "", play)):
+    """Return (role, speech) of every paragraph that opens with a role's name, without stage directions."""
+    speeches = []
+    spoken = re.sub(r"\[[^\]]*\]", "", play)
+    for paragraph in re.split(r"\n\s*\n", spoken):
         lines = [" ".join(line.split()) for line in paragraph.split("\n") if line.strip()]
         if len(lines) > 1 and ROLE.fullmatch(lines[0]) and not re.match(r"(?i)(act|scene)\b", lines[0]):
-            made.append((lines[0].rstrip(".").split(",")[0].upper(), " ".join(lines[1:])))
-    return made
+            role = lines[0].rstrip(".").split(",")[0].upper()
+            speeches.append((role, " ".join(lines[1:])))
+    return speeches
 
 
 def make(arrays: Arrays, *, window: int = 80, step: int = 80, test: float = 0.2) -> Dataset:
-    """Clients are roles. An example is ``window`` characters and the next one; a new one begins every ``step``.
+    """Make a federation of roles; an example is ``window`` characters and the next one, and begins every ``step``.
 
-    The last share ``test`` of each role's examples is held for testing.
+    The last share ``test`` of each role's examples is held out for testing.
     """
     for name, value in (("window", window), ("step", step)):
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LEAST - 2:
-            raise bad(f"shakespeare.{name}", f"a whole number in 1 … {LEAST - 2}", value)
-    text, offsets = arrays["text"], arrays["offsets"]
-    codes = np.unique(text, return_inverse=True)[1].astype(np.uint8)
-    starts = [np.arange(begin, end - window, step) for begin, end in pairwise(offsets)]
-    first = np.concatenate(starts)
-    x = np.lib.stride_tricks.sliding_window_view(codes, window)[first]
-    y = codes[first + window].astype(np.int64)
-    owners = np.repeat(np.arange(len(starts)), [len(one) for one in starts])
-    held = np.concatenate([np.arange(len(one)) >= len(one) - int(test * len(one)) for one in starts])
-    return pooled(x, y, owners, held, name="shakespeare")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= SHORTEST - 2:
+            raise bad(f"shakespeare.{name}", f"a whole number in 1 … {SHORTEST - 2}", value)
+    codes = np.unique(arrays["text"], return_inverse=True)[1].astype(np.uint8)
+    starts_by_role = [np.arange(start, end - window, step) for start, end in pairwise(arrays["offsets"])]
+    starts = np.concatenate(starts_by_role)
+    x = np.lib.stride_tricks.sliding_window_view(codes, window)[starts]
+    y = codes[starts + window].astype(np.int64)
+    sizes = [len(role_starts) for role_starts in starts_by_role]
+    owners = np.repeat(np.arange(len(sizes)), sizes)
+    is_held_out = np.concatenate([np.arange(size) >= size - int(test * size) for size in sizes])
+    return pooled(x, y, owners, is_held_out, name="shakespeare")
 
 
 ENTRY = NaturalEntry(

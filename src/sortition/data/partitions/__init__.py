@@ -1,4 +1,4 @@
-"""Splitting data over clients exactly as the papers do: ``split("shards", labels, 100, rng, per_client=2)``."""
+"""Splits data over clients exactly as the papers do: ``split("shards", labels, 100, rng, per_client=2)``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.registry import Family
 from sortition.data.dataset import Dataset
-from sortition.data.partitions import _given
-from sortition.data.partitions._given import IndexArrays
+from sortition.data.partitions import _user_split
 from sortition.data.partitions._partition import Partition
 from sortition.data.partitions._rule import PartitionRule
+from sortition.data.partitions._user_split import IndexArrays
 
 __all__ = [
     "FAMILY",
@@ -34,42 +34,42 @@ FAMILY = Family(__name__, "partition", PartitionRule)  # type: ignore[type-abstr
 
 
 def discover() -> list[str]:
-    """The names of all partitions."""
+    """List the names of all partitions."""
     return FAMILY.discover()
 
 
 def rule(name: str, **params: Any) -> PartitionRule:
-    """The validated parameters of a partition, before any data are at hand."""
+    """Return a rule with validated parameters."""
     return FAMILY.make(name, params)
 
 
 def check(name: str, **params: Any) -> None:
     """Refuse a wrong name or parameter of a partition before any data are at hand."""
-    if _given.is_given(name):
-        _given.check(name, params)
+    if _user_split.is_user_split(name):
+        _user_split.check(name, params)
     else:
         rule(name, **params)
 
 
 def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generator, /, **params: Any) -> Partition:
-    """Split examples with these ``labels`` (n,) over ``clients``; loses none and gives none twice.
+    """Split examples with these ``labels`` (n,) over ``clients``; none is lost and none is given twice.
 
     ``name`` is a rule, the file of a saved partition, or the import path of a function ``(labels, clients, rng)`` that
-    gives index arrays. A client that a rule leaves empty gets one example from the largest, as the notes then say.
+    returns index arrays. A client that a rule leaves empty gets one example from the largest, as the notes then say.
     """
-    given = np.asarray(labels)
-    if given.ndim != 1 or given.size == 0 or given.dtype.kind not in "iu":
-        raise bad("partition.labels", "a non-empty list of whole numbers", given)
+    label_array = np.asarray(labels)
+    if label_array.ndim != 1 or label_array.size == 0 or label_array.dtype.kind not in "iu":
+        raise bad("partition.labels", "a non-empty list of whole numbers", label_array)
     if isinstance(clients, bool) or not isinstance(clients, int | np.integer) or clients < 1:
         raise bad("partition.clients", "a whole number ≥ 1", clients)
-    if clients > given.size:
-        raise bad("partition.clients", f"at most {given.size}, one example each", clients)
-    if _given.is_given(name):
-        return _given.split(name, given, int(clients), rng, params, None)
-    chosen = rule(name, **params)
-    dense = np.unique(given, return_inverse=True)[1].astype(np.int64)  # labels without examples play no part
+    if clients > label_array.size:
+        raise bad("partition.clients", f"at most {label_array.size}, one example each", clients)
+    if _user_split.is_user_split(name):
+        return _user_split.split(name, label_array, int(clients), rng, options=params, given_rows=None)
+    partition_rule = rule(name, **params)
+    dense_labels = np.unique(label_array, return_inverse=True)[1].astype(np.int64)  # without unused labels
     notes: list[str] = []
-    owners = chosen.owners(dense, int(clients), rng, notes)
+    owners = partition_rule.owners(dense_labels, int(clients), rng, notes)
     _fill_empty(owners, int(clients), notes)
     return Partition.of_owners(owners, int(clients), tuple(notes))
 
@@ -77,27 +77,27 @@ def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generat
 def split_dataset(name: str, dataset: Dataset, clients: int, rng: np.random.Generator, /, **params: Any) -> Partition:
     """Split the training examples of a data set.
 
-    A rule gets their labels. A function of the user's own gets all labels in the order in which the examples were given
-    and gives rows of them; those that are held out for testing are taken away.
+    A rule gets their labels. A user's function gets all labels in the order in which the examples were given and
+    returns rows of them; those that are held out for testing are then left out.
     """
-    if not _given.is_given(name) or dataset.given_rows is None:
+    if not _user_split.is_user_split(name) or dataset.given_rows is None:
         return split(name, dataset.y_train, clients, rng, **params)
-    return _given.split(name, dataset.given_labels, clients, rng, params, dataset.given_rows)
+    labels = dataset.given_labels
+    return _user_split.split(name, labels, clients, rng, options=params, given_rows=dataset.given_rows)
 
 
 def _fill_empty(owners: Ids, clients: int, notes: list[str]) -> None:
-    """In place: each empty client takes the first example of whoever holds most."""
+    """Give each empty client the first example of the client that holds most, in place."""
     sizes = np.bincount(owners, minlength=clients)
     empty = np.flatnonzero(sizes == 0)
     if not empty.size:
         return
     notes.append(f"{empty.size} of {clients} clients were left empty and got one example from the largest.")
-    spare = np.maximum(sizes - 1, 0)
-    # whoever is largest gives first: rank each client's spare examples from the top, take the highest ranks
+    # the largest client gives first: order all spare examples by how large their client is when they leave it
     order = np.argsort(owners, kind="stable")
     starts = np.cumsum(sizes) - sizes
-    place = np.arange(owners.size) - np.repeat(starts, sizes)  # 0 … n_k − 1 within its client
-    level = np.repeat(sizes, sizes) - place  # how large the client is when this example leaves
-    movable = place < np.repeat(spare, sizes)
-    ranked = np.argsort(np.where(movable, -level, 1), kind="stable")[: empty.size]
-    owners[order[ranked]] = empty
+    rank_in_client = np.arange(owners.size) - np.repeat(starts, sizes)  # 0 … n_k − 1
+    size_when_leaving = np.repeat(sizes, sizes) - rank_in_client
+    is_spare = rank_in_client < np.repeat(np.maximum(sizes - 1, 0), sizes)
+    moved = np.argsort(np.where(is_spare, -size_when_leaving, 1), kind="stable")[: empty.size]
+    owners[order[moved]] = empty

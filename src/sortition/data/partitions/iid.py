@@ -1,4 +1,4 @@
-"""Independent and identically distributed: a random cut into equal parts."""
+"""Independent and identically distributed clients: a random cut into equal parts."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ class Iid(PartitionRule):
     """Every client is a random sample of the whole; sizes differ by at most one."""
 
     def owners(self, labels: Ids, clients: int, rng: np.random.Generator, notes: list[str]) -> Ids:
-        """(n,) a random order dealt round and round."""
+        """Return owners (n,): examples in a random order are dealt to the clients in turn."""
         return rng.permutation(np.arange(len(labels)) % clients)

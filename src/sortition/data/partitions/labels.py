@@ -7,36 +7,43 @@ from pydantic import Field
 
 from sortition.core.arrays import Ids
 from sortition.core.errors import bad
-from sortition.data.partitions._rule import PartitionRule, dealt, rounded
+from sortition.data.partitions._rule import PartitionRule, apportion, deal
 
 
 class Labels(PartitionRule):
-    """Each client takes the ``per_client`` labels used least so far, ties at random; holders share a label evenly."""
+    """Each client takes the labels used least so far, ties at random; the holders of a label share it evenly.
+
+    Attributes:
+        per_client: labels of each client.
+    """
 
     per_client: int = Field(2, ge=1)
 
     def owners(self, labels: Ids, clients: int, rng: np.random.Generator, notes: list[str]) -> Ids:
-        """(n,) the label's examples dealt to its holders."""
+        """Return owners (n,): the examples of a label are dealt to its holders."""
         counts = np.bincount(labels)
-        L, k = len(counts), self.per_client
+        L = len(counts)
+        k = self.per_client
         if k > L:
             raise bad("partition labels.per_client", f"at most {L}, the labels that occur", k)
         if clients * k < L:
             raise bad("partition labels.per_client", f"at least {-(-L // clients)}, or labels are lost", k)
-        holds = self._assign(L, clients, rng)
-        used = holds.sum(axis=1)
-        if np.any(short := counts < used):
-            label = int(np.argmax(short))
-            rule = f"small enough that each of a label's {used[label]} holders gets an example"
+        holds = self._assign_labels(L, clients, rng)
+        n_holders = holds.sum(axis=1)
+        is_too_rare = counts < n_holders
+        if np.any(is_too_rare):
+            label = int(np.argmax(is_too_rare))
+            rule = f"small enough that each of a label's {n_holders[label]} holders gets an example"
             raise bad("partition labels.per_client", rule, k, f"The rarest label has {counts[label]}.")
-        return dealt(np.stack([rounded(row, n) for row, n in zip(holds, counts, strict=True)]), labels, rng)
+        counts_by_label = [apportion(holders, n) for holders, n in zip(holds, counts, strict=True)]
+        return deal(np.stack(counts_by_label), labels, rng)
 
-    def _assign(self, L: int, clients: int, rng: np.random.Generator) -> Ids:
-        """(L, N) 0/1: who holds which label."""
+    def _assign_labels(self, L: int, clients: int, rng: np.random.Generator) -> Ids:
+        """Draw which client holds which label, (L, N) of 0 and 1."""
         holds = np.zeros((L, clients), dtype=np.int64)
-        used = np.zeros(L)
+        n_holders = np.zeros(L)
         for client, ties in enumerate(rng.random((clients, L))):  # ties < 1 decides among equal whole numbers
-            chosen = np.argpartition(used + ties, self.per_client - 1)[: self.per_client]
-            holds[chosen, client] = 1
-            used[chosen] += 1
+            chosen_labels = np.argpartition(n_holders + ties, self.per_client - 1)[: self.per_client]
+            holds[chosen_labels, client] = 1
+            n_holders[chosen_labels] += 1
         return holds

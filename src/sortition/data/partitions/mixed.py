@@ -12,23 +12,26 @@ from sortition.data.partitions.shards import Shards
 
 
 class Mixed(PartitionRule):
-    """A random 1 − ``ratio`` of the data is dealt evenly; the rest is sorted and cut, ``blocks`` pieces per client.
+    """A random 1 − ``ratio`` of the data is dealt evenly; the rest is sorted by label and cut.
 
-    The paper does not give the number of blocks; ours is 1.
+    Attributes:
+        ratio: the share of the data that is sorted.
+        blocks: pieces of the sorted part per client; the paper does not give their number.
     """
 
     ratio: float = Field(0.8, ge=0, le=1)
     blocks: int = Field(1, ge=1)
 
     def owners(self, labels: Ids, clients: int, rng: np.random.Generator, notes: list[str]) -> Ids:
-        """(n,) the first of a random order are the balanced part."""
+        """Return owners (n,); the first examples of a random order are the balanced part."""
         order = rng.permutation(len(labels))
-        balanced = len(labels) - round(self.ratio * len(labels))
-        rest = np.sort(order[balanced:])
-        if 0 < len(rest) < clients * self.blocks:
-            raise bad("partition mixed.blocks", f"at most {len(rest) // clients} at this ratio", self.blocks)
+        n_balanced = len(labels) - round(self.ratio * len(labels))
+        sorted_part = np.sort(order[n_balanced:])
+        if 0 < len(sorted_part) < clients * self.blocks:
+            raise bad("partition mixed.blocks", f"at most {len(sorted_part) // clients} at this ratio", self.blocks)
         owners = np.empty(len(labels), dtype=np.int64)
-        owners[order[:balanced]] = np.arange(balanced) % clients
-        if len(rest):
-            owners[rest] = Shards(per_client=self.blocks).owners(labels[rest], clients, rng, notes)
+        owners[order[:n_balanced]] = np.arange(n_balanced) % clients
+        if len(sorted_part):
+            shards = Shards(per_client=self.blocks)
+            owners[sorted_part] = shards.owners(labels[sorted_part], clients, rng, notes)
         return owners

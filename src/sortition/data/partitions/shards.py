@@ -11,17 +11,22 @@ from sortition.data.partitions._rule import PartitionRule
 
 
 class Shards(PartitionRule):
-    """``per_client`` shards each, at random; two of them may bear the same label, as in the papers."""
+    """Each client gets some shards at random; two of them may have the same label, as in the papers.
+
+    Attributes:
+        per_client: shards of each client.
+    """
 
     per_client: int = Field(2, ge=1)
 
     def owners(self, labels: Ids, clients: int, rng: np.random.Generator, notes: list[str]) -> Ids:
-        """(n,) examples in label order are cut into clients × per_client shards whose sizes differ by at most one."""
-        shards = clients * self.per_client
-        if shards > len(labels):
+        """Return owners (n,): examples in label order are cut into shards whose sizes differ by at most one."""
+        n_shards = clients * self.per_client
+        if n_shards > len(labels):
             raise bad("partition shards.per_client", f"at most {len(labels) // clients}", self.per_client)
-        holder = rng.permutation(np.repeat(np.arange(clients), self.per_client))
+        holder_of_shard = rng.permutation(np.repeat(np.arange(clients), self.per_client))
+        shard_of_rank = np.arange(len(labels)) * n_shards // len(labels)
         owners = np.empty(len(labels), dtype=np.int64)
         # stable: the order inside a label is the file's (FedCor's code sorts with an unstable sort)
-        owners[np.argsort(labels, kind="stable")] = holder[np.arange(len(labels)) * shards // len(labels)]
+        owners[np.argsort(labels, kind="stable")] = holder_of_shard[shard_of_rank]
         return owners

@@ -18,7 +18,8 @@ from sortition.core.arrays import Floats
 WIDTH = 660  # in files
 FILL = "container"  # on the page
 GAP = "gap"  # the style of marks in the colour of the paper, which page and files give
-Rows = Sequence[dict[str, Any]]
+Row = dict[str, Any]  # column → text, number or truth value
+Rows = Sequence[Row]
 
 
 @dataclass
@@ -61,56 +62,61 @@ class Chart:
 
 
 def on(name: str) -> alt.Chart:
-    """An empty chart on a named table."""
+    """Return an empty chart on a named table."""
     return alt.Chart(alt.NamedData(name=name))
 
 
 def filling(drawing: Any, height: int) -> Any:
-    """A drawing as wide as its place."""
+    """Return a drawing as wide as its place."""
     return drawing.properties(width=FILL, height=height, autosize=alt.AutoSizeParams(type="fit-x", contains="padding"))
 
 
 def headed(drawing: Any, first: str | alt.ExprRef, second: str = "") -> Any:
-    """A drawing with one or two small lines above it, on the page and in files: what its lines and bands are."""
+    """Return a drawing with one or two small lines above it, on the page and in files: what its lines and bands are."""
     title = alt.TitleParams(
-        first, subtitle=second or alt.Undefined, anchor="start", fontSize=11, fontWeight="normal", subtitleFontSize=11
+        first,
+        subtitle=second or alt.Undefined,
+        anchor="start",
+        fontSize=11,
+        fontWeight="normal",
+        subtitleFontSize=11,
     )
     return drawing.properties(title=title)
 
 
 def spread_out(values: Sequence[float], gap: float, low: float = -np.inf, high: float = np.inf) -> Floats:
-    """Positions near the values, at least ``gap`` from each other: for labels beside the ends of lines.
+    """Return positions near the values, at least ``gap`` from each other: for labels beside the ends of lines.
 
     They lie between ``low`` and ``high`` as far as there is room.
     """
     order = np.argsort(values, kind="stable")
-    placed = np.asarray(values, np.float64)[order]
+    positions = np.asarray(values, np.float64)[order]
     for _ in range(500):
-        short = np.maximum(gap - np.diff(placed), 0.0) / 2
-        if not (short > gap * 1e-3).any():
+        missing = np.maximum(gap - np.diff(positions), 0.0) / 2
+        if not (missing > gap * 1e-3).any():
             break
-        placed[:-1] -= short
-        placed[1:] += short
-    steps = gap * np.arange(placed.size)
-    placed = np.minimum(placed, high - steps[::-1])
-    placed = np.maximum(placed, low + steps)
-    found: Floats = np.empty_like(placed)
-    found[order] = placed
-    return found
+        positions[:-1] -= missing
+        positions[1:] += missing
+    steps = gap * np.arange(positions.size)
+    positions = np.minimum(positions, high - steps[::-1])
+    positions = np.maximum(positions, low + steps)
+    in_the_order_of_values: Floats = np.empty_like(positions)
+    in_the_order_of_values[order] = positions
+    return in_the_order_of_values
 
 
 def whole_rounds(title: str = "round") -> alt.X:
-    """An axis of rounds: whole numbers."""
+    """Return an axis of rounds: whole numbers."""
     return alt.X("round:Q", title=title, axis=alt.Axis(format="d", tickMinStep=1), scale=alt.Scale(nice=False))
 
 
 def amounts(**options: Any) -> alt.Axis:
-    """An axis of costs: 12k for thousands, and below one as it is; SI's m for thousandths reads as millions."""
+    """Return an axis of costs: 12k for thousands, and below one as it is; SI's m for thousandths reads as millions."""
     return alt.Axis(labelExpr="format(datum.value, abs(datum.value) < 1 ? '~r' : '~s')", **options)
 
 
 def signed_axis() -> alt.Axis:
-    """Differences: with their sign, zero without one."""
+    """Return an axis of differences: with their sign, zero without one."""
     return alt.Axis(labelExpr="datum.value === 0 ? '0' : format(datum.value, '+~r')")
 
 
@@ -119,8 +125,9 @@ def _keys(rows: Rows) -> list[str]:
 
 
 def _column(values: list[Any]) -> Any:
-    if values and all(isinstance(value, str) for value in values):
-        distinct = list(dict.fromkeys(values))
-        at = {text: position for position, text in enumerate(distinct)}
-        return {"texts": distinct, "at": [at[value] for value in values]}
-    return values
+    """Return a column as it is; one of texts as the distinct ones, and the position of each value among them."""
+    if not values or not all(isinstance(value, str) for value in values):
+        return values
+    distinct = list(dict.fromkeys(values))
+    positions = {text: position for position, text in enumerate(distinct)}
+    return {"texts": distinct, "at": [positions[value] for value in values]}

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import GAP, Chart, Rows, amounts, filling, on
+from sortition.report.charts import GAP, Chart, Row, Rows, amounts, filling, on
 from sortition.report.charts.learning import colour, end_labels
-from sortition.report.digest import Digest
 from sortition.report.gather import Setting
 from sortition.report.palette import Palette
-from sortition.report.tables import passes
 from sortition.results.reference_lines import REFERENCES
+from sortition.results.statistics import centre
+from sortition.results.verdict_words import figure_title
 
 KINDS = {
     "model_down": "model down",
@@ -26,11 +27,15 @@ KINDS = {
     "wasted_up": "wasted up",
     "metadata": "metadata",
 }
-COLOURS = ("#3f5f7f", "#8fb0cc", "#7f4f3f", "#cc9f8f", "#4f6f4f", "#a5c4a0", "#806080", "#b5b5b5")
-COSTS: dict[str, tuple[str, Callable[[list[Digest]], float | None]]] = {
-    "megabytes": ("traffic, MB", lambda runs: _mean([sum(run.bytes.values()) / 1e6 for run in runs if run.done])),
-    "passes": ("client passes, examples", lambda runs: passes(runs)),
-    "clock": ("simulated time, s", lambda runs: _mean([float(run.clock[-1]) for run in runs if run.done])),
+COLOURS = {
+    "model_down": "#3f5f7f",
+    "model_up": "#8fb0cc",
+    "questions_down": "#7f4f3f",
+    "questions_up": "#cc9f8f",
+    "rehearsals_down": "#4f6f4f",
+    "rehearsals_up": "#a5c4a0",
+    "wasted_up": "#806080",
+    "metadata": "#b5b5b5",
 }
 HEIGHT = 260
 ALIKE = 0.01  # costs that differ by a smaller share are the same: a chart of them would magnify nothing
@@ -43,45 +48,86 @@ NAME: dict[str, Any] = {  # of a method, beside its point
 }
 
 
+@dataclass(frozen=True)
+class Cost:
+    """A kind of cost.
+
+    Attributes:
+        name: of its chart.
+        words: what is paid.
+        unit: in what.
+        paid: gives the mean over the finished seeds of a method; None where it is not known.
+    """
+
+    name: str
+    words: str
+    unit: str
+    paid: Callable[[Setting, str], float | None]
+
+
+def _simulated_seconds(setting: Setting, label: str) -> float | None:
+    middle = centre([float(run.clock[-1]) for run in setting.methods[label] if run.done])
+    return None if middle is None else middle.mean
+
+
+COSTS = (
+    Cost("megabytes", "traffic", "MB", lambda setting, label: setting.mean(label, "megabytes")),
+    Cost("passes", "client passes", "examples", lambda setting, label: setting.mean(label, "passes")),
+    Cost("clock", "simulated time", "s", _simulated_seconds),
+)
+
+
 def figures(setting: Setting, palette: Palette) -> list[Chart | str]:
-    """Accuracy against cost three times, and bytes by kind; a sentence where methods cost the same."""
+    """Draw accuracy against each cost, and bytes by kind; a sentence stands where methods cost the same."""
     return [*pareto(setting, palette), *traffic(setting)]
 
 
 def pareto(setting: Setting, palette: Palette) -> list[Chart | str]:
-    """Which methods nobody beats in value and cost; one chart for each cost that is known and differs."""
-    made: list[Chart | str] = []
-    for name, (title, cost) in COSTS.items():
-        rows: list[dict[str, Any]] = [
-            {"method": label, "cost": paid, "value": value}
-            for label, runs in setting.methods.items()
-            if (paid := cost(runs)) and math.isfinite(value := _value(setting, label))
-        ]
-        least, most = min((row["cost"] for row in rows), default=0), max((row["cost"] for row in rows), default=0)
-        if len(rows) > 1 and most - least < ALIKE * most:
-            what, _, unit = title.partition(", ")
-            made.append(f"All methods cost the same {what}: {least:,.3g} {unit}, to within {100 * ALIKE:g} %.")
-        elif len(rows) > 1:
-            shown = [
-                {**row, "cost": float(f"{row['cost']:.5g}"), "value": round(float(row["value"]), 5)} for row in rows
-            ]
-            made.append(_pareto(name, title, shown, setting, palette))
-    return made
+    """Draw accuracy against each cost that is known and differs; a sentence stands for one that does not differ."""
+    charts: list[Chart | str] = []
+    for cost in COSTS:
+        rows = _points(setting, cost)
+        if len(rows) < 2:
+            continue
+        costs = [row["cost"] for row in rows]
+        least = min(costs)
+        most = max(costs)
+        if most - least < ALIKE * most:
+            charts.append(
+                f"All methods cost the same {cost.words}: {least:,.3g} {cost.unit}, to within {100 * ALIKE:g} %."
+            )
+        else:
+            charts.append(_pareto(cost, rows, setting, palette))
+    return charts
 
 
-def _value(setting: Setting, label: str) -> float:
-    """The figure that methods are judged by; NaN where it is unknown."""
-    found = setting.mean(label, f"last-{setting.metric}")
-    return math.nan if found is None else found
+def _points(setting: Setting, cost: Cost) -> list[Row]:
+    """Return cost and value of each method that has both."""
+    rows: list[Row] = []
+    for label in setting.methods:
+        paid = cost.paid(setting, label)
+        value = setting.mean(label, f"last-{setting.metric}")
+        if paid and value is not None and math.isfinite(value):
+            rows.append({"method": label, "cost": float(f"{paid:.5g}"), "value": round(value, 5)})
+    return rows
 
 
-def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting, palette: Palette) -> Chart:
-    of, table = setting.metric, f"pareto_{name}"
-    least, most = min(row["cost"] for row in rows), max(row["cost"] for row in rows)
-    room = [least - 0.08 * (most - least or least), most + 0.08 * (most - least or least)]
-    middle = sum(room) / 2
-    x = alt.X("cost:Q", title=title, scale=alt.Scale(domain=room, nice=False), axis=amounts(tickCount=5))
-    y = alt.Y("value:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False, padding=18))
+def _pareto(cost: Cost, rows: Rows, setting: Setting, palette: Palette) -> Chart:
+    metric = setting.metric
+    table = f"pareto_{cost.name}"
+    costs = {row["method"]: row["cost"] for row in rows}
+    least = min(costs.values())
+    most = max(costs.values())
+    room = 0.08 * (most - least or least)
+    middle = (least + most) / 2
+    x = alt.X(
+        "cost:Q",
+        title=f"{cost.words}, {cost.unit}",
+        scale=alt.Scale(domain=[least - room, most + room], nice=False),
+        axis=amounts(tickCount=5),
+    )
+    last = figure_title("last", setting.comparison.window)
+    y = alt.Y("value:Q", title=f"{metric}, {last}", scale=alt.Scale(zero=False, padding=18))
     points = (
         on(table)
         .mark_circle(size=90, opacity=1)
@@ -95,31 +141,25 @@ def _pareto(name: str, title: str, rows: list[dict[str, Any]], setting: Setting,
         .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)
         .encode(x="cost:Q", y="value:Q")
     )
-    costs = {row["method"]: row["cost"] for row in rows}
-    labels = [
-        {**label, "cost": (paid := costs[label["method"]]), "left": paid > middle}  # towards the middle: there is room
-        for label in end_labels(rows, "value", HEIGHT - 50)
-    ]
-    tables: dict[str, Rows] = {
-        table: rows,
-        f"{table}_names": labels,
-        f"{table}_front": best_for_less([row for row in rows if row["method"] not in REFERENCES], setting.higher),
-    }
-    caption = "The dashed line joins the methods that nobody beats in both."
+    labels = []
+    for label in end_labels(rows, "value", HEIGHT - 50):
+        paid = costs[label["method"]]
+        labels.append({**label, "cost": paid, "left": paid > middle})  # towards the middle: there is room
+    compared = [row for row in rows if row["method"] not in REFERENCES]
     return Chart(
-        table.replace("_", "-"),
-        f"{of.capitalize()} against {title.split(',')[0]}",
-        caption,
-        filling(front + gaps + points + names, HEIGHT),
-        tables,
-        2,
+        name=f"pareto-{cost.name}",
+        title=f"{metric.capitalize()} against {cost.words}",
+        caption="The dashed line joins the methods that no other method beats in both value and cost.",
+        drawing=filling(front + gaps + points + names, HEIGHT),
+        tables={table: rows, f"{table}_names": labels, f"{table}_front": best_for_less(compared, setting.higher)},
+        span=2,
     )
 
 
-def best_for_less(rows: list[dict[str, Any]], higher: bool) -> list[dict[str, Any]]:
-    """The rows that no other beats in cost and value, the cheapest first."""
+def best_for_less(rows: Rows, higher: bool) -> list[Row]:
+    """Return the rows that no other beats in cost and value, the cheapest first."""
     sign = 1 if higher else -1
-    front: list[dict[str, Any]] = []
+    front: list[Row] = []
     for row in sorted(rows, key=lambda row: (row["cost"], -sign * row["value"])):
         if not front or sign * row["value"] > sign * front[-1]["value"]:
             front.append(row)
@@ -127,32 +167,44 @@ def best_for_less(rows: list[dict[str, Any]], higher: bool) -> list[dict[str, An
 
 
 def traffic(setting: Setting) -> list[Chart]:
-    """Bytes by kind, per method, mean over seeds."""
+    """Draw bytes by kind, per method, mean over the finished seeds."""
     rows = []
-    for label, begun in setting.methods.items():
-        runs = [run for run in begun if run.done]
-        for at, (kind, words) in enumerate(KINDS.items()):
-            megabytes = (_mean([run.bytes.get(kind, 0.0) for run in runs]) or 0.0) / 1e6
+    for label, runs in setting.methods.items():
+        finished = [run for run in runs if run.done]
+        for order, (kind, words) in enumerate(KINDS.items()):
+            megabytes = _mean([run.bytes.get(kind, 0.0) / 1e6 for run in finished])
             if megabytes > 0:
-                rows.append({"method": label, "kind": words, "order": at, "MB": round(megabytes, 3)})
+                rows.append({"method": label, "kind": words, "order": order, "MB": round(megabytes, 3)})
     if not rows:
         return []
-    shown = [words for words in KINDS.values() if any(row["kind"] == words for row in rows)]
-    colours = [COLOURS[list(KINDS.values()).index(words)] for words in shown]
+    drawn_words = {row["kind"] for row in rows}
+    drawn_kinds = [kind for kind, words in KINDS.items() if words in drawn_words]
+    kind_scale = alt.Scale(
+        domain=[KINDS[kind] for kind in drawn_kinds],
+        range=[COLOURS[kind] for kind in drawn_kinds],
+    )
     chart = (
         on("traffic")
         .mark_bar()
         .encode(
             x=alt.X("MB:Q", title="MB, up and down, all clients, all rounds"),
             y=alt.Y("method:N", sort=list(setting.methods), title=None, axis=alt.Axis(labelLimit=200)),
-            color=alt.Color("kind:N", scale=alt.Scale(domain=shown, range=colours), title=None),
+            color=alt.Color("kind:N", scale=kind_scale, title=None),
             order="order:Q",
             tooltip=["method:N", "kind:N", "MB:Q"],
         )
     )
-    caption = "Mean over the seeds that are finished; questions and rehearsals are counted."
-    return [Chart("traffic", "Traffic by kind", caption, filling(chart, 24 * len(setting.methods)), {"traffic": rows})]
+    return [
+        Chart(
+            name="traffic",
+            title="Traffic by kind",
+            caption="Mean over the seeds that are finished; questions and rehearsals are counted.",
+            drawing=filling(chart, 24 * len(setting.methods)),
+            tables={"traffic": rows},
+        )
+    ]
 
 
-def _mean(values: list[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _mean(values: Sequence[float]) -> float:
+    middle = centre(values)
+    return 0.0 if middle is None else middle.mean

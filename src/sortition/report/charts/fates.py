@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array
-from sortition.report.charts import Chart, amounts, filling, on
+from sortition.report.charts import Chart, Row, amounts, filling, on
 from sortition.report.history_digest import HistoryDigest
 from sortition.results.history import FATES, Fate, cohort_of
 from sortition.results.names import printable
@@ -38,28 +37,11 @@ def figures(digest: HistoryDigest) -> list[Chart]:
 
 
 def strip(digest: HistoryDigest) -> Chart:
-    """Round × client, coloured by what became of whom was chosen, grey where a client could not be."""
-    shown = _shown_clients(digest)
-    labels = axis_names(digest, shown)
-    label_of = dict(zip(shown.tolist(), labels, strict=True))
+    """Draw round × client, coloured by what became of whom was chosen, grey where a client could not be."""
+    clients = _shown_clients(digest)
+    labels = axis_names(digest, clients)
+    label_of = dict(zip(clients.tolist(), labels, strict=True))
     first = max(0, len(digest.records) - SHOWN_ROUNDS)
-    rows = []
-    for record, outcome in zip(digest.records[first:], digest.outcomes[first:], strict=True):
-        weights = dict(zip(cohort_of(record), record.get("weights") or [], strict=True))
-        reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
-        for client, fate in outcome.items():
-            if client in label_of:
-                reason = printable(reasons.get(str(client), ""), 120)
-                rows.append(
-                    {
-                        "round": record["round"],
-                        "client": label_of[client],
-                        "id": client,
-                        "fate": fate,
-                        "weight": round(weights[client], 4),
-                        "reason": reason,
-                    }
-                )
     rounds = [record["round"] for record in digest.records[first:]]
     x = alt.X(
         "round:O",
@@ -77,25 +59,47 @@ def strip(digest: HistoryDigest) -> Chart:
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.88)}
     tooltip = ["round:O", "client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "weight:Q", "reason:N"]
     away = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
-    marks = on("strip").mark_rect(**size).encode(x=x, y=y, color=_colour(_met(digest)), tooltip=tooltip)
-    height = max(120, min(640, len(labels) * (16 if len(labels) <= 40 else 7)))
+    marks = on("strip").mark_rect(**size).encode(x=x, y=y, color=_colour(list(digest.totals)), tooltip=tooltip)
+    row_height = 16 if len(labels) <= 40 else 7
+    height = max(120, min(640, row_height * len(labels)))
     return Chart(
-        "strip",
-        "Round by round",
-        _strip_caption(digest, shown, rounds),
-        filling(away + marks, height),
-        {"away": _away(digest, label_of, first), "strip": rows},
+        name="strip",
+        title="Round by round",
+        caption=_strip_caption(digest, clients, rounds),
+        drawing=filling(away + marks, height),
+        tables={"away": _away(digest, label_of, first), "strip": _chosen(digest, label_of, first)},
     )
 
 
-def _strip_caption(digest: HistoryDigest, shown: Array, rounds: Sequence[int]) -> str:
+def _chosen(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
+    """Return what became of the shown clients that were chosen, from one round on."""
+    rows = []
+    for record, outcome in zip(digest.records[first:], digest.outcomes[first:], strict=True):
+        weights = dict(zip(cohort_of(record), record.get("weights") or [], strict=True))
+        reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
+        for client, fate in outcome.items():
+            if client in label_of:
+                rows.append(
+                    {
+                        "round": record["round"],
+                        "client": label_of[client],
+                        "id": client,
+                        "fate": fate,
+                        "weight": round(weights[client], 4),
+                        "reason": printable(reasons.get(str(client), ""), 120),
+                    }
+                )
+    return rows
+
+
+def _strip_caption(digest: HistoryDigest, clients: Array, rounds: Sequence[int]) -> str:
     caption = "Coloured where a client was chosen; point at a place for its weight and what was said."
     if digest.available is not None:
         caption += " Grey: it could not be chosen."
     if len(rounds) < len(digest.records):
         caption += f" The last {len(rounds)} of {len(digest.records):,} rounds."
-    if shown.size < digest.history.clients:
-        caption += f" The {shown.size} of {digest.history.clients:,} clients that were chosen most often."
+    if clients.size < digest.history.clients:
+        caption += f" The {clients.size} of {digest.history.clients:,} clients that were chosen most often."
     return caption
 
 
@@ -115,15 +119,16 @@ def axis_names(digest: HistoryDigest, clients: Array) -> list[str]:
     ]
 
 
-def _away(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[dict[str, Any]]:
-    rows = []
+def _away(digest: HistoryDigest, label_of: dict[int, str], first: int) -> list[Row]:
+    """Return the shown clients that could not be chosen, from one round on; none where that is not known."""
     if digest.available is None:
         return []
-    for row, (record, present) in enumerate(zip(digest.records, digest.history.present(), strict=True)):
-        if row >= first:
-            there = set(present.tolist())
-            away = (label for client, label in label_of.items() if client not in there)
-            rows += [{"round": record["round"], "client": label} for label in away]
+    rows = []
+    for position, (record, present) in enumerate(zip(digest.records, digest.history.present(), strict=True)):
+        if position >= first:
+            present_ids = set(present.tolist())
+            absent = [label for client, label in label_of.items() if client not in present_ids]
+            rows += [{"round": record["round"], "client": label} for label in absent]
     return rows
 
 
@@ -133,42 +138,49 @@ def by_client(digest: HistoryDigest) -> Chart:
         return _how_many(digest)
     order = np.argsort(-digest.chosen, kind="stable")
     labels = axis_names(digest, order)
-    met = _met(digest)
     rows = [
         {"client": label, "id": client, "fate": fate, "order": FATES.index(fate), "rounds": int(counts[client])}
         for label, client in zip(labels, order.tolist(), strict=True)
         for fate, counts in digest.by_client.items()
         if counts[client]
     ]
-    named = len(labels) <= NAMED
-    axis = alt.Axis(labelAngle=-40, labelLimit=90, labels=named, ticks=False)
+    has_names = len(labels) <= NAMED
+    client_axis = alt.X(
+        "client:N",
+        sort=labels,
+        scale=alt.Scale(domain=labels),
+        title=None if has_names else "clients",
+        axis=alt.Axis(labelAngle=-40, labelLimit=90, labels=has_names, ticks=False),
+    )
     chart = (
         on("by_client")
         .mark_bar()
         .encode(
-            x=alt.X(
-                "client:N", sort=labels, scale=alt.Scale(domain=labels), title=None if named else "clients", axis=axis
-            ),
+            x=client_axis,
             y=alt.Y("rounds:Q", title="times chosen", axis=_whole_axis(int(digest.chosen.max()))),
-            color=_colour(met),
+            color=_colour(list(digest.totals)),
             order=alt.Order("order:Q"),
             tooltip=["client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "rounds:Q"],
         )
     )
     caption = "The most often chosen first; even heights are an even choice, where all were available equally often."
-    return Chart("by-client", "How often each client was chosen", caption, filling(chart, 260), {"by_client": rows})
+    return Chart(
+        name="by-client",
+        title="How often each client was chosen",
+        caption=caption,
+        drawing=filling(chart, 260),
+        tables={"by_client": rows},
+    )
 
 
 def _how_many(digest: HistoryDigest) -> Chart:
     times, clients = np.unique(digest.chosen, return_counts=True)
-    bins = np.array_split(np.arange(times.size), min(times.size, 40))
-    rows = [
-        {
-            "times": str(times[part[0]]) if part.size == 1 else f"{times[part[0]]}–{times[part[-1]]}",
-            "clients": int(clients[part].sum()),
-        }
-        for part in bins
-    ]
+    rows = []
+    for positions in np.array_split(np.arange(times.size), min(times.size, 40)):
+        fewest = times[positions[0]]
+        most = times[positions[-1]]
+        span = str(fewest) if fewest == most else f"{fewest}–{most}"
+        rows.append({"times": span, "clients": int(clients[positions].sum())})
     chart = (
         on("how_many")
         .mark_bar(color=COLOURS["standby"])
@@ -179,7 +191,13 @@ def _how_many(digest: HistoryDigest) -> Chart:
         )
     )
     caption = f"{digest.history.clients:,} clients, by how often they were chosen."
-    return Chart("by-client", "How often clients were chosen", caption, filling(chart, 240), {"how_many": rows})
+    return Chart(
+        name="by-client",
+        title="How often clients were chosen",
+        caption=caption,
+        drawing=filling(chart, 240),
+        tables={"how_many": rows},
+    )
 
 
 def round_by_round(digest: HistoryDigest) -> Chart:
@@ -204,13 +222,19 @@ def round_by_round(digest: HistoryDigest) -> Chart:
         .encode(
             x=_rounds_axis(starts),
             y=alt.Y("clients:Q", title="clients", axis=_whole_axis(max(map(len, digest.outcomes)))),
-            color=_colour(_met(digest)),
+            color=_colour(list(digest.totals)),
             order=alt.Order("order:Q"),
             tooltip=["round:O", alt.Tooltip("fate:N", title="what became of them"), "clients:Q"],
         )
     )
-    caption = f"Everybody who was chosen, by what became of them.{_shared(len(digest.records))}"
-    return Chart("fates", "What became of the chosen", caption, filling(chart, 240), {"fates": rows})
+    caption = f"Everybody who was chosen, by what became of them.{_averaged(len(digest.records))}"
+    return Chart(
+        name="fates",
+        title="What became of the chosen",
+        caption=caption,
+        drawing=filling(chart, 240),
+        tables={"fates": rows},
+    )
 
 
 def duration(digest: HistoryDigest) -> Chart | None:
@@ -218,10 +242,11 @@ def duration(digest: HistoryDigest) -> Chart | None:
     rows = []
     starts = []
     for start, end in _spans(len(digest.records)):
-        known = [seconds for seconds in digest.seconds[start:end] if seconds is not None]
-        if known:
-            starts.append(digest.records[start]["round"])
-            rows.append({"round": starts[-1], "seconds": round(sum(known) / len(known), 3)})
+        durations = [seconds for seconds in digest.seconds[start:end] if seconds is not None]
+        if durations:
+            first_round = digest.records[start]["round"]
+            starts.append(first_round)
+            rows.append({"round": first_round, "seconds": round(sum(durations) / len(durations), 3)})
     if not rows:
         return None
     chart = (
@@ -230,8 +255,14 @@ def duration(digest: HistoryDigest) -> Chart | None:
         .encode(x=_rounds_axis(starts), y=alt.Y("seconds:Q", axis=amounts()), tooltip=["round:O", "seconds:Q"])
     )
     caption = "From the end of the round before to the end of this one: waiting for clients counts."
-    caption += _shared(len(digest.records))
-    return Chart("seconds", "Seconds a round", caption, filling(chart, 220), {"duration": rows})
+    caption += _averaged(len(digest.records))
+    return Chart(
+        name="seconds",
+        title="Seconds a round",
+        caption=caption,
+        drawing=filling(chart, 220),
+        tables={"duration": rows},
+    )
 
 
 def _rounds_axis(rounds: Sequence[int]) -> alt.X:
@@ -245,14 +276,18 @@ def _whole_axis(top: int) -> alt.Axis:
 
 
 def _spans(rounds: int) -> list[tuple[int, int]]:
-    """At most so many spans of equal length that cover all rounds."""
-    width = -(-rounds // BARS)
-    edges = [*range(0, rounds, width), rounds]
+    """Return the first round and the end of each bar: all rounds in at most so many bars of equal length."""
+    edges = [*range(0, rounds, _rounds_a_bar(rounds)), rounds]
     return list(pairwise(edges))
 
 
-def _shared(rounds: int) -> str:
-    width = -(-rounds // BARS)
+def _rounds_a_bar(rounds: int) -> int:
+    return -(-rounds // BARS)
+
+
+def _averaged(rounds: int) -> str:
+    """Say how many rounds a bar averages, where it is more than one."""
+    width = _rounds_a_bar(rounds)
     return f" Means of {width} rounds." if width > 1 else ""
 
 
@@ -261,11 +296,6 @@ def _sparse(values: Sequence[int], most: int) -> list[int]:
     return list(values[:: max(1, -(-len(values) // most))])
 
 
-def _met(digest: HistoryDigest) -> list[Fate]:
-    """The fates that befell anybody."""
-    return list(digest.totals)
-
-
-def _colour(met: Sequence[Fate]) -> alt.Color:
-    scale = alt.Scale(domain=list(met), range=[COLOURS[fate] for fate in met])
+def _colour(shown_fates: Sequence[Fate]) -> alt.Color:
+    scale = alt.Scale(domain=list(shown_fates), range=[COLOURS[fate] for fate in shown_fates])
     return alt.Color("fate:N", scale=scale, legend=alt.Legend(title=None, orient="top", columns=6))

@@ -10,39 +10,41 @@ from sortition.report.charts import Chart, filling, on
 from sortition.report.gather import Setting, evenly_spread
 from sortition.report.palette import LABELS
 
-SHOWN = 100
-CELLS = 80
+HEIGHT = 240
+SHOWN_CLIENTS = 100
+CELLS = 80  # along each side of the chart of availability; neighbours share one
+BINS = 30  # of the histogram of sizes
 
 
 def figures(setting: Setting) -> list[Chart | str]:
-    """Those that the runs have data for; where there is nothing to see, a sentence."""
-    made: list[Chart | str] = []
-    if (counts := setting.labels()) is not None:
-        made.append(label_holdings(counts, f", seed {setting.first.seed}"))
+    """Draw those that the runs have data for; where there is nothing to see, a sentence stands."""
+    charts: list[Chart | str] = []
+    label_counts = setting.labels()
+    if label_counts is not None:
+        charts.append(label_holdings(label_counts, f", seed {setting.first.seed}"))
     if "sizes" in setting.federation:
-        made.append(sizes(setting.federation["sizes"]))
+        charts.append(sizes(setting.federation["sizes"]))
     if setting.availability is not None:
-        made.append(presence(setting.availability[: max(run.played for run in setting.runs)]))
-    return made
+        charts.append(presence(setting.availability))
+    return charts
 
 
 def label_holdings(counts: Array, of_seed: str = "") -> Chart:
     """FedGS Fig. 7: one bar a client, one colour a label, as long as its data; ``counts`` are (N, C)."""
-    keep = evenly_spread(len(counts), SHOWN)
+    shown = evenly_spread(len(counts), SHOWN_CLIENTS)
     rows = [
-        {"client": int(k), "label": str(label), "examples": int(counts[k, label])}
-        for k in keep
-        for label in np.flatnonzero(counts[k])
+        {"client": int(client), "label": str(label), "examples": int(counts[client, label])}
+        for client in shown
+        for label in np.flatnonzero(counts[client])
     ]
     labels = [str(label) for label in range(counts.shape[1])]
-    colours = [LABELS[i % len(LABELS)] for i in range(len(labels))]
+    colours = [LABELS[position % len(LABELS)] for position in range(len(labels))]
+    ticks = shown[:: max(1, len(shown) // 10)].tolist()
     chart = (
         on("partition")
         .mark_bar()
         .encode(
-            x=alt.X(
-                "client:O", axis=alt.Axis(labelAngle=0, values=keep[:: max(1, len(keep) // 10)].tolist(), ticks=False)
-            ),
+            x=alt.X("client:O", axis=alt.Axis(labelAngle=0, values=ticks, ticks=False)),
             y=alt.Y("examples:Q", title="examples"),
             color=alt.Color(
                 "label:N",
@@ -52,21 +54,30 @@ def label_holdings(counts: Array, of_seed: str = "") -> Chart:
             tooltip=["client:O", "label:N", "examples:Q"],
         )
     )
-    note = f" {SHOWN} of {len(counts):,} clients." if len(counts) > SHOWN else ""
-    caption = f"Labels of each client's examples{of_seed}.{note}"
-    return Chart("partition", "Who holds what", caption, filling(chart, 240), {"partition": rows})
+    caption = f"Labels of each client's examples{of_seed}."
+    if len(counts) > SHOWN_CLIENTS:
+        caption += f" {SHOWN_CLIENTS} of {len(counts):,} clients."
+    return Chart(
+        name="partition",
+        title="Who holds what",
+        caption=caption,
+        drawing=filling(chart, HEIGHT),
+        tables={"partition": rows},
+    )
 
 
-def sizes(held: Array) -> Chart | str:
-    """How many examples clients hold (N,); a sentence where all hold as many, or one more."""
-    if held.max() - held.min() <= 1:
-        numbers = " or ".join(f"{size:,}" for size in np.unique(held))
-        return f"Each of the {held.size:,} clients holds {numbers} examples."
-    bins = min(30, max(1, np.unique(held).size))
-    height, edges = np.histogram(held, bins=bins)
+def sizes(client_sizes: Array) -> Chart | str:
+    """Draw how many examples clients hold (N,); a sentence stands where all hold as many, or one more."""
+    smallest = client_sizes.min()
+    largest = client_sizes.max()
+    distinct = np.unique(client_sizes)
+    if largest - smallest <= 1:
+        numbers = " or ".join(f"{size:,}" for size in distinct)
+        return f"Each of the {client_sizes.size:,} clients holds {numbers} examples."
+    counts, edges = np.histogram(client_sizes, bins=min(BINS, distinct.size))
     rows = [
-        {"from": float(a), "to": float(b), "clients": int(h)}
-        for a, b, h in zip(edges[:-1], edges[1:], height, strict=True)
+        {"from": float(lower), "to": float(upper), "clients": int(count)}
+        for lower, upper, count in zip(edges[:-1], edges[1:], counts, strict=True)
     ]
     chart = (
         on("sizes")
@@ -78,19 +89,29 @@ def sizes(held: Array) -> Chart | str:
             tooltip=["from:Q", "to:Q", "clients:Q"],
         )
     )
-    caption = f"{held.size:,} clients hold {int(held.sum()):,} examples; "
-    caption += f"median {np.median(held):.0f}, from {held.min()} to {held.max()}."
-    return Chart("sizes", "How much", caption, filling(chart, 240), {"sizes": rows}, span=3)
+    return Chart(
+        name="sizes",
+        title="How much",
+        caption=(
+            f"{client_sizes.size:,} clients hold {int(client_sizes.sum()):,} examples; "
+            f"median {np.median(client_sizes):.0f}, from {smallest} to {largest}."
+        ),
+        drawing=filling(chart, HEIGHT),
+        tables={"sizes": rows},
+        span=3,
+    )
 
 
 def ticks_of(length: int, step: int, start: int) -> list[int]:
-    """About eight of the values that stand on an axis of groups."""
+    """Return about eight of the values that stand on an axis of groups."""
     values = list(range(start, length + start, step))
     return values[:: max(1, len(values) // 8)]
 
 
 def presence(mask: Array, first: int = 1) -> Chart | str:
-    """Share of clients that are reachable, by group of clients and span of rounds; a sentence where all always are.
+    """Draw the share of clients that are reachable, by group of clients and span of rounds.
+
+    A sentence stands where all always are.
 
     Args:
         mask: (rounds, N) who was there.
@@ -98,28 +119,39 @@ def presence(mask: Array, first: int = 1) -> Chart | str:
     """
     if mask.all():
         return "Every client is reachable in every round."
-    rounds, n = mask.shape
-    width, group = -(-rounds // CELLS), -(-n // CELLS)
-    blocks = np.add.reduceat(np.add.reduceat(mask, np.arange(0, n, group), axis=1), np.arange(0, rounds, width), axis=0)
-    across = np.diff(np.append(np.arange(0, n, group), n))
-    along = np.diff(np.append(np.arange(0, rounds, width), rounds))
-    share = blocks / along[:, None] / across[None, :]
+    n_rounds, n_clients = mask.shape
+    span = -(-n_rounds // CELLS)  # rounds that share a column
+    group = -(-n_clients // CELLS)  # clients that share a row
+    span_starts = np.arange(0, n_rounds, span)
+    group_starts = np.arange(0, n_clients, group)
+    counts = np.add.reduceat(np.add.reduceat(mask, group_starts, axis=1), span_starts, axis=0)
+    span_lengths = np.diff(np.append(span_starts, n_rounds))
+    group_sizes = np.diff(np.append(group_starts, n_clients))
+    shares = counts / span_lengths[:, None] / group_sizes[None, :]
     rows = [
-        {"round": int(t) * width + first, "client": int(c) * group, "available": round(float(share[t, c]), 2)}
-        for t in range(share.shape[0])
-        for c in range(share.shape[1])
+        {"round": int(start) + first, "client": int(client), "available": round(float(share), 2)}
+        for start, row in zip(span_starts, shares, strict=True)
+        for client, share in zip(group_starts, row, strict=True)
     ]
     chart = (
         on("availability")
         .mark_rect()
         .encode(
-            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(rounds, width, first), ticks=False)),
-            y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n, group, 0), ticks=False)),
+            x=alt.X("round:O", axis=alt.Axis(labelAngle=0, values=ticks_of(n_rounds, span, first), ticks=False)),
+            y=alt.Y("client:O", axis=alt.Axis(values=ticks_of(n_clients, group, 0), ticks=False)),
             color=alt.Color("available:Q", scale=alt.Scale(scheme="blues", domain=[0, 1]), title="available"),
             tooltip=["round:O", "client:O", "available:Q"],
         )
     )
-    here = mask.mean(axis=1)
-    caption = f"{100 * mask.mean():.0f} % of the clients on average, "
-    caption += f"from {100 * here.min():.0f} to {100 * here.max():.0f} % in a round."
-    return Chart("availability", "Who is reachable", caption, filling(chart, 240), {"availability": rows}, span=3)
+    by_round = mask.mean(axis=1)
+    return Chart(
+        name="availability",
+        title="Who is reachable",
+        caption=(
+            f"{100 * mask.mean():.0f} % of the clients on average, "
+            f"from {100 * by_round.min():.0f} to {100 * by_round.max():.0f} % in a round."
+        ),
+        drawing=filling(chart, HEIGHT),
+        tables={"availability": rows},
+        span=3,
+    )

@@ -11,100 +11,131 @@ Known kinds (``ids`` are always the clients shown, at most a hundred or so):
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.report.charts import Chart, Rows, filling, on
+from sortition.report.charts import Chart, Row, Rows, filling, on
 from sortition.report.gather import Setting
 from sortition.report.palette import LABELS
 
-SIDE = 420
-Drawn = tuple[Any, dict[str, Rows], str]  # chart, its tables, how to read it
+SIDE = 420  # height of a picture in the plane
+GROUPING_HEIGHT = 260
+MOST_EDGES = 600  # that a picture of a graph shows
+BY_LABEL = "colour: most frequent label."
+Note = dict[str, Any]  # a picture as a method left it
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing on named tables, with a sentence on how to read it."""
+
+    drawing: Any
+    tables: Mapping[str, Rows]
+    caption: str
 
 
 def figures(setting: Setting) -> list[Chart]:
-    """One figure a method and kind, of its first seed."""
-    made = []
+    """Draw one figure a method and kind, of its first seed."""
+    charts = []
     for label, runs in setting.methods.items():
-        made += drawn_pictures(label, runs[0].pictures, setting.labels())
-    return made
+        charts += drawn_pictures(label, runs[0].pictures, setting.labels())
+    return charts
 
 
 def drawn_pictures(label: str, pictures: Mapping[str, tuple[int, Any]], label_counts: Array | None) -> list[Chart]:
-    """One figure a kind: ``pictures`` has the latest of each, with its round."""
-    made = []
+    """Draw one figure a kind: ``pictures`` has the latest note of each, with its round."""
+    charts = []
     for kind, (round_number, note) in pictures.items():
         try:
-            chart, tables, caption = DRAWN[kind](note, label_counts)
+            picture = DRAWN[kind](note, label_counts)
         except (KeyError, TypeError, ValueError, IndexError):
             continue  # a method of somebody else may mean another thing by the word
-        drawn = filling(chart, SIDE if kind != "grouping" else 260)
-        caption = f"Round {round_number}. {caption}"
-        made.append(Chart(f"notes-{label}-{kind}", f"{label}: {kind}", caption, drawn, tables, 3))
-    return made
+        height = GROUPING_HEIGHT if kind == "grouping" else SIDE
+        charts.append(
+            Chart(
+                name=f"notes-{label}-{kind}",
+                title=f"{label}: {kind}",
+                caption=f"Round {round_number}. {picture.caption}",
+                drawing=filling(picture.drawing, height),
+                tables=picture.tables,
+                span=3,
+            )
+        )
+    return charts
 
 
-def embedding(note: dict[str, Any], label_counts: Array | None) -> Drawn:
+def embedding(note: Note, label_counts: Array | None) -> Picture:
     """FedCor Fig. 7: rows of unit length, so that only directions count."""
-    x = np.asarray(note["x"], np.float64)
-    x = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    rows = _points(np.asarray(note["ids"]), principal(x), label_counts)
-    return (
-        _scatter(),
-        {"points": rows},
-        "Clients near each other gain from the same updates; colour: most frequent label.",
+    vectors = np.asarray(note["x"], np.float64)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    directions = vectors / np.maximum(lengths, 1e-12)
+    points = _points(np.asarray(note["ids"]), principal(directions), label_counts)
+    return Picture(
+        drawing=_scatter(),
+        tables={"points": points},
+        caption=f"Clients near each other gain from the same updates; {BY_LABEL}",
     )
 
 
-def graph(note: dict[str, Any], label_counts: Array | None) -> Drawn:
-    """FedGS Fig. 3."""
-    ids, edges = np.asarray(note["ids"]), np.asarray(note["edges"], np.int64).reshape(-1, 2)
-    joined = np.zeros((ids.size, ids.size))
-    joined[edges[:, 0], edges[:, 1]] = joined[edges[:, 1], edges[:, 0]] = 1.0
-    xy = spectral(joined)
-    lines = [
-        {"x": xy[i, 0], "y": xy[i, 1], "x2": xy[j, 0], "y2": xy[j, 1]}
-        for i, j in edges[:: max(1, len(edges) // 600)].tolist()
-    ]
-    rules = on("lines").mark_rule(opacity=0.18).encode(x=_bare("x"), y=_bare("y"), x2="x2:Q", y2="y2:Q")
-    shown = f"{min(len(edges), len(lines))} of {len(edges)} edges. " if len(lines) < len(edges) else ""
-    tables: dict[str, Rows] = {"lines": _short(lines), "points": _points(ids, xy, label_counts)}
-    return rules + _scatter(), tables, f"{shown}Joined clients hold similar data; colour: most frequent label."
+def graph(note: Note, label_counts: Array | None) -> Picture:
+    """FedGS Fig. 3: clients that hold similar data are joined."""
+    ids = np.asarray(note["ids"])
+    edges = np.asarray(note["edges"], np.int64).reshape(-1, 2)
+    adjacency = np.zeros((ids.size, ids.size))
+    adjacency[edges[:, 0], edges[:, 1]] = 1.0
+    adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    positions = spectral(adjacency)
+    shown_edges = edges[:: max(1, len(edges) // MOST_EDGES)]
+    caption = f"Joined clients hold similar data; {BY_LABEL}"
+    if len(shown_edges) < len(edges):
+        caption = f"{len(shown_edges)} of {len(edges)} edges. {caption}"
+    return Picture(
+        drawing=_rules(opacity=0.18) + _scatter(),
+        tables={
+            "lines": [_line(positions[first], positions[second]) for first, second in shown_edges],
+            "points": _points(ids, positions, label_counts),
+        },
+        caption=caption,
+    )
 
 
-def coverage(note: dict[str, Any], label_counts: Array | None) -> Drawn:
+def coverage(note: Note, label_counts: Array | None) -> Picture:
     """LongFed Figs. 4 and 5: the chosen, and the clients that each stands for."""
-    ids, by = np.asarray(note["ids"]), np.asarray(note["by"], np.int64)
-    xy = np.asarray(note["xy"], np.float64) if "xy" in note else scaled(np.asarray(note["distances"], np.float64))
-    at = {int(k): p for k, p in zip(ids, xy, strict=True)}
-    lines = [
-        {"x": at[int(k)][0], "y": at[int(k)][1], "x2": at[int(j)][0], "y2": at[int(j)][1]}
-        for k, j in zip(ids, by, strict=True)
-        if int(j) in at and int(j) != int(k)
-    ]
-    chosen = set(np.asarray(note.get("chosen", by)).tolist())
-    rows = [{**row, "chosen": row["client"] in chosen} for row in _points(ids, xy, label_counts)]
-    rules = on("lines").mark_rule(opacity=0.35).encode(x=_bare("x"), y=_bare("y"), x2="x2:Q", y2="y2:Q")
-    points = _scatter().encode(size=alt.condition("datum.chosen", alt.value(190), alt.value(45)))
-    return (
-        rules + points,
-        {"lines": _short(lines), "points": rows},
-        "Large: chosen; a line leads from each client to the one that stands for it.",
+    ids = np.asarray(note["ids"])
+    representatives = np.asarray(note["by"], np.int64)
+    if "xy" in note:
+        positions = np.asarray(note["xy"], np.float64)
+    else:
+        positions = scaled(np.asarray(note["distances"], np.float64))
+    position_of = {int(client): position for client, position in zip(ids, positions, strict=True)}
+    lines = []
+    for client, representative in zip(ids.tolist(), representatives.tolist(), strict=True):
+        if representative in position_of and representative != client:
+            lines.append(_line(position_of[client], position_of[representative]))
+    chosen = set(np.asarray(note.get("chosen", representatives)).tolist())
+    points = [{**point, "chosen": point["client"] in chosen} for point in _points(ids, positions, label_counts)]
+    scatter = _scatter().encode(size=alt.condition("datum.chosen", alt.value(190), alt.value(45)))
+    return Picture(
+        drawing=_rules(opacity=0.35) + scatter,
+        tables={"lines": lines, "points": points},
+        caption="Large: chosen; a line leads from each client to the one that stands for it.",
     )
 
 
-def grouping(note: dict[str, Any], label_counts: Array | None) -> Drawn:
+def grouping(note: Note, label_counts: Array | None) -> Picture:
     """Each client's estimate, by group; without estimates, the labels of each group."""
-    ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     if "value" not in note:
         return group_labels(note, label_counts)
-    top = _top(ids, label_counts)
+    ids = np.asarray(note["ids"])
+    groups = np.asarray(note["group"], np.int64)
+    labels = _most_frequent_labels(ids, label_counts)
     rows = [
-        {"client": int(k), "group": int(g) + 1, "value": v, "label": t}
-        for k, g, v, t in zip(ids, group, note["value"], top, strict=True)
+        {"client": int(client), "group": int(group) + 1, "value": round(float(estimate), 3), "label": label}
+        for client, group, estimate, label in zip(ids, groups, note["value"], labels, strict=True)
     ]
     chart = (
         on("grouping")
@@ -117,23 +148,28 @@ def grouping(note: dict[str, Any], label_counts: Array | None) -> Drawn:
             tooltip=["client:O", "group:O", "value:Q", "label:N"],
         )
     )
-    return (
-        chart,
-        {"grouping": _short(rows)},
-        "One dot a client: its group, and what was estimated of it (HiCS-FL: label entropy, more is more balanced).",
+    return Picture(
+        drawing=chart,
+        tables={"grouping": rows},
+        caption=(
+            "One dot a client: its group, and what was estimated of it (HiCS-FL: label entropy, more is more balanced)."
+        ),
     )
 
 
-def group_labels(note: dict[str, Any], label_counts: Array | None) -> Drawn:
+def group_labels(note: Note, label_counts: Array | None) -> Picture:
     """Label mixture of each group."""
-    ids, group = np.asarray(note["ids"]), np.asarray(note["group"], np.int64)
     if label_counts is None:
         raise ValueError("no label counts")
-    rows = [
-        {"group": int(g) + 1, "label": str(label), "examples": int(label_counts[ids[group == g], label].sum())}
-        for g in np.unique(group)
-        for label in range(label_counts.shape[1])
-    ]
+    ids = np.asarray(note["ids"])
+    groups = np.asarray(note["group"], np.int64)
+    rows = []
+    group_sizes = []
+    for group in np.unique(groups):
+        members = ids[groups == group]
+        group_sizes.append(str(members.size))
+        for label, examples in enumerate(label_counts[members].sum(axis=0)):
+            rows.append({"group": int(group) + 1, "label": str(label), "examples": int(examples)})
     chart = (
         on("mixtures")
         .mark_bar()
@@ -144,61 +180,101 @@ def group_labels(note: dict[str, Any], label_counts: Array | None) -> Drawn:
             tooltip=["group:O", "label:N", "examples:Q"],
         )
     )
-    sizes = ", ".join(str(int((group == g).sum())) for g in np.unique(group))
-    return chart, {"mixtures": rows}, f"Labels inside each group; clients: {sizes}."
+    caption = f"Labels inside each group; clients: {', '.join(group_sizes)}."
+    return Picture(drawing=chart, tables={"mixtures": rows}, caption=caption)
 
 
 DRAWN = {"embedding": embedding, "graph": graph, "coverage": coverage, "grouping": grouping}
 
 
+# -- layouts in the plane ----------------------------------------------------------------------------------------------
+
+
 def principal(x: Floats) -> Floats:
-    """The first two principal components (n, 2)."""
-    left, values, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
-    return np.pad(left[:, :2] * values[:2], ((0, 0), (0, max(0, 2 - left.shape[1]))))
+    """Return the first two principal components (n, 2)."""
+    u, s, _ = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    components = u[:, :2] * s[:2]
+    missing_columns = max(0, 2 - u.shape[1])
+    return np.pad(components, ((0, 0), (0, missing_columns)))
 
 
 def scaled(distances: Floats) -> Floats:
-    """Classical multidimensional scaling to the plane."""
+    """Lay points out in the plane by classical multidimensional scaling."""
     n = len(distances)
     centring = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
-    return np.asarray(vectors[:, ::-1][:, :2] * np.sqrt(np.maximum(values[::-1][:2], 0)))
+    eigenvalues, eigenvectors = np.linalg.eigh(-0.5 * centring @ distances**2 @ centring)
+    largest = np.maximum(eigenvalues[::-1][:2], 0)
+    return np.asarray(eigenvectors[:, ::-1][:, :2] * np.sqrt(largest))
 
 
-def spectral(joined: Floats) -> Floats:
-    """A layout by the two smoothest vectors of the normalised Laplacian."""
-    degree = np.maximum(joined.sum(axis=1), 1.0)
-    laplacian = np.eye(len(joined)) - joined / np.sqrt(degree[:, None] * degree[None, :])
-    _, vectors = np.linalg.eigh(laplacian)
-    return np.asarray(vectors[:, 1:3]) if len(joined) > 2 else np.eye(len(joined), 2)
+def spectral(adjacency: Floats) -> Floats:
+    """Lay a graph out by the two smoothest vectors of the normalised Laplacian."""
+    n = len(adjacency)
+    if n <= 2:
+        return np.eye(n, 2)
+    degree = np.maximum(adjacency.sum(axis=1), 1.0)
+    laplacian = np.eye(n) - adjacency / np.sqrt(degree[:, None] * degree[None, :])
+    _, eigenvectors = np.linalg.eigh(laplacian)
+    return np.asarray(eigenvectors[:, 1:3])
 
 
-def _top(ids: Array, label_counts: Array | None) -> list[str]:
-    return ["" for _ in ids] if label_counts is None else [str(k) for k in label_counts[ids].argmax(axis=1)]
+# -- parts of drawings -------------------------------------------------------------------------------------------------
 
 
-def _points(ids: Array, xy: Floats, label_counts: Array | None) -> list[dict[str, Any]]:
-    top = _top(ids, label_counts)
-    return _short([{"client": int(k), "x": p[0], "y": p[1], "label": t} for k, p, t in zip(ids, xy, top, strict=True)])
+def _most_frequent_labels(ids: Array, label_counts: Array | None) -> list[str]:
+    """Return the label that each client has most of; empty texts where labels are unknown."""
+    if label_counts is None:
+        return [""] * len(ids)
+    return [str(label) for label in label_counts[ids].argmax(axis=1)]
 
 
-def _short(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{k: round(float(v), 3) if isinstance(v, float) else v for k, v in row.items()} for row in rows]
+def _points(ids: Array, positions: Floats, label_counts: Array | None) -> list[Row]:
+    labels = _most_frequent_labels(ids, label_counts)
+    return [
+        {"client": int(client), "x": round(float(x), 3), "y": round(float(y), 3), "label": label}
+        for client, (x, y), label in zip(ids, positions, labels, strict=True)
+    ]
 
 
-def _bare(name: str) -> Any:
-    axis = alt.Axis(labels=False, ticks=False, title=None, grid=False, domain=False)
-    return (alt.X if name == "x" else alt.Y)(f"{name}:Q", axis=axis, scale=alt.Scale(zero=False, padding=12))
+def _line(start: Floats, end: Floats) -> Row:
+    """Return the row of a line between two positions."""
+    return {
+        "x": round(float(start[0]), 3),
+        "y": round(float(start[1]), 3),
+        "x2": round(float(end[0]), 3),
+        "y2": round(float(end[1]), 3),
+    }
+
+
+def _x() -> alt.X:
+    return alt.X("x:Q", axis=_bare_axis(), scale=alt.Scale(zero=False, padding=12))
+
+
+def _y() -> alt.Y:
+    return alt.Y("y:Q", axis=_bare_axis(), scale=alt.Scale(zero=False, padding=12))
+
+
+def _bare_axis() -> alt.Axis:
+    """Return an axis without anything on it: positions in a picture have no unit."""
+    return alt.Axis(labels=False, ticks=False, title=None, grid=False, domain=False)
+
+
+def _rules(opacity: float) -> alt.Chart:
+    return on("lines").mark_rule(opacity=opacity).encode(x=_x(), y=_y(), x2="x2:Q", y2="y2:Q")
 
 
 def _label_colour() -> alt.Color:
-    domain = [str(i) for i in range(len(LABELS))]
-    return alt.Color("label:N", scale=alt.Scale(domain=domain, range=list(LABELS)), legend=alt.Legend(title="label"))
+    labels = [str(position) for position in range(len(LABELS))]
+    return alt.Color(
+        "label:N",
+        scale=alt.Scale(domain=labels, range=list(LABELS)),
+        legend=alt.Legend(title="label"),
+    )
 
 
 def _scatter() -> alt.Chart:
     return (
         on("points")
         .mark_circle(size=90, opacity=1, stroke="#5b6570", strokeWidth=0.8)
-        .encode(x=_bare("x"), y=_bare("y"), color=_label_colour(), tooltip=["client:O", "label:N"])
+        .encode(x=_x(), y=_y(), color=_label_colour(), tooltip=["client:O", "label:N"])
     )

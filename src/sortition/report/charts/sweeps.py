@@ -2,103 +2,137 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
 
-from sortition.report.charts import Chart, Rows, filling, headed, on
+from sortition.report.charts import Chart, Row, filling, headed, on
 from sortition.report.charts.learning import colour, end_labels, lines
 from sortition.report.gather import Gathered, Setting
 from sortition.report.palette import Palette
-from sortition.results.statistics import centre
 from sortition.results.sweeps import swept, value_text, variants
+from sortition.results.verdict_words import figure_title
 
 HEIGHT = 260
+WIDE = 20  # the largest over the smallest value, from which on an axis is logarithmic
 
 
 def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
-    """A chart for each number that differs between settings."""
-    values = swept({setting.name: setting.first.config for setting in gathered.settings})
-    keys = [key for key in next(iter(values.values()), {}) if _numeric([found[key] for found in values.values()])]
-    return [_across_settings(key, values, gathered, palette) for key in keys if len(gathered.settings) > 1]
-
-
-def _across_settings(key: str, values: dict[str, dict[str, Any]], gathered: Gathered, palette: Palette) -> Chart:
-    rows = [
-        {"value": float(values[s.name][key]), "rest": _rest(values[s.name], key), "method": label, **_spread(s, label)}
-        for s in sorted(gathered.settings, key=lambda s: float(values[s.name][key]))
-        for label in s.methods
-    ]
-    return _chart(key, key, rows, gathered.settings[0].metric, palette)
+    """Draw a chart for each number that differs between settings."""
+    if len(gathered.settings) < 2:
+        return []
+    values_by_setting = swept({setting.name: setting.first.config for setting in gathered.settings})
+    charts = []
+    for key in _numeric_keys(values_by_setting):
+        rows = []
+        for setting in sorted(gathered.settings, key=lambda setting: float(values_by_setting[setting.name][key])):
+            values = values_by_setting[setting.name]
+            rows += [_row(setting, label, values, key, line=label) for label in setting.methods]
+        axis_title = _axis_title(gathered.settings[0])
+        charts.append(_chart(name=key, parameter=key, title=key, rows=rows, y_title=axis_title, palette=palette))
+    return charts
 
 
 def tuning(setting: Setting, palette: Palette) -> list[Chart]:
-    """A chart for each method that a study has with several values of a parameter."""
-    found = variants({label: runs[0].config for label, runs in setting.methods.items()})
-    made = []
-    for name, labels in found.items():
-        keys = [key for key in next(iter(labels.values())) if _numeric([table.get(key) for table in labels.values()])]
-        for key in keys:
-            rows = [
-                {"value": float(table[key]), "rest": _rest(table, key), "method": name, **_spread(setting, label)}
-                for label, table in sorted(labels.items(), key=lambda item: float(item[1][key]))
-            ]
-            own = Palette([name], {name: name})
-            made.append(_chart(f"{name}-{key}", f"{name}: {key}", rows, setting.metric, own))
-    return made
+    """Draw a chart for each method that a study has with several values of a parameter."""
+    charts = []
+    tried = variants({label: runs[0].config for label, runs in setting.methods.items()})
+    for method, values_by_label in tried.items():
+        for key in _numeric_keys(values_by_label):
+            labels = sorted(values_by_label, key=lambda label: float(values_by_label[label][key]))
+            rows = [_row(setting, label, values_by_label[label], key, line=method) for label in labels]
+            charts.append(
+                _chart(
+                    name=f"{method}-{key}",
+                    parameter=key,
+                    title=f"{method}: {key}",
+                    rows=rows,
+                    y_title=_axis_title(setting),
+                    palette=Palette([method], {method: method}),
+                )
+            )
+    return charts
 
 
-def _chart(name: str, title: str, rows: list[dict[str, Any]], of: str, palette: Palette) -> Chart:
+def _axis_title(setting: Setting) -> str:
+    return f"{setting.metric}, {figure_title('last', setting.comparison.window)}"
+
+
+def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, line: str) -> Row:
+    """Return the point of a method at one value: mean ± sd over seeds, and the other swept values as a text."""
+    row: Row = {"value": float(values[key]), "rest": _other_values(values, key), "method": line}
+    middle = setting.centre(label, f"last-{setting.metric}")
+    if middle is None:
+        return {**row, "mean": None, "low": None, "high": None}
+    sd = middle.sd if middle.known > 1 else 0.0
+    return {
+        **row,
+        "mean": round(middle.mean, 5),
+        "low": round(middle.mean - sd, 5),
+        "high": round(middle.mean + sd, 5),
+    }
+
+
+def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: str, palette: Palette) -> Chart:
+    """Draw the rows of one parameter; the reader chooses the other swept values where they differ."""
     table = "".join(letter if letter.isalnum() else "_" for letter in f"sweep_{name}")
-    rests = list(dict.fromkeys(row["rest"] for row in rows))
-    values = sorted({row["value"] for row in rows})
-    wide = values[0] > 0 and values[-1] / values[0] >= 20
-    scale = alt.Scale(type="log", nice=False) if wide else alt.Scale(nice=False, zero=False)
-    x = alt.X(
-        "value:Q",
-        title=title.split(": ")[-1],
-        scale=scale,
-        axis=alt.Axis(values=values, format="~r", labelOverlap=True),
-    )
-    y = alt.Y("mean:Q", title=f"last-10 {of}", scale=alt.Scale(zero=False))
-    picked = alt.param(name=f"{table}_rest", value=rests[0], bind=alt.binding_select(options=rests, name="with "))
+    other_values = list(dict.fromkeys(row["rest"] for row in rows))
+    x = _value_axis(parameter, sorted({row["value"] for row in rows}))
+    y = alt.Y("mean:Q", title=y_title, scale=alt.Scale(zero=False))
 
     def prepare(chart: alt.Chart) -> alt.Chart:
-        return chart.transform_filter(f"datum.rest == {table}_rest") if len(rests) > 1 else chart
+        if len(other_values) == 1:
+            return chart
+        return chart.transform_filter(f"datum.rest == {table}_rest")
 
-    drawn = lines(table, palette, x, y, ["method:N", "value:Q", "mean:Q", "low:Q", "high:Q"], prepare=prepare)
+    tooltip: list[str | alt.Tooltip] = ["method:N", "value:Q", "mean:Q", "low:Q", "high:Q"]
+    curves = lines(table, palette, x=x, y=y, tooltip=tooltip, prepare=prepare)
     spread = (
         prepare(on(table))
         .mark_rule(opacity=0.6)
         .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour(palette, None))
     )
     points = prepare(on(table)).mark_circle(size=50, opacity=1).encode(x=x, y=y, color=colour(palette, None))
-    layered = alt.layer(spread, drawn, points)
-    drawing = filling(layered, HEIGHT)
-    if len(rests) > 1:
-        drawing = headed(filling(layered.add_params(picked), HEIGHT), alt.ExprRef(f"'with ' + {table}_rest"))
-    tables: dict[str, Rows] = {table: rows, f"{table}_names": end_labels(rows, "mean", HEIGHT, by="rest")}
+    layers = alt.layer(spread, curves, points)
+    if len(other_values) > 1:
+        choice = alt.param(
+            name=f"{table}_rest",
+            value=other_values[0],
+            bind=alt.binding_select(options=other_values, name="with "),
+        )
+        drawing = headed(filling(layers.add_params(choice), HEIGHT), alt.ExprRef(f"'with ' + {table}_rest"))
+    else:
+        drawing = filling(layers, HEIGHT)
     return Chart(
-        f"sweep-{name}",
-        f"What {title} does",
-        "Mean over seeds ± standard deviation.",
-        drawing,
-        tables,
-        3,
+        name=f"sweep-{name}",
+        title=f"What {title} does",
+        caption="Mean over seeds ± standard deviation.",
+        drawing=drawing,
+        tables={table: rows, f"{table}_names": end_labels(rows, "mean", HEIGHT, by="rest")},
+        span=3,
     )
 
 
-def _spread(setting: Setting, label: str) -> dict[str, float | None]:
-    found = centre([run.figures.get(f"last-{setting.metric}") for run in setting.methods[label]])
-    if found is None:
-        return {"mean": None, "low": None, "high": None}
-    sd = found.sd if found.known > 1 else 0.0
-    return {name: round(found.mean + sign * sd, 5) for name, sign in (("mean", 0), ("low", -1), ("high", 1))}
+def _value_axis(parameter: str, values: list[float]) -> alt.X:
+    """Return the axis of a parameter's values; logarithmic where they are positive and far apart."""
+    if values[0] > 0 and values[-1] / values[0] >= WIDE:
+        scale = alt.Scale(type="log", nice=False)
+    else:
+        scale = alt.Scale(nice=False, zero=False)
+    axis = alt.Axis(values=values, format="~r", labelOverlap=True)
+    return alt.X("value:Q", title=parameter, scale=scale, axis=axis)
 
 
-def _rest(table: dict[str, Any], key: str) -> str:
-    return ", ".join(f"{other}={value_text(value)}" for other, value in table.items() if other != key)
+def _other_values(values: Mapping[str, Any], key: str) -> str:
+    return ", ".join(f"{other}={value_text(value)}" for other, value in values.items() if other != key)
 
 
-def _numeric(values: list[Any]) -> bool:
+def _numeric_keys(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the keys whose values are numbers in every table."""
+    first = next(iter(tables.values()), {})
+    return [key for key in first if _all_numbers(table.get(key) for table in tables.values())]
+
+
+def _all_numbers(values: Iterable[object]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)

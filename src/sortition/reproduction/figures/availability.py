@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from sortition import availability
 from sortition.availability import Availability
 from sortition.availability._pictures import availability_chart
 from sortition.core.arrays import Array
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Toml
 from sortition.results.table import Table
 from sortition.studies.config import Data, validated
 from sortition.studies.federation import split
 
-MEASURED = 2000  # rounds over which frequencies are counted
-NAMES = {target: alias for alias, target in availability.ALIASES.items()}
+ROUNDS = 2000  # over which frequencies are counted
+PAPER_NAMES = {target: alias for alias, target in availability.ALIASES.items()}
 
 
-def make(context: Context, *, data: dict[str, Any], mode: list[dict[str, Any]], shown: int = 100) -> str:
-    """One picture of all modes (rounds × clients) and a table of measured and expected frequencies."""
+def make(context: Context, *, data: Toml, mode: list[Toml], shown: int = 100) -> str:
+    """Draw all modes (rounds × clients), and compare measured with expected frequencies in a table."""
     import altair as alt
 
     parts = split(validated(Data, data, "figure.data"), 0)
-    counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
-    charts, table = [], Table("Reachable, share of clients", ["mode", "paper", "expected", "measured", "largest |z|"])
-    for one in mode:
-        options = {key: value for key, value in one.items() if key != "name"}
-        bound = availability.make(
-            one["name"], clients=parts.clients, seed=0, sizes=parts.train.sizes, label_counts=counts, **options
+    label_counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
+    n_rounds = context.rounds or ROUNDS
+    charts = []
+    table = Table("Reachable, share of clients", ["mode", "paper", "expected", "measured", "largest |z|"])
+    for mode_table in mode:
+        name = mode_table["name"]
+        options = {key: value for key, value in mode_table.items() if key != "name"}
+        clients_available = availability.make(
+            name, clients=parts.clients, seed=0, sizes=parts.train.sizes, label_counts=label_counts, **options
         )
-        context.say(f"{one['name']}: {context.rounds or MEASURED} rounds")
-        masks = np.stack([bound.at(t) for t in range(context.rounds or MEASURED)])
-        rates = np.stack([_rates(bound, t) for t in range(len(masks))])
-        alias = NAMES.get(one["name"], "")
+        context.say(f"{name}: {n_rounds} rounds")
+        masks = np.stack([clients_available.at(t) for t in range(n_rounds)])
+        rates = np.stack([_rates(clients_available, t) for t in range(n_rounds)])
+        alias = PAPER_NAMES.get(name, "")
         order = np.lexsort((rates.mean(axis=0), np.argmax(rates, axis=0)))
-        charts.append(availability_chart(masks[:shown, order], f"{one['name']} ({alias})"))
+        charts.append(availability_chart(masks[:shown, order], f"{name} ({alias})"))
         table.rows.append(
-            [one["name"], alias, f"{rates.mean():.4f}", f"{masks.mean():.4f}", f"{_largest(masks, rates):.2f}"]
+            [name, alias, f"{rates.mean():.4f}", f"{masks.mean():.4f}", f"{_largest_deviation(masks, rates):.2f}"]
         )
     table.notes.append(
         f"{len(charts)} modes over {parts.clients} clients; |z|: the client whose frequency lies farthest from its "
@@ -49,13 +50,17 @@ def make(context: Context, *, data: dict[str, Any], mode: list[dict[str, Any]], 
     return f"{picture}\n\n{table.markdown()}"
 
 
-def _rates(bound: Availability, t: int) -> Array:
-    rates = bound.rates(t)
-    return np.ones(bound.clients) if rates is None else rates
+def _rates(clients_available: Availability, t: int) -> Array:
+    """Return the probabilities of being reachable in a round; 1 where the mode states none."""
+    rates = clients_available.rates(t)
+    if rates is None:
+        return np.ones(clients_available.clients)
+    return rates
 
 
-def _largest(masks: Array, rates: Array) -> float:
+def _largest_deviation(masks: Array, rates: Array) -> float:
     """max over clients of |Σ(mask − rate)| / √Σ rate(1 − rate)."""
-    spread = np.sqrt((rates * (1 - rates)).sum(axis=0))
-    off = np.abs((masks - rates).sum(axis=0))
-    return float(np.max(np.divide(off, spread, out=np.zeros_like(off), where=spread > 1e-9)))
+    deviation = np.abs((masks - rates).sum(axis=0))
+    standard_error = np.sqrt((rates * (1 - rates)).sum(axis=0))
+    varies = standard_error > 1e-9
+    return float(np.max(np.divide(deviation, standard_error, out=np.zeros_like(deviation), where=varies)))

@@ -2,85 +2,127 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Marks
 from sortition.reproduction.figures.longfed import first_gradients
 from sortition.results.run_folder import Run
+
+if TYPE_CHECKING:
+    import altair as alt
+
+SMALLEST = 0.04  # radius of a circle, as a share of the plane's width: tight clusters get a circle that can be seen
+
+
+@dataclass(frozen=True)
+class Plane:
+    """Clients in the plane of their first updates' two main directions.
+
+    Attributes:
+        positions: (N, 2).
+        labels: (N,), each client's most frequent label.
+        radius: of all circles in this plane.
+    """
+
+    positions: Floats
+    labels: Array
+    radius: float
 
 
 def make(
     context: Context, *, settings: list[str], methods: list[str], at: int = 30, rounds: int = 4, radius: float = 0.8
 ) -> str:
-    """Clients in the plane of their first updates' two main directions, with circles around a round's cohort.
+    """Draw the clients in the plane of their first updates' two main directions, with circles around cohorts.
 
-    All circles of a setting have one radius: the ``radius`` quantile of the distance to the last method's choice. The
-    last panel shows the cohorts of several rounds of the last method.
+    All circles of a setting have one radius: the ``radius`` quantile of the distance to the last method's choice in
+    round ``at``. The last panel shows the cohorts of several rounds of the last method.
     """
     import altair as alt
 
-    shown = []
+    rows = []
     for setting in settings:
-        if runs := _comparable(context, setting, methods, at):
+        runs = _comparable(context, setting, methods, at)
+        if runs:
             context.say(f"circles: {setting}")
-            panels = _panels(alt, runs, at, rounds, radius)
-            shown.append(alt.concat(*panels, columns=3, spacing=12, title=f"{setting}, round {at + 1}"))
-    return context.save("circles", alt.vconcat(*shown)) if shown else ""
+            panels = _panels(runs, first_round=at, n_rounds=rounds, quantile=radius)
+            rows.append(alt.concat(*panels, columns=3, spacing=12, title=f"{setting}, round {at + 1}"))
+    if not rows:
+        return ""
+    return context.save("circles", alt.vconcat(*rows))
 
 
-def _comparable(context: Context, setting: str, methods: list[str], at: int) -> list[Run]:
-    """One run a method, of the first seed, that chose somebody in round ``at``."""
-    first = {run.method: run for run in reversed(context.done(setting=setting))}
-    kept = [first[label] for label in methods if label in first]
-    return [run for run in kept if run.seed == kept[0].seed and len(run.records) > at and run.records[at]["cohort"]]
+def _comparable(context: Context, setting: str, methods: list[str], t: int) -> list[Run]:
+    """Return one run per method, all of one seed, that chose somebody in round ``t``."""
+    first_run = {run.method: run for run in reversed(context.done(setting=setting))}
+    runs = [first_run[label] for label in methods if label in first_run]
+    return [run for run in runs if run.seed == runs[0].seed and len(run.records) > t and run.records[t]["cohort"]]
 
 
-def _panels(alt: Any, runs: list[Run], at: int, rounds: int, radius: float) -> list[Any]:
-    """A panel a run at round ``at``, and one of several rounds of the last run."""
-    last = runs[-1]
-    places, labels = _plane(runs[0])
-    reach = float(np.quantile(_distance_to_cohort(places, last.records[at]["cohort"]), radius))
-    reach = max(reach, 0.04 * float(np.ptp(places)))  # tight clusters still get a circle that can be seen
-    several = [record["cohort"] for record in last.records[at : at + rounds]]
-    panels = [_panel(alt, run.method, places, labels, [run.records[at]["cohort"]], reach) for run in runs]
-    return [*panels, _panel(alt, f"{last.method}, {len(several)} rounds", places, labels, several, reach)]
+def _panels(runs: list[Run], *, first_round: int, n_rounds: int, quantile: float) -> list[alt.LayerChart]:
+    """Draw a panel per run at the first round, and one of several rounds of the last run."""
+    last_run = runs[-1]
+    plane = _plane(runs[0], last_run.records[first_round]["cohort"], quantile)
+    panels = [_panel(run.method, plane, [run.records[first_round]["cohort"]]) for run in runs]
+    cohorts = [record["cohort"] for record in last_run.records[first_round : first_round + n_rounds]]
+    return [*panels, _panel(f"{last_run.method}, {len(cohorts)} rounds", plane, cohorts)]
 
 
-def _plane(run: Run) -> tuple[Floats, Array]:
-    """(N, 2) principal coordinates of the first updates, and each client's most frequent label."""
-    rows = first_gradients(run)
-    left, values, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
-    return left[:, :2] * values[:2], run.federation()["label_counts"].argmax(axis=1)
+def _plane(run: Run, cohort: list[int], quantile: float) -> Plane:
+    """Return the principal coordinates of the first updates; the radius is a quantile of the distance to a cohort."""
+    updates = first_gradients(run)
+    left_vectors, singular_values, _ = np.linalg.svd(updates - updates.mean(axis=0), full_matrices=False)
+    positions = left_vectors[:, :2] * singular_values[:2]
+    radius = float(np.quantile(_distance_to_cohort(positions, cohort), quantile))
+    return Plane(
+        positions=positions,
+        labels=run.federation()["label_counts"].argmax(axis=1),
+        radius=max(radius, SMALLEST * float(np.ptp(positions))),
+    )
 
 
-def _distance_to_cohort(places: Floats, ids: list[int]) -> Floats:
-    """(N,) distance of every client to the nearest member."""
-    return np.asarray(np.linalg.norm(places[:, None] - places[ids], axis=2).min(axis=1, initial=np.inf))
+def _distance_to_cohort(positions: Floats, cohort: list[int]) -> Floats:
+    """Return the distance of every client (N,) to the nearest member."""
+    distances = np.linalg.norm(positions[:, None] - positions[cohort], axis=2)
+    return np.asarray(distances.min(axis=1, initial=np.inf))
 
 
-def _panel(alt: Any, title: str, places: Floats, labels: Array, cohorts: list[list[int]], reach: float) -> Any:
-    """Clients as dots in the colour of their main label, circles around those chosen."""
-    covered = np.mean([np.mean(_distance_to_cohort(places, ids) <= reach) for ids in cohorts])
-    dots = [{"x": float(x), "y": float(y), "label": int(c)} for (x, y), c in zip(places, labels, strict=True)]
-    circles = [row for t, ids in enumerate(cohorts) for k in ids for row in _circle(places[k], reach, f"{t}-{k}", t)]
-    domain = [float(places.min() - reach), float(places.max() + reach)]
-    frame = alt.Scale(domain=domain, nice=False)  # one for both axes, so circles stay round
-    axes = {"x": alt.X("x:Q", axis=None, scale=frame), "y": alt.Y("y:Q", axis=None, scale=frame)}
+def _panel(title: str, plane: Plane, cohorts: list[list[int]]) -> alt.LayerChart:
+    """Draw clients as dots in the colour of their main label, with circles around those chosen."""
+    import altair as alt
+
+    inside = [np.mean(_distance_to_cohort(plane.positions, cohort) <= plane.radius) for cohort in cohorts]
+    dots: Marks = [
+        {"x": float(x), "y": float(y), "label": int(label)}
+        for (x, y), label in zip(plane.positions, plane.labels, strict=True)
+    ]
+    circles: Marks = []
+    for t, cohort in enumerate(cohorts):
+        for client in cohort:
+            circles += _circle(plane.positions[client], plane.radius, name=f"{t}-{client}", round_number=t + 1)
+    domain = [float(plane.positions.min() - plane.radius), float(plane.positions.max() + plane.radius)]
+    scale = alt.Scale(domain=domain, nice=False)  # one for both axes, so circles stay round
+    axes = {"x": alt.X("x:Q", axis=None, scale=scale), "y": alt.Y("y:Q", axis=None, scale=scale)}
+    label_colour = alt.Color("label:N", legend=None, scale=alt.Scale(scheme="tableau10"))
+    round_colour = alt.Color("round:O", legend=None, scale=alt.Scale(scheme="dark2"))
     points = alt.Chart(alt.InlineData(values=dots)).mark_circle(size=28, opacity=0.9)
     rings = alt.Chart(alt.InlineData(values=circles)).mark_line(strokeWidth=1)
-    stroke = alt.Color("round:O", legend=None, scale=alt.Scale(scheme="dark2"))
-    return alt.layer(
-        points.encode(**axes, color=alt.Color("label:N", legend=None, scale=alt.Scale(scheme="tableau10"))),
-        rings.encode(**axes, detail="who:N", order="order:Q", color=stroke),
-        title=alt.TitleParams(title, subtitle=f"{100 * covered:.0f} % of clients inside"),
-    ).resolve_scale(color="independent").properties(width=210, height=210)  # fmt: skip
+    panel = alt.layer(
+        points.encode(**axes, color=label_colour),
+        rings.encode(**axes, detail="who:N", order="order:Q", color=round_colour),
+        title=alt.TitleParams(title, subtitle=f"{100 * np.mean(inside):.0f} % of clients inside"),
+    )
+    return panel.resolve_scale(color="independent").properties(width=210, height=210)
 
 
-def _circle(centre: Array, radius: float, who: str, t: int) -> list[dict[str, Any]]:
-    """The points of one circle, in order."""
+def _circle(centre: Array, radius: float, *, name: str, round_number: int) -> Marks:
+    """Return the points of one circle, in order."""
     angles = np.linspace(0, 2 * np.pi, 49)
-    around = centre + radius * np.column_stack([np.cos(angles), np.sin(angles)])
-    return [{"x": x, "y": y, "who": who, "order": i, "round": t + 1} for i, (x, y) in enumerate(around.tolist())]
+    points = centre + radius * np.column_stack([np.cos(angles), np.sin(angles)])
+    return [
+        {"x": x, "y": y, "who": name, "order": order, "round": round_number}
+        for order, (x, y) in enumerate(points.tolist())
+    ]

@@ -15,15 +15,15 @@ from sortition.studies.federation import split
 
 
 def counts(context: Context, *, setting: str, methods: list[str] | None = None) -> str:
-    """How often each client was sampled, a panel a method, clients in order of their count (first seed)."""
+    """Draw how often each client was sampled, a panel per method, clients in order of their count (first seed)."""
     import altair as alt
 
-    shown = context.done(setting=setting, methods=methods)
-    first = {run.method: run for run in reversed(shown)}
+    runs = context.done(setting=setting, methods=methods)
+    first_run = {run.method: run for run in reversed(runs)}
     panels = []
-    for method in dict.fromkeys(run.method for run in shown):
-        selected = np.sort(first[method].clients()["selected"])
-        values = [{"client": at, "times": int(times)} for at, times in enumerate(selected)]
+    for method in dict.fromkeys(run.method for run in runs):
+        selected = np.sort(first_run[method].clients()["selected"])
+        values = [{"client": position, "times": int(times)} for position, times in enumerate(selected)]
         panels.append(
             alt.Chart(alt.InlineData(values=values), title=f"{method}, {setting}")
             .mark_bar(size=max(1.0, 0.8 * 200 / selected.size))
@@ -33,11 +33,13 @@ def counts(context: Context, *, setting: str, methods: list[str] | None = None) 
             )
             .properties(width=200, height=120)
         )
-    return context.save(f"counts-{setting}", alt.concat(*panels, columns=3)) if panels else ""
+    if not panels:
+        return ""
+    return context.save(f"counts-{setting}", alt.concat(*panels, columns=3))
 
 
 def partition(context: Context) -> str:
-    """Each client's examples by label, of the first seed that was run."""
+    """Draw each client's examples by label, of the first seed that was run."""
     runs = context.done()
     if not runs:
         return ""
@@ -47,32 +49,35 @@ def partition(context: Context) -> str:
 
 
 def best_over_alpha(context: Context, *, paper: dict[str, dict[str, float]]) -> str:
-    """Table 4: of methods labelled ``graph-α`` the smallest mean best test loss over α, a row a graph."""
+    """Make Table 4: of methods labelled ``graph-α`` the smallest mean best test loss over α, a row per graph."""
     runs = context.done()
     settings = list(dict.fromkeys(run.setting for run in runs)) or list(paper)
-    graphs = list(dict.fromkeys(graph for cells in paper.values() for graph in cells))
-    table = Table(
-        "Best test loss, best over α",
-        ["graph", *[f"{setting}, {whose}" for setting in settings for whose in ("paper", "ours")]],
-    )
+    graphs = dict.fromkeys(graph for cells in paper.values() for graph in cells)
+    columns = ["graph"]
+    for setting in settings:
+        columns += [f"{setting}, paper", f"{setting}, ours"]
+    table = Table("Best test loss, best over α", columns)
     for graph in graphs:
         row = [graph]
         for setting in settings:
             published = paper.get(setting, {}).get(graph)
-            row += ["" if published is None else f"{published:.3f}", _least(runs, setting, graph)]
+            row.append("" if published is None else f"{published:.3f}")
+            row.append(_least_loss(runs, setting, graph))
         table.rows.append(row)
     table.notes.append("In brackets: the α that was best. Differences in the third decimal are within those of seeds.")
     return table.markdown()
 
 
-def _least(runs: list[Run], setting: str, graph: str) -> str:
-    losses: dict[str, list[float]] = {}
+def _least_loss(runs: list[Run], setting: str, graph: str) -> str:
+    """Write the smallest mean best loss over α, and that α; empty where nothing was run."""
+    losses_by_alpha: dict[str, list[float]] = {}
     for run in runs:
         name, _, alpha = run.method.rpartition("-")
-        found = best(run, of="loss")
-        if run.setting == setting and name == graph and found is not None:
-            losses.setdefault(alpha, []).append(found)
-    if not losses:
+        loss = best(run, of="loss")
+        if run.setting == setting and name == graph and loss is not None:
+            losses_by_alpha.setdefault(alpha, []).append(loss)
+    if not losses_by_alpha:
         return ""
-    alpha = min(losses, key=lambda one: float(np.mean(losses[one])))
-    return f"{np.mean(losses[alpha]):.3f} [{alpha}]"
+    means = {alpha: float(np.mean(losses)) for alpha, losses in losses_by_alpha.items()}
+    best_alpha = min(means, key=lambda alpha: means[alpha])
+    return f"{means[best_alpha]:.3f} [{best_alpha}]"

@@ -1,47 +1,52 @@
-"""FedGS's graphs without a run: do models find which clients are similar (Table 3), and a graph drawn (Fig. 3)."""
+"""FedGS's graphs without a run: whether models find which clients are similar (Table 3), and a graph drawn (Fig. 3)."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from sortition.core import Measure, probe
 from sortition.core.arrays import Array, Floats
 from sortition.data.describe import describe
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Marks, Toml
 from sortition.results.table import Table
-from sortition.selectors._parts import graph as g
+from sortition.selectors.fedgs import graph as g
 from sortition.simulation.world import World
 from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import build_federation, split
 
 EPSILON = 0.1  # of the oracle graph
 SCANNED = (0.0, 0.01, 0.05, 0.1, 0.5)
-SERVER = 128  # examples of the test set whose moments shape the noise
+SERVER_EXAMPLES = 128  # of the test set, whose moments shape the noise
 FEDERATION = {"rounds": 1, "cohort": 1, "setting": "main", "method": {"name": "uniform"}}
 
 
 @dataclass(frozen=True)
 class Oracle:
-    """A reading of the graph that the paper takes for the truth, and of the pairs over which edges are counted."""
+    """A reading of the graph that the paper takes for the truth, and of the pairs over which edges are counted.
+
+    Attributes:
+        name: in the table.
+        edges: from label counts (N, C) to the joined pairs (N, N).
+        self_pairs: whether all entries of the matrix are counted, or each pair of two clients once.
+    """
 
     name: str
-    edges: Callable[[Array], Array]  # (N, C) label counts → (N, N)
+    edges: Callable[[Array], Array]
     self_pairs: bool
 
 
 def cosine_edges(label_counts: Array) -> Array:
-    """(N, N) joined where the cosine of label counts is ≥ 0.1."""
+    """Join (N, N) where the cosine of label counts is ≥ 0.1."""
     unit = g.unit(label_counts)
     return np.greater_equal(unit @ unit.T, EPSILON)
 
 
 def share_edges(label_counts: Array) -> Array:
-    """(N, N) joined where the inner product of label shares is > 0.1, as in the released code."""
+    """Join (N, N) where the inner product of label shares is > 0.1, as in the released code."""
     shares = label_counts / np.maximum(label_counts.sum(axis=1, keepdims=True), 1)
     return np.asarray(np.greater(shares @ shares.T, EPSILON))
 
@@ -50,10 +55,10 @@ ORACLES = (Oracle("shares, released", share_edges, True), Oracle("cosine", cosin
 
 
 def edges_found(
-    context: Context, *, federation: list[dict[str, Any]], paper: dict[str, dict[str, list[float]]], seeds: int = 3
+    context: Context, *, federation: list[Toml], paper: dict[str, dict[str, list[float]]], seeds: int = 3
 ) -> str:
-    """Table 3: precision, recall and F1 of the edges that updates and probes predict, at their best ε."""
-    seeds = context.seeds or seeds
+    """Make Table 3: precision, recall and F1 of the edges that updates and probes predict, at their best ε."""
+    n_seeds = context.seeds or seeds
     columns = [
         "data",
         "similarity",
@@ -66,37 +71,48 @@ def edges_found(
         "edges of the oracle",
     ]
     table = Table("Edges of the oracle graph found", columns)
-    for one in federation:
-        name = one["data"]["name"]
-        found = _scores(context, one, seeds)
-        for how in ("functional", "cosine"):
-            if published := paper.get(name, {}).get(how):
-                table.rows.append([name, how, "paper", *[f"{x:.4f}" for x in published], "", "", ""])
+    for federation_table in federation:
+        data = federation_table["data"]["name"]
+        scores = _scores(context, federation_table, n_seeds)
+        for similarity in ("functional", "cosine"):
+            published = paper.get(data, {}).get(similarity)
+            if published:
+                table.rows.append([data, similarity, "paper", *[f"{score:.4f}" for score in published], "", "", ""])
             for oracle in ORACLES:
-                mean = np.mean(found[how, oracle.name], axis=0)
-                scores, shares = [f"{x:.4f}" for x in mean[:3]], [f"{x:.3f}" for x in mean[4:]]
-                table.rows.append([name, how, oracle.name, *scores, f"{mean[3]:.3g}", *shares])
-    table.notes.append(f"{seeds} seed(s). The last two columns are shares of all pairs that are counted.")
+                mean = np.mean(scores[similarity, oracle.name], axis=0)
+                precision, recall, f1, epsilon, predicted, true = mean
+                table.rows.append(
+                    [
+                        data,
+                        similarity,
+                        oracle.name,
+                        *[f"{score:.4f}" for score in (precision, recall, f1)],
+                        f"{epsilon:.3g}",
+                        *[f"{share:.3f}" for share in (predicted, true)],
+                    ]
+                )
+    table.notes.append(f"{n_seeds} seed(s). The last two columns are shares of all pairs that are counted.")
     return table.markdown()
 
 
-def _scores(context: Context, federation: dict[str, Any], seeds: int) -> dict[tuple[str, str], list[Floats]]:
-    """A score for each seed, by similarity and oracle."""
-    found: dict[tuple[str, str], list[Floats]] = defaultdict(list)
+def _scores(context: Context, federation: Toml, seeds: int) -> dict[tuple[str, str], list[Floats]]:
+    """Return a score for each seed, by similarity and oracle."""
+    scores: dict[tuple[str, str], list[Floats]] = defaultdict(list)
     for seed in range(seeds):
         context.say(f"{federation['data']['name']}, seed {seed}: one local training of every client")
         config = validated(RunConfig, {**FEDERATION, **federation, "seed": seed}, "figure.federation")
         world = build_federation(config).world
-        for how, V in similarities(world).items():
+        for similarity, V in similarities(world).items():
             for oracle in ORACLES:
-                found[how, oracle.name].append(best_f1(V, oracle.edges(world.label_counts), oracle.self_pairs))
-    return found
+                edges = oracle.edges(world.label_counts)
+                scores[similarity, oracle.name].append(best_f1(V, edges, oracle.self_pairs))
+    return scores
 
 
 def similarities(world: World) -> dict[str, Floats]:
-    """V of eq. 11 and 12 after one local training of every client from the initial model."""
+    """Return V of eq. 11 and 12 after one local training of every client from the initial model."""
     ids = np.arange(world.n_clients)
-    inputs = next(world.evaluator.test.examples.parts(SERVER))[1].cpu().numpy()
+    inputs = next(world.evaluator.test.examples.parts(SERVER_EXAMPLES))[1].cpu().numpy()
     noise = probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
     responses = world.measure(world.initial, Measure(noise, ids), 0).values
     updates = world.train(world.initial, ids, (), 0).deltas
@@ -106,41 +122,46 @@ def similarities(world: World) -> dict[str, Floats]:
 
 
 def best_f1(V: Floats, oracle: Array, self_pairs: bool = False) -> Floats:
-    """(precision, recall, F1, ε, shares of pairs predicted and true) at the ε with the largest F1; V ≥ ε is an edge.
+    """Return the scores at the ε with the largest F1, where V ≥ ε is an edge.
 
-    Pairs are counted once each, or, with ``self_pairs``, as all entries of the matrix: both orders, and the diagonal.
+    They are precision, recall, F1, ε, and the shares of pairs predicted and true. Pairs are counted once each, or, with
+    ``self_pairs``, as all entries of the matrix: both orders, and the diagonal.
     """
-    pairs = np.ones_like(oracle, bool) if self_pairs else np.triu(np.ones_like(oracle, bool), 1)
-    true = oracle[pairs]
-    found = []
+    counted = np.ones_like(oracle, bool)
+    if not self_pairs:
+        counted = np.triu(counted, 1)
+    true = oracle[counted]
+    scores = []
     for epsilon in SCANNED:
-        predicted = np.greater_equal(V[pairs], epsilon)
+        predicted = np.greater_equal(V[counted], epsilon)
         hits = float((predicted & true).sum())
-        precision, recall = hits / max(predicted.sum(), 1), hits / max(true.sum(), 1)
+        precision = hits / max(predicted.sum(), 1)
+        recall = hits / max(true.sum(), 1)
         f1 = 2 * precision * recall / max(precision + recall, 1e-12)
-        found.append((precision, recall, f1, epsilon, predicted.mean(), true.mean()))
-    return np.array(max(found, key=lambda row: row[2]))
+        scores.append((precision, recall, f1, epsilon, predicted.mean(), true.mean()))
+    return np.array(max(scores, key=lambda score: score[2]))
 
 
-def drawn(context: Context, *, data: dict[str, Any]) -> str:
-    """Fig. 3: clients as points in the colour of their first label, joined where the oracle graph has an edge."""
+def drawn(context: Context, *, data: Toml) -> str:
+    """Draw Fig. 3: clients as points in the colour of their first label, joined where the oracle graph has an edge."""
     import altair as alt
 
     parts = split(validated(Data, data, "figure.data"), 0)
-    counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
-    place = layout(cosine_edges(counts))
-    held = [np.flatnonzero(row).tolist() for row in counts]
-    nodes = [
-        {"x": x, "y": y, "label": own[0], "text": " ".join(map(str, own))}
-        for (x, y), own in zip(place.tolist(), held, strict=True)
+    label_counts = describe(parts.train, parts.dataset.y_train, parts.dataset.classes).counts
+    edges = cosine_edges(label_counts)
+    positions = layout(edges)
+    labels_of_client = [np.flatnonzero(row).tolist() for row in label_counts]
+    nodes: Marks = [
+        {"x": x, "y": y, "label": labels[0], "text": " ".join(map(str, labels))}
+        for (x, y), labels in zip(positions.tolist(), labels_of_client, strict=True)
     ]
-    lines = [
-        {"x": place[i, 0], "y": place[i, 1], "x2": place[j, 0], "y2": place[j, 1]}
-        for i, j in np.argwhere(np.triu(cosine_edges(counts), 1))
+    lines: Marks = [
+        {"x": positions[i, 0], "y": positions[i, 1], "x2": positions[j, 0], "y2": positions[j, 1]}
+        for i, j in np.argwhere(np.triu(edges, 1))
     ]
-    x, y = alt.X("x:Q", axis=None), alt.Y("y:Q", axis=None)
-    links = alt.Chart(alt.InlineData(values=lines)).mark_rule(opacity=0.3).encode(x=x, y=y, x2="x2:Q", y2="y2:Q")
-    points = alt.Chart(alt.InlineData(values=nodes)).encode(x=x, y=y)
+    axes = {"x": alt.X("x:Q", axis=None), "y": alt.Y("y:Q", axis=None)}
+    links = alt.Chart(alt.InlineData(values=lines)).mark_rule(opacity=0.3).encode(**axes, x2="x2:Q", y2="y2:Q")
+    points = alt.Chart(alt.InlineData(values=nodes)).encode(**axes)
     dots = points.mark_circle(size=240).encode(color=alt.Color("label:O", scale=alt.Scale(scheme="tableau10")))
     names = points.mark_text(dy=-14, fontSize=9).encode(text="text:N")
     title = f"oracle graph of {len(nodes)} clients of {parts.dataset.name}, with the labels they hold"
@@ -148,9 +169,11 @@ def drawn(context: Context, *, data: dict[str, Any]) -> str:
 
 
 def layout(joined: Array) -> Floats:
-    """(N, 2) positions by the two smoothest non-constant eigenvectors of the graph's Laplacian, spread by rank."""
-    weight = np.where(joined, 1.0, 0.02)
-    np.fill_diagonal(weight, 0.0)
-    _, vectors = np.linalg.eigh(np.diag(weight.sum(axis=1)) - weight)
-    place = vectors[:, 1:3]
-    return np.asarray(place + 0.25 * np.argsort(np.argsort(place, axis=0), axis=0) / len(place))
+    """Place clients (N, 2) by the two smoothest non-constant eigenvectors of the graph's Laplacian, spread by rank."""
+    weights = np.where(joined, 1.0, 0.02)
+    np.fill_diagonal(weights, 0.0)
+    laplacian = np.diag(weights.sum(axis=1)) - weights
+    _, eigenvectors = np.linalg.eigh(laplacian)
+    smoothest = eigenvectors[:, 1:3]
+    ranks = np.argsort(np.argsort(smoothest, axis=0), axis=0)
+    return np.asarray(smoothest + 0.25 * ranks / len(smoothest))

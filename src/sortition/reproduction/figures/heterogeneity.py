@@ -3,73 +3,123 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from sortition.reproduction.context import Context
+from sortition.core.arrays import Array
+from sortition.reproduction.context import Context, Marks, Toml
 from sortition.reproduction.theory.heterogeneity import BETAS, Envelope, Heterogeneity, envelope, measure_heterogeneity
 from sortition.results.table import Table
 from sortition.simulation import start
 from sortition.studies.federation import setup
 from sortition.studies.plan import plan
 
-Seen = tuple[int, float, Heterogeneity, Envelope]
+if TYPE_CHECKING:
+    import altair as alt
 
 
-def make(context: Context, *, study: dict[str, Any], moments: list[int], temperature: float, seed: int = 0) -> str:
-    """Two rows of pictures, a column for each moment, and the figures behind them."""
-    limit = context.rounds or max(moments)
-    seen, uniform = _along_a_run(context, study, sorted({min(at, limit) for at in moments}), temperature, seed)
-    estimates, bounds = (
-        context.save("estimate", _estimates(seen)),
-        context.save("dissimilarity", _bounds(seen, uniform)),
+@dataclass(frozen=True)
+class Moment:
+    """What was measured before one round of a training.
+
+    Attributes:
+        round: its index.
+        accuracy: of the global model on the test set.
+        clients: entropies and gradients of every client.
+        largest_entropy: H(D_0), where D_0 is the uniform distribution.
+        bound: the tightest bound of the assumed form.
+    """
+
+    round: int
+    accuracy: float
+    clients: Heterogeneity
+    largest_entropy: float
+    bound: Envelope
+
+    @property
+    def gap(self) -> Array:
+        """H(D_k) − H(D_0) of every client (N,)."""
+        return self.clients.truth - self.largest_entropy
+
+
+def make(context: Context, *, study: Toml, moments: list[int], temperature: float, seed: int = 0) -> str:
+    """Draw two rows of pictures, a column for each moment, and tabulate the figures behind them."""
+    last_round = context.rounds or max(moments)
+    rounds = sorted({min(moment, last_round) for moment in moments})
+    measured = _along_a_run(context, study, rounds=rounds, temperature=temperature, seed=seed)
+    return "\n\n".join(
+        [
+            _estimates_table(measured).markdown(),
+            context.save("estimate", _estimates_chart(measured)),
+            _assumption_table(measured).markdown(),
+            context.save("dissimilarity", _bounds_chart(measured)),
+        ]
     )
-    return "\n\n".join([_table(seen).markdown(), estimates, _assumption(seen).markdown(), bounds])
 
 
-def _along_a_run(
-    context: Context, study: dict[str, Any], moments: list[int], temperature: float, seed: int
-) -> tuple[list[Seen], float]:
-    """Uniform selection trains the model; at each moment every client is looked at. And H(D_0) = ln C."""
-    table = {**study, "rounds": max([*moments, 1]), "seeds": [seed], "method": [{"name": "uniform"}]}
-    _, ready = setup(plan(table, (), owner="figure.study").runs[0])
-    simulation, seen = start(ready), []
-    uniform = math.log(ready.world.classes)
+def _along_a_run(context: Context, study: Toml, *, rounds: list[int], temperature: float, seed: int) -> list[Moment]:
+    """Train with uniform selection, and look at every client before each of these rounds."""
+    last_round = max(rounds)
+    table = {**study, "rounds": max(last_round, 1), "seeds": [seed], "method": [{"name": "uniform"}]}
+    _, federation = setup(plan(table, (), owner="figure.study").runs[0])
+    world = federation.world
+    largest_entropy = math.log(world.classes)
+    simulation = start(federation)
+    measured = []
     while True:
-        at = simulation.registrar.index
-        if at in moments:
-            now = measure_heterogeneity(ready.world, simulation.params, at, temperature)
-            score = ready.world.evaluator.score(simulation.params)["accuracy"]
-            seen.append((at, score, now, envelope(now.truth - uniform, now.dissimilarity)))
-            context.say(f"round {at}: accuracy {score:.3f}")
-        if at >= max(moments):
-            return seen, uniform
+        t = simulation.registrar.index
+        if t in rounds:
+            clients = measure_heterogeneity(world, simulation.params, t, temperature)
+            accuracy = world.evaluator.score(simulation.params)["accuracy"]
+            measured.append(
+                Moment(
+                    round=t,
+                    accuracy=accuracy,
+                    clients=clients,
+                    largest_entropy=largest_entropy,
+                    bound=envelope(clients.truth - largest_entropy, clients.dissimilarity),
+                )
+            )
+            context.say(f"round {t}: accuracy {accuracy:.3f}")
+        if t >= last_round:
+            return measured
         simulation.play_round()
 
 
-def rank(a: np.ndarray, b: np.ndarray) -> float:
-    """Spearman's ρ; 0 where one of them does not vary."""
+def rank_correlation(a: Array, b: Array) -> float:
+    """Return Spearman's ρ; 0 where one of the two does not vary."""
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return 0.0
     return float(spearmanr(a, b).statistic)
 
 
-def _ends(values: np.ndarray, truth: np.ndarray) -> tuple[float, float]:
-    """Means over the most skewed and the most balanced fifth of the clients."""
-    order, fifth = np.argsort(truth), max(1, truth.size // 5)
-    return float(values[order[:fifth]].mean()), float(values[order[-fifth:]].mean())
+def _extreme_fifths(values: Array, truth: Array) -> str:
+    """Write the means over the most skewed and the most balanced fifth of the clients."""
+    most_skewed_first = np.argsort(truth)
+    fifth = max(1, truth.size // 5)
+    skewed = values[most_skewed_first[:fifth]].mean()
+    balanced = values[most_skewed_first[-fifth:]].mean()
+    return f"{skewed:.2f} – {balanced:.2f}"
 
 
-def _table(seen: list[Seen]) -> Table:
+def _estimates_table(measured: list[Moment]) -> Table:
     columns = ["round", "test accuracy", "rank correlation, bias", "rank correlation, row means"]
     table = Table("Estimated and true label entropy", [*columns, "H, skewed – balanced", "Ĥ, skewed – balanced"])
-    for at, score, now, _ in seen:
-        true, guess = _ends(now.truth, now.truth), _ends(now.bias, now.truth)
-        ranks = [f"{rank(now.truth, now.bias):.3f}", f"{rank(now.truth, now.rows):.3f}"]
-        ends = [f"{low:.2f} – {high:.2f}" for low, high in (true, guess)]
-        table.rows.append([str(at), f"{score:.3f}", *ranks, *ends])
+    for moment in measured:
+        clients = moment.clients
+        table.rows.append(
+            [
+                str(moment.round),
+                f"{moment.accuracy:.3f}",
+                f"{rank_correlation(clients.truth, clients.bias):.3f}",
+                f"{rank_correlation(clients.truth, clients.rows):.3f}",
+                _extreme_fifths(clients.truth, clients.truth),
+                _extreme_fifths(clients.bias, clients.truth),
+            ]
+        )
     table.notes.append(
         "Spearman's rank correlation over all clients. Skewed and balanced: means over the fifth of the clients with "
         "the lowest and the highest true entropy, in nats. The temperature decides the scale of Ĥ; its order counts."
@@ -77,15 +127,20 @@ def _table(seen: list[Seen]) -> Table:
     return table
 
 
-def _assumption(seen: list[Seen]) -> Table:
+def _assumption_table(measured: list[Moment]) -> Table:
     columns = ["round", "rank correlation with H", "κ", "ρ", "β", "slack saved"]
     table = Table("‖∇F_k − ∇F‖² ≤ κ − ρ e^{β(H(D_k) − H(D_0))}", columns)
-    for at, _, now, bound in seen:
-        cells = [
-            f"{rank(now.truth, now.dissimilarity):.3f}",
-            *[f"{v:.3g}" for v in (bound.kappa, bound.rho, bound.beta)],
-        ]
-        table.rows.append([str(at), *cells, f"{bound.tighter:.0%}"])
+    for moment in measured:
+        table.rows.append(
+            [
+                str(moment.round),
+                f"{rank_correlation(moment.clients.truth, moment.clients.dissimilarity):.3f}",
+                f"{moment.bound.kappa:.3g}",
+                f"{moment.bound.rho:.3g}",
+                f"{moment.bound.beta:.3g}",
+                f"{moment.bound.tighter:.0%}",
+            ]
+        )
     table.notes.append(
         "The tightest bound of this form that holds for every client; slack saved: how much of the mean distance to "
         f"the best constant bound it takes away. D_0 is the uniform distribution; β is searched from {BETAS[0]:g}, "
@@ -94,14 +149,15 @@ def _assumption(seen: list[Seen]) -> Table:
     return table
 
 
-def _estimates(seen: list[Seen]) -> Any:
+def _estimates_chart(measured: list[Moment]) -> alt.ConcatChart:
     import altair as alt
 
     panels = []
-    for at, _, now, _ in seen:
-        values = [{"H": float(h), "estimate": float(e)} for h, e in zip(now.truth, now.bias, strict=True)]
+    for moment in measured:
+        pairs = zip(moment.clients.truth, moment.clients.bias, strict=True)
+        points: Marks = [{"H": float(entropy), "estimate": float(estimate)} for entropy, estimate in pairs]
         panels.append(
-            alt.Chart(alt.InlineData(values=values), title=f"round {at}")
+            alt.Chart(alt.InlineData(values=points), title=f"round {moment.round}")
             .mark_circle(size=36, opacity=0.7)
             .encode(x=alt.X("H:Q", title="label entropy H(D_k)"), y=alt.Y("estimate:Q", title="estimate Ĥ_k"))
             .properties(width=220, height=180)
@@ -109,17 +165,22 @@ def _estimates(seen: list[Seen]) -> Any:
     return alt.concat(*panels, columns=2, spacing=20)
 
 
-def _bounds(seen: list[Seen], uniform: float) -> Any:
+def _bounds_chart(measured: list[Moment]) -> alt.ConcatChart:
     import altair as alt
 
+    axes = {"x": alt.X("gap:Q", title="H(D_k) − H(D_0)"), "y": alt.Y("d:Q", title="‖∇F_k − ∇F‖²")}
     panels = []
-    for at, _, now, bound in seen:
-        gap = now.truth - uniform
-        points = [{"gap": float(g), "d": float(d)} for g, d in zip(gap, now.dissimilarity, strict=True)]
-        grid = np.linspace(-uniform, 0, 40)
-        line = [{"gap": float(g), "d": float(d)} for g, d in zip(grid, bound.at(grid), strict=True)]
-        x, y = alt.X("gap:Q", title="H(D_k) − H(D_0)"), alt.Y("d:Q", title="‖∇F_k − ∇F‖²")
-        dots = alt.Chart(alt.InlineData(values=points)).mark_circle(size=36, opacity=0.7).encode(x=x, y=y)
-        curve = alt.Chart(alt.InlineData(values=line)).mark_line(color="#b33").encode(x=x, y=y)
-        panels.append(alt.layer(dots, curve).properties(width=220, height=180, title=f"round {at}"))
+    for moment in measured:
+        grid = np.linspace(-moment.largest_entropy, 0, 40)
+        dots = alt.Chart(_pairs(moment.gap, moment.clients.dissimilarity)).mark_circle(size=36, opacity=0.7)
+        curve = alt.Chart(_pairs(grid, moment.bound.at(grid))).mark_line(color="#b33")
+        panel = alt.layer(dots.encode(**axes), curve.encode(**axes))
+        panels.append(panel.properties(width=220, height=180, title=f"round {moment.round}"))
     return alt.concat(*panels, columns=2, spacing=20)
+
+
+def _pairs(gaps: Array, dissimilarities: Array) -> alt.InlineData:
+    import altair as alt
+
+    points: Marks = [{"gap": float(gap), "d": float(d)} for gap, d in zip(gaps, dissimilarities, strict=True)]
+    return alt.InlineData(values=points)

@@ -1,4 +1,7 @@
-"""LongFed's own metrics, ``metric(run, **options)``: fairness among similar clients, and what cohorts cover."""
+"""LongFed's own metrics, ``metric(run, **options)``: fairness among similar clients, and what cohorts cover.
+
+Those with a span take the options ``from`` (default 2: the first cohort may be everyone) and ``to``, counted from 1.
+"""
 
 from __future__ import annotations
 
@@ -14,78 +17,90 @@ from sortition.studies import federation
 from sortition.studies.config import RunConfig, validated
 
 FEDERATION = ("data", "model", "local", "devices", "seed", "device", "engine")  # the keys that decide first updates
-KEPT = 4
-_gradients: dict[str, Array] = {}
+CACHED = 4  # federations whose first updates stay in memory
+_gradients: dict[str, Array] = {}  # by the federation's keys, the oldest first
 
 
 def sigma(run: Run, *, quantile: float = 0.15, **span: int) -> float | None:
-    """σ (eqs. 33, 34) of the cohorts from round ``from`` (default 2: the first may be everyone's) to ``to``.
+    """Return σ (eqs. 33, 34) of the cohorts.
 
     The clients' distances are those of their updates at the initial model, the same for every method; ε is a quantile.
     """
     cohorts = _cohorts(run, **span)
     if not cohorts:
         return None
-    gradients = first_gradients(run)
-    distance = _distance(gradients)
-    counts = fairness.selection_counts(cohorts, len(gradients))
-    return fairness.sigma(counts, distance, _epsilon(distance, quantile))
+    distances = _distances(first_gradients(run))
+    counts = fairness.selection_counts(cohorts, len(distances))
+    return fairness.sigma(counts, distances, _epsilon(distances, quantile))
 
 
 def violated(run: Run, *, quantile: float = 0.15, delta: float = 0.05, **span: int) -> float | None:
-    """Share of the similar pairs whose selection frequencies differ by more than δ: 0 is (ε, δ)-fair."""
+    """Return the share of similar pairs whose selection frequencies differ by more than δ: 0 is (ε, δ)-fair."""
     cohorts = _cohorts(run, **span)
     if not cohorts:
         return None
-    distance = _distance(first_gradients(run))
-    counts = fairness.selection_counts(cohorts, len(distance))
-    found = fairness.individual_fairness(counts, len(cohorts), distance, _epsilon(distance, quantile), delta)
-    return found.violated / max(found.similar, 1)
+    distances = _distances(first_gradients(run))
+    counts = fairness.selection_counts(cohorts, len(distances))
+    epsilon = _epsilon(distances, quantile)
+    pairs = fairness.individual_fairness(counts, len(cohorts), distances, epsilon, delta)
+    return pairs.violated / max(pairs.similar, 1)
 
 
 def labels_covered(run: Run, **span: int) -> float | None:
-    """How many labels are some member's most frequent one, as a share of what the cohort's size allows."""
-    counts = run.federation()["label_counts"]
-    main = counts.argmax(axis=1)
-    shares = [np.unique(main[ids]).size / min(len(ids), counts.shape[1]) for ids in _cohorts(run, **span)]
-    return float(np.mean(shares)) if shares else None
+    """Return how many labels are some member's most frequent one, as a share of what the cohort's size allows."""
+    label_counts = run.federation()["label_counts"]
+    n_labels = label_counts.shape[1]
+    main_label = label_counts.argmax(axis=1)
+    shares = [np.unique(main_label[ids]).size / min(len(ids), n_labels) for ids in _cohorts(run, **span)]
+    if not shares:
+        return None
+    return float(np.mean(shares))
 
 
 def distinct_cohorts(run: Run, **span: int) -> float | None:
-    """Different cohorts over rounds: near 0 where a method repeats itself."""
+    """Return the number of different cohorts over that of rounds: near 0 where a method repeats itself."""
     cohorts = [tuple(sorted(ids)) for ids in _cohorts(run, **span)]
-    return len(set(cohorts)) / len(cohorts) if cohorts else None
+    if not cohorts:
+        return None
+    return len(set(cohorts)) / len(cohorts)
 
 
 def round_ms(run: Run) -> float | None:
-    """Mean wall-clock milliseconds of a round, evaluation aside, without the first one."""
-    spent = [timing["total"] - timing.get("evaluate", 0.0) for timing in run.timings[1:]]
-    return 1000 * float(np.mean(spent)) if spent else None
+    """Return the mean wall-clock milliseconds of a round, evaluation aside, without the first one."""
+    seconds = [timing["total"] - timing.get("evaluate", 0.0) for timing in run.timings[1:]]
+    if not seconds:
+        return None
+    return 1000 * float(np.mean(seconds))
 
 
 def choice_ms(run: Run) -> float | None:
-    """Median wall-clock milliseconds of a choice, without the first round (imports, everybody's updates)."""
-    spent = [timing["select"] for timing in run.timings[1:] if "select" in timing]
-    return 1000 * float(np.median(spent)) if spent else None
+    """Return the median wall-clock milliseconds of a choice, without the first round (imports, everybody's updates)."""
+    seconds = [timing["select"] for timing in run.timings[1:] if "select" in timing]
+    if not seconds:
+        return None
+    return 1000 * float(np.median(seconds))
 
 
 def _cohorts(run: Run, **span: int) -> list[list[int]]:
-    first, last = span.get("from", 2), span.get("to", 1 << 60)
-    return [r["cohort"] for r in run.records if first <= r["round"] + 1 <= last and r["cohort"]]
+    first = span.get("from", 2)
+    last = span.get("to", 1 << 60)
+    return [record["cohort"] for record in run.records if first <= record["round"] + 1 <= last and record["cohort"]]
 
 
-def _epsilon(distance: Floats, quantile: float) -> float:
-    return float(np.quantile(distance[~np.eye(len(distance), dtype=bool)], quantile))
+def _epsilon(distances: Floats, quantile: float) -> float:
+    """Return a quantile of the distances between two clients."""
+    two_clients = ~np.eye(len(distances), dtype=bool)
+    return float(np.quantile(distances[two_clients], quantile))
 
 
 def first_gradients(run: Run) -> Array:
-    """(N, P) updates per local step of all clients at the initial model, in single precision.
+    """Return the updates per local step (N, P) of all clients at the initial model, in single precision.
 
-    Runs that differ in the method alone share them; the last few federations are kept.
+    Runs that differ in the method alone share them; those of the last few federations stay in memory.
     """
     key = json.dumps({name: value for name, value in run.config.items() if name in FEDERATION}, sort_keys=True)
     if key not in _gradients:
-        while len(_gradients) >= KEPT:
+        while len(_gradients) >= CACHED:
             del _gradients[next(iter(_gradients))]  # the oldest
         _gradients[key] = _measured_gradients(run)
     return _gradients[key]
@@ -98,8 +113,9 @@ def _measured_gradients(run: Run) -> Array:
     return world.measure(world.initial, Measure(STEP_GRADIENT, everybody), 0).values.astype(np.float32)
 
 
-def _distance(rows: Array) -> Floats:
-    rows = rows - rows.mean(axis=0)
-    gram = (rows @ rows.T).astype(np.float64)
+def _distances(gradients: Array) -> Floats:
+    """Return the Euclidean distances (N, N) between clients."""
+    centred = gradients - gradients.mean(axis=0)
+    gram = (centred @ centred.T).astype(np.float64)
     squares = np.diagonal(gram)
-    return np.sqrt(np.maximum(squares[:, None] + squares - 2 * gram, 0.0))
+    return np.asarray(np.sqrt(np.maximum(squares[:, None] + squares - 2 * gram, 0.0)))

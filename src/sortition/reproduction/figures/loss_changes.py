@@ -7,7 +7,7 @@ the updates of all clients are computed once and a cohort's model is a mean of r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import stats
@@ -17,35 +17,41 @@ from sortition.core import LOSS, Cohort, Measure, Registrar, stream
 from sortition.core.arrays import Array, Floats
 from sortition.core.sampling import uniformly
 from sortition.reproduction import preset as presets
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Marks
 from sortition.results.table import Table
 from sortition.simulation import World
 from sortition.studies import federation
 from sortition.studies.config import RunConfig
 
+if TYPE_CHECKING:
+    import altair as alt
+
 
 def similarity(a: Floats, b: Floats) -> float:
-    """Cosine of two covariances, tr(AᵀB) / √(tr AᵀA · tr BᵀB): eq. 151 with the square roots that it lacks."""
+    """Return the cosine of two covariances, tr(AᵀB) / √(tr AᵀA · tr BᵀB): eq. 151 with the roots that it lacks."""
     return float(np.sum(a * b) / np.sqrt(np.sum(a * a) * np.sum(b * b)))
 
 
 def components(changes: Floats, count: int) -> tuple[Floats, Floats]:
-    """(n, count) principal components of (n, N) loss changes, scaled to variance 1, and their shares of variance."""
+    """Return principal components (n, count) of loss changes (n, N), of variance 1, and their shares of variance."""
     centred = changes - changes.mean(axis=0)
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
-    return left[:, :count] * np.sqrt(len(changes)), (values**2 / np.sum(values**2))[:count]
+    left_vectors, singular_values, _ = np.linalg.svd(centred, full_matrices=False)
+    variances = singular_values**2
+    return left_vectors[:, :count] * np.sqrt(len(changes)), (variances / np.sum(variances))[:count]
 
 
 def sampled_changes(world: World, params: Array, t: int, cohorts: int, size: int, seed: int = 0) -> Floats:
-    """(cohorts, N) changes of everybody's loss when a uniform cohort of this size trains from ``params``."""
+    """Return the changes (cohorts, N) of everybody's loss when a uniform cohort of this size trains from ``params``."""
     everybody = np.arange(world.n_clients)
-    before = world.measure(params, Measure(LOSS, everybody), t).values
+    losses_before = world.measure(params, Measure(LOSS, everybody), t).values
     deltas = world.train(params, everybody, (), t).deltas
-    rng, rows = stream(seed, "sampled cohorts"), []
+    rng = stream(seed, "sampled cohorts")
+    rows = []
     for _ in range(cohorts):
         ids = uniformly(everybody, size, rng)
-        after = params + weighted_sum(np.full(ids.size, 1 / ids.size), deltas[ids])
-        rows.append(world.measure(after, Measure(LOSS, everybody), t).values - before)
+        params_after = params + weighted_sum(np.full(ids.size, 1 / ids.size), deltas[ids])
+        losses_after = world.measure(params_after, Measure(LOSS, everybody), t).values
+        rows.append(losses_after - losses_before)
     return np.stack(rows)
 
 
@@ -59,7 +65,7 @@ def normality(
     cohorts: int = 1000,
     shown: int = 3,
 ) -> str:
-    """Histograms of the first principal components beside the normal density, and how far apart they are."""
+    """Draw the first principal components beside the normal density, and tabulate how far apart they are."""
     import altair as alt
 
     table = Table(
@@ -68,18 +74,20 @@ def normality(
     )
     panels = []
     for config in _configs(of, setting, method):
-        for t, world, params in trajectory(config, round):
-            if t < round:
-                continue
-            context.say(f"{config.setting}: {cohorts} cohorts")
-            changes = sampled_changes(world, params, t, cohorts, config.cohort)
-            parts, share = components(changes, shown)
-            for i in range(shown):
-                x = parts[:, i]
-                gap = stats.kstest(x, "norm").statistic
-                figures = [share[i], stats.skew(x), stats.kurtosis(x), gap]
-                table.rows.append([config.setting, str(i + 1), *[f"{value:.3f}" for value in figures]])
-                panels.append(_histogram(alt, x, f"{config.setting}, component {i + 1}"))
+        t, world, params = next(moment for moment in trajectory(config, round) if moment[0] == round)
+        context.say(f"{config.setting}: {cohorts} cohorts")
+        changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+        scaled, shares = components(changes, shown)
+        for position in range(shown):
+            component = scaled[:, position]
+            figures = [
+                shares[position],
+                stats.skew(component),
+                stats.kurtosis(component),
+                stats.kstest(component, "norm").statistic,
+            ]
+            table.rows.append([config.setting, str(position + 1), *[f"{figure:.3f}" for figure in figures]])
+            panels.append(_histogram(component, f"{config.setting}, component {position + 1}"))
     table.notes.append("The gap is Kolmogorov's distance to the normal law with the same mean and variance: 0 … 1.")
     return f"{context.save('components', alt.concat(*panels, columns=shown, spacing=16))}\n\n{table.markdown()}"
 
@@ -95,25 +103,29 @@ def stationarity(
     points: int = 11,
     cohorts: int = 200,
 ) -> str:
-    """Similarity of the covariance at one moment and ``interval`` rounds later, along a run of a method."""
+    """Compare the covariance at one moment with that ``interval`` rounds later, along a run of a method."""
     import altair as alt
 
-    values, rows = [], []
+    marks: Marks = []
+    table = Table(f"Cosine of the covariances {interval} rounds apart", ["setting", "least", "mean", "largest"])
     for config in _configs(of, setting, method):
-        last, found = None, []
+        previous_covariance = None
+        similarities = []
         for t, world, params in trajectory(config, first + interval * (points - 1)):
             if t < first or (t - first) % interval:
                 continue
             context.say(f"{config.setting}: round {t}")
             # the same cohorts at every moment: what differs is the model, not the draw
-            changes = np.cov(sampled_changes(world, params, t, cohorts, config.cohort), rowvar=False)
-            if last is not None:
-                found.append(similarity(last, changes))
-                values.append({"round": t, "similarity": round(found[-1], 4), "setting": config.setting})
-            last = changes
-        rows.append([config.setting, f"{np.min(found):.3f}", f"{np.mean(found):.3f}", f"{np.max(found):.3f}"])
-    table = Table(f"Cosine of the covariances {interval} rounds apart", ["setting", "least", "mean", "largest"], rows)
-    chart = alt.Chart(alt.InlineData(values=values)).mark_line(point=True)
+            changes = sampled_changes(world, params, t, cohorts=cohorts, size=config.cohort)
+            covariance = np.cov(changes, rowvar=False)
+            if previous_covariance is not None:
+                cosine = similarity(previous_covariance, covariance)
+                similarities.append(cosine)
+                marks.append({"round": t, "similarity": round(cosine, 4), "setting": config.setting})
+            previous_covariance = covariance
+        extremes = [np.min(similarities), np.mean(similarities), np.max(similarities)]
+        table.rows.append([config.setting, *[f"{figure:.3f}" for figure in extremes]])
+    chart = alt.Chart(alt.InlineData(values=marks)).mark_line(point=True)
     chart = chart.encode(
         x="round:Q", y=alt.Y("similarity:Q", scale=alt.Scale(domain=[0, 1])), color=alt.Color("setting:N", title=None)
     )
@@ -121,9 +133,10 @@ def stationarity(
 
 
 def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Array]]:
-    """The models of a run before each round 0 … rounds; everybody is available and answers."""
+    """Yield the model of a run before each round 0 … rounds; everybody is available and answers."""
     ground, setup = federation.setup(config)
-    world, params = setup.world, setup.world.initial
+    world = setup.world
+    params = world.initial
     registrar = Registrar(setup.selector, ground.population, horizon=config.rounds, seed=config.seed)
     for t in range(rounds + 1):
         yield t, world, params
@@ -136,19 +149,23 @@ def trajectory(config: RunConfig, rounds: int) -> Iterator[tuple[int, World, Arr
         params = params + weighted_sum(cohort.weights, outcome.deltas)
 
 
-def _configs(of: str, setting: list[str], method: str) -> list[RunConfig]:
-    """The first run of a method in each of these settings of a preset."""
+def _configs(of: str, settings: list[str], method: str) -> list[RunConfig]:
+    """Return the first run of a method in each of these settings of the preset ``of``."""
     runs = presets.load_preset(of).plan().runs
-    return [next(run for run in runs if (run.setting, run.method.label) == (one, method)) for one in setting]
+    return [next(run for run in runs if run.setting == setting and run.method.label == method) for setting in settings]
 
 
-def _histogram(alt: Any, x: Floats, title: str) -> Any:
-    heights, edges = np.histogram(x, bins=40, range=(-4, 4), density=True)
-    sides = zip(edges.tolist(), edges[1:].tolist(), heights.tolist(), strict=False)
-    bars = [{"x": left, "x2": right, "y": height, "floor": 0} for left, right, height in sides]
+def _histogram(values: Floats, title: str) -> alt.LayerChart:
+    import altair as alt
+
+    heights, edges = np.histogram(values, bins=40, range=(-4, 4), density=True)
+    bars: Marks = [
+        {"x": start, "x2": end, "y": height, "floor": 0}
+        for start, end, height in zip(edges[:-1].tolist(), edges[1:].tolist(), heights.tolist(), strict=True)
+    ]
     grid = np.linspace(-4, 4, 81)
-    line = [{"x": float(g), "y": float(h)} for g, h in zip(grid, stats.norm.pdf(grid), strict=True)]
+    curve: Marks = [{"x": float(x), "y": float(density)} for x, density in zip(grid, stats.norm.pdf(grid), strict=True)]
     histogram = alt.Chart(alt.InlineData(values=bars), title=title).mark_bar(color="#9ab")
     histogram = histogram.encode(x=alt.X("x:Q", title=None), x2="x2:Q", y=alt.Y("y:Q", title="density"), y2="floor:Q")
-    density = alt.Chart(alt.InlineData(values=line)).mark_line(color="firebrick").encode(x="x:Q", y="y:Q")
-    return (histogram + density).properties(width=200, height=140)
+    normal_law = alt.Chart(alt.InlineData(values=curve)).mark_line(color="firebrick").encode(x="x:Q", y="y:Q")
+    return (histogram + normal_law).properties(width=200, height=140)

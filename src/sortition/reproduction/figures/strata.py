@@ -1,21 +1,21 @@
-"""Strata looked at from outside: how noise on histograms blurs them, and how much they are worth on a run's model."""
+"""FedSS's strata: how private noise on label counts blurs them, and how much they are worth on a run's models."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 from sklearn.metrics import adjusted_rand_score
 
 from sortition.core import DISPERSION, GRADIENT, Measure, stream
+from sortition.core.arrays import Array
 from sortition.core.storage import snapshot
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Toml
 from sortition.reproduction.theory.stratification import dissimilarity, mse
 from sortition.results import run_folder
 from sortition.results.table import Table
-from sortition.selectors._parts.allocation import apportion
 from sortition.selectors._parts.label_privacy import Mechanism, gaussian_scale, noisy_counts
-from sortition.selectors._parts.strata import Strata, label_shares, stratify
+from sortition.selectors._parts.shares import label_shares
+from sortition.selectors.fedss.allocation import apportion
+from sortition.selectors.fedss.strata import Strata, stratify
 from sortition.studies.config import Data, RunConfig, validated
 from sortition.studies.federation import setup, split
 
@@ -23,8 +23,8 @@ MECHANISMS: tuple[Mechanism, ...] = ("laplace", "gaussian")
 DELTA = 1e-5
 
 
-def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most: int = 10, draws: int = 5) -> str:
-    """Strata from label counts under ε-differential privacy against those from exact counts."""
+def noise(context: Context, *, data: Toml, epsilon: list[float], most: int = 10, draws: int = 5) -> str:
+    """Compare strata from label counts under ε-differential privacy with those from exact counts."""
     parts = split(validated(Data, data, "figure.data"), 0)
     counts = parts.train.label_counts(parts.dataset.y_train, parts.dataset.classes)
     exact = stratify(label_shares(counts), most, stream(0, "strata"))
@@ -33,12 +33,18 @@ def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most:
     table.rows.append(["∞", "none", "0", str(len(exact.means)), f"{exact.score:.3f}", "1.000"])
     for level in sorted(epsilon, reverse=True):
         for mechanism in MECHANISMS:
-            made = [_blurred(counts, level, mechanism, most, draw) for draw in range(draws)]
-            scale = 1 / level if mechanism == "laplace" else gaussian_scale(level, DELTA)
-            agreement = np.mean([adjusted_rand_score(exact.labels, one.labels) for one in made])
-            strata, score = np.mean([len(one.means) for one in made]), np.mean([one.score for one in made])
+            blurred = [
+                _blurred(counts, epsilon=level, mechanism=mechanism, most=most, draw=draw) for draw in range(draws)
+            ]
             table.rows.append(
-                [f"{level:g}", mechanism, f"{scale:.3g}", f"{strata:.1f}", f"{score:.3f}", f"{agreement:.3f}"]
+                [
+                    f"{level:g}",
+                    mechanism,
+                    f"{_noise_scale(level, mechanism):.3g}",
+                    f"{np.mean([len(strata.means) for strata in blurred]):.1f}",
+                    f"{np.mean([strata.score for strata in blurred]):.3f}",
+                    f"{np.mean([adjusted_rand_score(exact.labels, strata.labels) for strata in blurred]):.3f}",
+                ]
             )
         context.say(f"strata under ε = {level:g}")
     table.notes.append(
@@ -48,43 +54,64 @@ def noise(context: Context, *, data: dict[str, Any], epsilon: list[float], most:
     return table.markdown()
 
 
-def _blurred(counts: np.ndarray, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
+def _blurred(counts: Array, *, epsilon: float, mechanism: Mechanism, most: int, draw: int) -> Strata:
+    """Stratify clients by noisy label counts."""
     rng = stream(draw, "blurred strata")
     return stratify(label_shares(noisy_counts(counts, epsilon, mechanism, DELTA, rng)), most, rng)
 
 
+def _noise_scale(epsilon: float, mechanism: Mechanism) -> float:
+    if mechanism == "laplace":
+        return 1 / epsilon
+    return gaussian_scale(epsilon, DELTA)
+
+
 def worth(context: Context, *, method: str, seed: int = 0) -> str:
-    """H², H_k² and eq. 22's last factor on the first and the last model of one run of each setting."""
+    """Tabulate H², H_k² and eq. 22's last factor on the first and the last model of one run of each setting."""
     columns = ["setting", "model", "H²", "Σ N_k H_k² / N", "gain, eq. 22", "MSE ratio, eq. 13"]
     table = Table(f"What stratifying is worth, measured on {method}'s models", columns)
     for run in context.done(methods=[method]):
         if run.seed == seed:
             context.say(f"gradients of all clients, {run.setting}")
             table.rows += _measured(run)
+    if not table.rows:
+        return ""
     table.notes.append(
         "H² and H_k² (eqs. 21 and 11): variance of the clients' gradients plus the mean square of their own gradient "
         "noise. MSE ratio: eq. 13 of proportional stratified sampling over that of simple random sampling, both with "
         "everybody available, in terms of the full local gradients."
     )
-    return table.markdown() if table.rows else ""
+    return table.markdown()
 
 
 def _measured(run: run_folder.Run) -> list[list[str]]:
+    """Return the rows of a run: its first and its last model."""
     config = validated(RunConfig, run.config, "run")
-    ground, made = setup(config)
-    world, everybody = made.world, np.arange(ground.split.clients)
+    ground, federation = setup(config)
+    world = federation.world
+    n = ground.split.clients
+    everybody = np.arange(n)
     strata = stratify(label_shares(world.label_counts), config.cohort, stream(config.seed, "strata"))
     arrays, header = snapshot.load(run.path / run_folder.CHECKPOINT)  # the model only: any method's will do
-    after = f"after {header['registrar']['index']} rounds"
+    models = {"first": world.initial, f"after {header['registrar']['index']} rounds": arrays["params"]}
     rows = []
-    for name, params in (("first", world.initial), (after, arrays["params"])):
+    for name, params in models.items():
         gradients = world.measure(params, Measure(GRADIENT, everybody), 0).values
-        own = world.train(params, everybody, (DISPERSION,), 0).reports[DISPERSION.name].values
-        found, bare = dissimilarity(gradients, strata.labels, own), dissimilarity(gradients, strata.labels)
-        inside = found.members @ found.inside / found.members.sum()
-        seats = apportion(found.members, config.cohort, found.members)
-        n = everybody.size
-        simple = (1 / config.cohort - 1 / n) * bare.total
-        ratio = mse(found.members, seats, bare.inside) / simple
-        rows.append([run.setting, name, f"{found.total:.3g}", f"{inside:.3g}", f"{found.gain:.3g}", f"{ratio:.3f}"])
+        gradient_noise = world.train(params, everybody, (DISPERSION,), 0).reports[DISPERSION.name].values
+        noisy = dissimilarity(gradients, strata.labels, gradient_noise)
+        exact = dissimilarity(gradients, strata.labels)
+        mean_inside = noisy.members @ noisy.inside / noisy.members.sum()
+        seats = apportion(noisy.members, config.cohort, noisy.members)
+        mse_simple = (1 / config.cohort - 1 / n) * exact.total
+        mse_stratified = mse(noisy.members, seats, exact.inside)
+        rows.append(
+            [
+                run.setting,
+                name,
+                f"{noisy.total:.3g}",
+                f"{mean_inside:.3g}",
+                f"{noisy.gain:.3g}",
+                f"{mse_stratified / mse_simple:.3f}",
+            ]
+        )
     return rows

@@ -19,7 +19,7 @@ from sortition.reproduction.theory.long_term import LongRun, long_run, slope
 from sortition.reproduction.theory.loss_covariance import Quadratics, agreement, preference
 from sortition.results.table import Table
 from sortition.selectors import load
-from sortition.selectors._parts.gaussian_process import Likelihood, ascend
+from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend
 
 PERCENT = 100
 LONG_TERM = {"LongFed": "longfed", "uniform": "uniform", "full": "full"}

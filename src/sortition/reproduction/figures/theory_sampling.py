@@ -15,7 +15,7 @@ from sortition.reproduction.theory.entropy_rate import LabelQuadratics, descend
 from sortition.reproduction.theory.stratification import bias_of_simple_sampling, mse, mse_bound
 from sortition.results.table import Table
 from sortition.selectors import load
-from sortition.selectors._parts.allocation import apportion
+from sortition.selectors.fedss.allocation import apportion
 
 
 def strata_lemmas(

@@ -10,8 +10,8 @@ from sortition.core import stream
 from sortition.core.arrays import Array, Floats
 from sortition.reproduction.theory.stratification import Dissimilarity
 from sortition.selectors._parts.distances import pairwise
-from sortition.selectors._parts.mixture import fitted
-from sortition.selectors._parts.strata import FLOOR, RESTARTS, silhouette, stratify
+from sortition.selectors.fedss.mixture import fitted
+from sortition.selectors.fedss.strata import FLOOR, RESTARTS, silhouette, stratify
 
 
 @dataclass(frozen=True)

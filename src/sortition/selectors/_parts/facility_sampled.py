@@ -19,12 +19,19 @@ from sortition.core.ties import first_smallest, rounded
 from sortition.selectors._parts.distances import between
 from sortition.selectors._parts.facility import greedy_cover, nearest_of
 
+SHORT_WIDTH = 64  # numbers that are kept of a client's vector where there are too many clients for all pairs
+CLIENTS_PER_PLACE = 10  # clients that are drawn for each place of a cohort, at least
 PASSES = 2  # over all candidates
 BLOCK = 16_384  # rows of one matrix product: k × BLOCK numbers at a time
 
 
+def sample_size(sample: int, budget: int) -> int:
+    """Return how many clients are covered, and how many are candidates first: ``sample``, or more for many places."""
+    return max(sample, CLIENTS_PER_PLACE * budget)
+
+
 def shortened(vectors: Array, width: int) -> Array:
-    """Rows of at most ``width`` numbers: longer ones are sketched, which keeps distances up to about √(2/width)."""
+    """Return rows of at most ``width`` numbers; longer ones are sketched, which keeps distances to about √(2/width)."""
     flat = vectors.reshape(len(vectors), -1)
     if flat.shape[1] <= width:
         return flat
@@ -33,13 +40,13 @@ def shortened(vectors: Array, width: int) -> Array:
 
 @lru_cache(maxsize=4)
 def folding(length: int, width: int) -> csr_array:
-    """(width, length), one ±1 in every column: ``core.signals.fold`` of many rows at once."""
+    """Return (width, length) with one ±1 in every column: ``core.signals.fold`` of many rows at once."""
     buckets, signs = buckets_and_signs(length, width, 0)
     return csr_array((signs, (buckets, np.arange(length))), shape=(width, length))
 
 
 def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
-    """The table of all clients' rows with these ones replaced; the first ones fix its width."""
+    """Return the table of all clients' rows with these clients' replaced; the first ones fix its width."""
     if not ids.size:
         return rows
     short = shortened(vectors, rows.shape[1] or width)
@@ -52,20 +59,21 @@ def stored(rows: Array, ids: Ids, vectors: Array, width: int) -> Array:
 def sampled_cover(
     rows: Array, pool: Ids, candidates: Ids, references: Ids, k: int, mass: Floats, price: Floats | None = None
 ) -> Ids:
-    """Ids of k clients of ``pool`` that lie near to the references.
+    """Return ids of k clients of ``pool`` that lie near to the references.
 
     Args:
         rows: (N, width) one row a client.
         pool: everybody who may be chosen.
         candidates: a sample of the pool, searched greedily.
-        references: those to be covered, with ``mass`` (references,) each.
+        references: the clients to be covered.
         k: how many.
-        mass: how much each reference counts.
-        price: (N,) what choosing a client adds.
+        mass: (references,) how much each reference counts.
+        price: (N,) what choosing a client adds; default 0.
     """
-    if price is not None and pool.size > k:  # the random sample must not miss those whose price is lowest
+    if price is None:
+        price = np.zeros(len(rows))
+    elif pool.size > k:  # the random sample must not miss those whose price is lowest
         candidates = np.union1d(candidates, leading(pool, -price[pool], k))
-    price = np.zeros(len(rows)) if price is None else price
     clients = np.asarray(rows[references], np.float64)
     table = between(rows[candidates], clients)
     chosen = candidates[greedy_cover(table, k, price=price[candidates], mass=mass)]
@@ -75,27 +83,29 @@ def sampled_cover(
 
 
 def exchanged(rows: Array, pool: Ids, chosen: Ids, clients: Floats, mass: Floats, price: Floats) -> Ids:
-    """Each of the chosen, or whoever of the pool serves those that it stands for better."""
-    chosen, nearest = chosen.copy(), nearest_of(between(rows[chosen], clients))
+    """Return each of the chosen, or the client of the pool that serves better those for whom it stands."""
+    chosen = chosen.copy()
+    nearest = nearest_of(between(rows[chosen], clients))
     weight = np.bincount(nearest, weights=mass, minlength=chosen.size).astype(np.float64)
-    held = weight > 0
+    serves = weight > 0
     middles = np.zeros((chosen.size, clients.shape[1]))
     np.add.at(middles, nearest, clients * mass[:, None])
-    middles[held] /= weight[held, None]
-    near = nearest_to_middles(rows, pool, middles, weight, price)
-    taken = set(chosen.tolist())
-    for cluster in np.flatnonzero(held):
-        mine = nearest == cluster
-        options = np.array([chosen[cluster], *(c for c in near[:, cluster].tolist() if c not in taken)])
-        cost = between(rows[options], clients[mine]) @ mass[mine] + price[options]
-        taken.discard(int(chosen[cluster]))
+    middles[serves] /= weight[serves, None]
+    finalists = nearest_to_middles(rows, pool, middles, weight, price)
+    members = set(chosen.tolist())
+    for cluster in np.flatnonzero(serves):
+        served = nearest == cluster
+        challengers = [client for client in finalists[:, cluster].tolist() if client not in members]
+        options = np.array([chosen[cluster], *challengers])
+        cost = between(rows[options], clients[served]) @ mass[served] + price[options]
+        members.discard(int(chosen[cluster]))
         chosen[cluster] = options[first_smallest(cost, float(np.abs(cost).max()))]
-        taken.add(int(chosen[cluster]))
+        members.add(int(chosen[cluster]))
     return chosen
 
 
 def nearest_to_middles(rows: Array, pool: Ids, middles: Floats, weight: Floats, price: Floats) -> Ids:
-    """For every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
+    """Return for every middle the best client of each block of the pool by weight · distance + price, (blocks, k)."""
     size = int(min(BLOCK, max(pool.size // 16, 1)))
     best = []
     for start in range(0, pool.size, size):

@@ -17,20 +17,30 @@ Mechanism = Literal["laplace", "gaussian"]
 
 
 def gaussian_scale(epsilon: float, delta: float) -> float:
-    """The least σ that gives (ε, δ) at sensitivity 1, for any ε (Balle and Wang 2018, Theorem 8)."""
+    """Return the least σ that gives (ε, δ) at sensitivity 1, for any ε (Balle and Wang 2018, Theorem 8)."""
 
     def excess(log_sigma: float) -> float:
         sigma = np.exp(log_sigma)
-        a, b = 0.5 / sigma, epsilon * sigma
+        a = 0.5 / sigma
+        b = epsilon * sigma
         return float(ndtr(a - b) - np.exp(epsilon + log_ndtr(-a - b)) - delta)
 
     return float(np.exp(brentq(excess, -20.0, 20.0, xtol=1e-10)))
 
 
 def noisy_counts(counts: Array, epsilon: float, mechanism: Mechanism, delta: float, rng: np.random.Generator) -> Floats:
-    """(n, C) counts under ε-differential privacy (Laplace) or (ε, δ) (Gaussian); negative ones are cut to 0."""
+    """Return (n, C) counts under ε-differential privacy (Laplace) or (ε, δ) (Gaussian); negative ones are cut to 0."""
     if mechanism == "laplace":
-        added = rng.laplace(0.0, 1.0 / epsilon, counts.shape)
+        noise = rng.laplace(0.0, 1.0 / epsilon, counts.shape)
     else:
-        added = rng.normal(0.0, gaussian_scale(epsilon, delta), counts.shape)
-    return np.maximum(counts + added, 0.0)
+        noise = rng.normal(0.0, gaussian_scale(epsilon, delta), counts.shape)
+    return np.maximum(counts + noise, 0.0)
+
+
+def privacy_note(epsilon: float | None, mechanism: Mechanism, delta: float) -> dict[str, float | str]:
+    """Say in a cohort's notes how label counts were noised; nothing where they were not."""
+    if epsilon is None:
+        return {}
+    if mechanism == "laplace":
+        return {"epsilon": epsilon, "noise": mechanism}
+    return {"epsilon": epsilon, "noise": mechanism, "delta": delta}

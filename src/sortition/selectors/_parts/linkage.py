@@ -27,28 +27,30 @@ BLOCK = 1024  # rows that are assigned at once: their tables stay in the cache
 
 
 def directions(rows: Array) -> Array:
-    """(n, d) → (n, d + 1) unit rows; a zero row points into a dimension of its own.
+    """Turn rows (n, d) into unit rows (n, d + 1); a zero row points into a dimension of its own.
 
     So zero updates are alike (angle 0) and at π/2 from all others, where the angle is not defined.
     """
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     zero = norms == 0
-    out = np.empty((len(rows), rows.shape[1] + 1), rows.dtype)
-    np.divide(rows, np.where(zero, 1, norms)[:, None], out=out[:, :-1])
-    out[:, -1] = zero
-    return out
+    units = np.empty((len(rows), rows.shape[1] + 1), rows.dtype)
+    np.divide(rows, np.where(zero, 1, norms)[:, None], out=units[:, :-1])
+    units[:, -1] = zero
+    return units
 
 
 def gaps_between(a: Array, b: Array, gap: Gap = "angle") -> Array:
-    """(n, d), (m, d) → (n, m). Of :func:`directions` the angle, else the L1 or L2 distance of the rows."""
-    if gap != "angle":
-        return np.asarray(cdist(a, b, "cityblock" if gap == "l1" else "euclidean"))
+    """Return (n, m) distances of rows (n, d) and (m, d): angles of :func:`directions`, or L1 or L2 distances."""
+    if gap == "l1":
+        return np.asarray(cdist(a, b, "cityblock"))
+    if gap == "l2":
+        return np.asarray(cdist(a, b, "euclidean"))
     cosine = np.clip(rounded(a @ b.T, 1.0), -1, 1)  # equal rows are at distance 0, whatever the rounding
     return np.asarray(np.arccos(cosine, out=cosine))
 
 
 def tree(gaps: Array, how: Linkage = "ward") -> Array:
-    """The (n − 1, 4) linkage matrix of n clients from their (n, n) distances."""
+    """Return the (n − 1, 4) linkage matrix of n clients from their (n, n) distances."""
     n = len(gaps)
     if n < 2:
         return np.empty((0, 4))
@@ -64,13 +66,13 @@ def tree(gaps: Array, how: Linkage = "ward") -> Array:
 
 
 def _on_grid(gaps: Floats) -> Floats:
-    """Distances without the last bits, which differ between processors: equal ones stay equal, and link in order."""
+    """Cut the last bits of distances, which differ between processors: equal ones stay equal, and link in order."""
     step = grid(float(gaps.max(initial=0.0)), LINK_BITS)
     return np.asarray(np.rint(gaps / step) * step)
 
 
 def cut_to_count(links: Array, count: int) -> Ids:
-    """``count`` groups (n if there are fewer clients): the last count − 1 merges undone, ties or not."""
+    """Return ``count`` groups, or n if there are fewer clients: the last count − 1 merges are undone, ties or not."""
     n = len(links) + 1
     if count >= n:
         return np.arange(n)
@@ -80,7 +82,7 @@ def cut_to_count(links: Array, count: int) -> Ids:
 
 
 def cut_to_mass(links: Array, mass: Array, capacity: float) -> Ids:
-    """The largest subtrees whose members' mass is at most ``capacity``; a heavier client stays alone."""
+    """Return the largest subtrees whose members' mass is at most ``capacity``; a heavier client stays alone."""
     n = len(links) + 1
     if n == 1:
         return np.zeros(1, np.int64)
@@ -103,16 +105,31 @@ def tree_groups(
     gap: Gap = "angle",
     how: Linkage = "ward",
 ) -> Ids:
-    """The group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|.
+    """Return the group of each of n clients by the distance gap(u, k) + |offset_u − offset_k|; no group is empty.
 
-    The clients are ``among`` those that have ``rows`` (default: all); ``offset`` is theirs, (n,).
     Up to ``limit`` clients the whole tree is built. Beyond, the tree of a random sample is cut, and everybody joins the
-    group whose mean row (and mean offset) is nearest: O(n) time and memory. No group is empty.
+    group whose mean row (and mean offset) is nearest: O(n) time and memory.
+
+    Args:
+        rows: (N, d) updates of all clients.
+        cut: cuts the tree into groups.
+        limit: clients up to which all are leaves of the tree.
+        rng: draws the sample.
+        among: (n,) ids of the clients to be grouped; default: all.
+        offset: (n,) numbers of these clients; default: equal.
+        gap: what is between two updates.
+        how: how the tree is built.
     """
     ids = np.arange(len(rows)) if among is None else among
     n = ids.size
-    leaves = np.arange(n) if n <= limit else _sample(np.asarray(rows.any(axis=1))[ids], min(SAMPLE, limit), rng)
-    points = directions(rows[ids[leaves]]) if gap == "angle" else rows[ids[leaves]]
+    if n <= limit:
+        leaves = np.arange(n)
+    else:
+        has_update = np.asarray(rows.any(axis=1))[ids]
+        leaves = _sampled_leaves(has_update, min(SAMPLE, limit), rng)
+    points = rows[ids[leaves]]
+    if gap == "angle":
+        points = directions(points)
     gaps = gaps_between(points, points, gap)
     np.fill_diagonal(gaps, 0)
     if offset is not None:
@@ -126,32 +143,37 @@ def tree_groups(
     centres /= members[:, None]
     if gap == "angle":
         centres /= np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), 1e-300)
-    heights = None if offset is None else np.bincount(labels, offset[leaves]) / members
-    nearest = _join(rows, ids, offset, centres, heights, gap)
-    joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
-    return (np.cumsum(joined) - 1)[nearest]
+    centre_offset = None if offset is None else np.bincount(labels, offset[leaves]) / members
+    nearest = _nearest_centres(rows, ids, offset, centres, centre_offset, gap)
+    is_joined = np.bincount(nearest) > 0  # of groups with one centre only the first is joined
+    return (np.cumsum(is_joined) - 1)[nearest]
 
 
-def _sample(moved: Array, size: int, rng: np.random.Generator) -> Ids:
-    """Random leaves; rows that are not zero come first, since clients without an update are all alike."""
-    updated, still = np.flatnonzero(moved), np.flatnonzero(~moved)
-    take = min(updated.size, size - min(still.size, 1))
-    return np.sort(np.concatenate([uniformly(updated, take, rng), uniformly(still, size - take, rng)]))
+def _sampled_leaves(has_update: Array, size: int, rng: np.random.Generator) -> Ids:
+    """Draw random leaves; rows that are not zero come first, since clients without an update are all alike."""
+    updated = np.flatnonzero(has_update)
+    still = np.flatnonzero(~has_update)
+    n_updated = min(updated.size, size - min(still.size, 1))
+    drawn_updated = uniformly(updated, n_updated, rng)
+    drawn_still = uniformly(still, size - n_updated, rng)
+    return np.sort(np.concatenate([drawn_updated, drawn_still]))
 
 
-def _join(rows: Array, ids: Ids, offset: Floats | None, centres: Floats, heights: Floats | None, gap: Gap) -> Ids:
-    """The nearest centre of each of these rows, a block at a time; the first of equally near ones."""
-    out = np.empty(ids.size, np.int64)
+def _nearest_centres(
+    rows: Array, ids: Ids, offset: Floats | None, centres: Floats, centre_offset: Floats | None, gap: Gap
+) -> Ids:
+    """Return the nearest centre of each of these clients, a block at a time; the first of equally near ones."""
+    nearest = np.empty(ids.size, np.int64)
     for start in range(0, ids.size, BLOCK):
         block = slice(start, start + BLOCK)
-        own = rows[ids[block]].astype(np.float64)
+        points = rows[ids[block]].astype(np.float64)
         if gap == "angle":
-            own = directions(own)
-        if gap == "angle" and (offset is None or heights is None):
-            out[block] = rounded(own @ centres.T, 1.0).argmax(axis=1)  # the smallest angle has the largest cosine
+            points = directions(points)
+        if gap == "angle" and (offset is None or centre_offset is None):
+            nearest[block] = rounded(points @ centres.T, 1.0).argmax(axis=1)  # the smallest angle: the largest cosine
             continue
-        gaps = gaps_between(own, centres, gap)
-        if offset is not None and heights is not None:
-            gaps += np.abs(np.subtract.outer(offset[block], heights))
-        out[block] = rounded(gaps, float(gaps.max())).argmin(axis=1)
-    return out
+        gaps = gaps_between(points, centres, gap)
+        if offset is not None and centre_offset is not None:
+            gaps += np.abs(np.subtract.outer(offset[block], centre_offset))
+        nearest[block] = rounded(gaps, float(gaps.max())).argmin(axis=1)
+    return nearest

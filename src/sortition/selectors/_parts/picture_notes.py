@@ -9,53 +9,72 @@ import numpy as np
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.rounds import Round
 
-SHOWN = 100
-NEAREST = 3
+LARGEST_PICTURE = 100  # clients
+NEIGHBOURS = 3  # nearest clients with which each one is joined
+
+Note = dict[str, Any]  # lists of numbers by their names, as JSON takes them
 
 
 def due(round: Round) -> bool:
-    """Ever rarer: notes are part of every record."""
+    """Say whether a round has a picture: ever fewer do, since notes are part of every record."""
     return round.index & (round.index + 1) == 0
 
 
 def spread_positions(n: int) -> Ids:
-    """At most ``SHOWN`` of n positions, evenly spread."""
-    return np.unique(np.linspace(0, n - 1, min(n, SHOWN)).round().astype(np.int64)) if n else np.empty(0, np.int64)
+    """Return at most ``LARGEST_PICTURE`` of n positions, evenly spread."""
+    if n == 0:
+        return np.empty(0, np.int64)
+    return np.unique(np.linspace(0, n - 1, min(n, LARGEST_PICTURE)).round().astype(np.int64))
 
 
-def grouping_note(round: Round, ids: Ids, group: Array, value: Floats | None = None) -> dict[str, Any]:
-    """Clients in groups (clusters, strata), with an estimate each where there is one."""
+def grouping_note(round: Round, ids: Ids, group: Array, value: Floats | None = None) -> Note:
+    """Note clients in groups (clusters, strata), with an estimate each where there is one."""
     if not due(round):
         return {}
-    at = spread_positions(ids.size)
-    note = {"ids": ids[at].tolist(), "group": group[at].tolist()}
+    positions = spread_positions(ids.size)
+    note = {"ids": ids[positions].tolist(), "group": group[positions].tolist()}
     if value is not None:
-        note["value"] = np.round(value[at], 4).tolist()
+        note["value"] = np.round(value[positions], 4).tolist()
     return {"grouping": note}
 
 
-def graph_note(round: Round, ids: Ids, distance: Floats) -> dict[str, Any]:
-    """Each client joined with its nearest ones; ``distance`` (n, n) belongs to ``ids`` in order."""
+def graph_note(round: Round, ids: Ids, distance: Floats) -> Note:
+    """Note each client joined with its nearest ones; ``distance`` (n, n) belongs to ``ids`` in order."""
     if not due(round) or ids.size < 2:
         return {}
-    apart = distance + np.diag(np.full(ids.size, np.inf))
-    nearest = np.argsort(apart, axis=1, kind="stable")[:, : min(NEAREST, ids.size - 1)]
+    to_others = distance + np.diag(np.full(ids.size, np.inf))
+    nearest = np.argsort(to_others, axis=1, kind="stable")[:, : min(NEIGHBOURS, ids.size - 1)]
     pairs = np.stack([np.repeat(np.arange(ids.size), nearest.shape[1]), nearest.ravel()], axis=1)
-    return {"graph": {"ids": ids.tolist(), "edges": np.unique(np.sort(pairs, axis=1), axis=0).tolist()}}
+    edges = np.unique(np.sort(pairs, axis=1), axis=0)
+    return {"graph": {"ids": ids.tolist(), "edges": edges.tolist()}}
 
 
-def coverage_note(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids) -> dict[str, Any]:
-    """Clients in the plane as far apart as their updates, and who stands for whom (both ids)."""
+def coverage_note(round: Round, ids: Ids, distance: Floats, chosen: Ids, by: Ids) -> Note:
+    """Note clients in the plane as far apart as their updates, and who stands for whom.
+
+    Args:
+        round: the round.
+        ids: (n,) the clients, sorted.
+        distance: (n, n) between them.
+        chosen: ids of the cohort.
+        by: (n,) ids of those by whom they are represented.
+    """
     if not due(round) or ids.size < 3:
         return {}
-    at = np.union1d(spread_positions(ids.size), np.searchsorted(ids, np.intersect1d(chosen, ids)))
-    xy = plane(distance[np.ix_(at, at)])
-    note = {"ids": ids[at].tolist(), "xy": np.round(xy, 4).tolist(), "by": by[at].tolist(), "chosen": chosen.tolist()}
+    chosen_positions = np.searchsorted(ids, np.intersect1d(chosen, ids))
+    positions = np.union1d(spread_positions(ids.size), chosen_positions)
+    xy = plane(distance[np.ix_(positions, positions)])
+    note = {
+        "ids": ids[positions].tolist(),
+        "xy": np.round(xy, 4).tolist(),
+        "by": by[positions].tolist(),
+        "chosen": chosen.tolist(),
+    }
     return {"coverage": note}
 
 
 def plane(distance: Floats) -> Floats:
-    """Classical multidimensional scaling to two dimensions (n, 2), as unit of length the largest coordinate."""
+    """Scale distances to two dimensions (n, 2) classically; the largest coordinate is the unit of length."""
     n = len(distance)
     centring = np.eye(n) - 1 / n
     values, vectors = np.linalg.eigh(-0.5 * centring @ distance**2 @ centring)

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
+from sortition.core.rounds import Population
 
 
-def shares(values: Floats) -> Floats:
-    """Values ≥ 0 over their sum; equal shares where all are 0."""
+def shares(values: Array) -> Floats:
+    """Divide values ≥ 0 by their sum; where all are 0, the shares are equal."""
     total = values.sum()
-    return np.asarray(values / total) if total > 0 else np.full(values.size, 1.0 / max(values.size, 1))
+    if total > 0:
+        return np.asarray(values / total)
+    return np.full(values.size, 1.0 / max(values.size, 1))
+
+
+def data_shares(population: Population) -> Floats:
+    """Return p_k = n_k / n of all clients (N,): 0 of unknown ones, and equal where nobody has data."""
+    p = np.zeros(population.n_clients)
+    p[population.known] = shares(np.asarray(population.sizes[population.known], np.float64))
+    return p
+
+
+def label_shares(counts: Array) -> Floats:
+    """Return the label distributions p_n = D_n^l / D_n of clients, (n, L), from their label counts.
+
+    A client without data is taken to be like the average of the others.
+    """
+    totals = counts.sum(axis=1, keepdims=True).astype(np.float64)
+    distributions = counts / np.where(totals > 0, totals, 1.0)
+    empty = totals[:, 0] <= 0
+    if empty.all():
+        distributions[empty] = 1.0 / counts.shape[1]
+    elif empty.any():
+        distributions[empty] = distributions[~empty].mean(axis=0)
+    return np.asarray(distributions)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
-from sortition.audit.schema import AnswersEntry, answer_ids, answer_values
-from sortition.core.arrays import Ids
+from sortition.audit.schema import answer_ids, answer_values
 from sortition.core.errors import bad
 from sortition.core.record import RoundRecord
-from sortition.results.history import fates
+from sortition.results.history import Fate, fates
 from sortition.results.names import ClientNames, printable
-from sortition.studies.audit.log_reader import DecodedRound, Log, reading
+from sortition.studies.audit.log_reader import DecodedRound, Log, Question, reading
+from sortition.studies.types import ReadOnlyTable
 
 __all__ = ["Log", "client", "cohort"]
 NO_NAMES = ClientNames()
-REASON = 200  # characters of a reason that a client gave, or of a note
+MAX_REASON = 200  # characters of a reason that a client gave, or of a note
+LISTED_STRIKES = 12  # rounds that a sentence on a quarantine names
 LOST = "It did not complete: what it sent was lost or refused."
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
@@ -27,84 +25,99 @@ KEPT_OUT = {
 
 
 def cohort(log: Log, t: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None) -> list[str]:
-    """A whole round in words; ``record`` is the same round in the federation's history, which knows more of fates."""
-    entry = log.round(t)
+    """Explain a whole round; ``record`` is the same round in the federation's history, which knows more of fates."""
+    decoded = log.round(t)
     with reading(t):
-        return _cohort(log, t, entry, names, record)
+        return _explain_cohort(log, t, decoded, names=names, record=record)
 
 
 def client(
-    log: Log, t: int, who: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None
+    log: Log, t: int, client_id: int, *, names: ClientNames = NO_NAMES, record: RoundRecord | None = None
 ) -> list[str]:
-    """One client in one round, in words."""
-    entry = log.round(t)
+    """Explain one client in one round."""
+    decoded = log.round(t)
     with reading(t):
-        return _client(log, t, entry, who, names, record)
+        return _explain_client(log, t, decoded, client_id, names=names, record=record)
 
 
-def _cohort(log: Log, t: int, entry: DecodedRound, names: ClientNames, record: RoundRecord | None) -> list[str]:
-    said = [
-        f"Round {t}: {entry.available.size} of {log.clients(t)} clients were available; {log.method} could take "
-        f"{entry.entry.get('budget')}."
-    ]
-    for why, ids in entry.kept_out.items():
-        said.append(f"The guards kept out {ids.size} {KEPT_OUT.get(why, why)}: {names.listed(ids.tolist())}.")
-    for signal, asked, answers in entry.asked:
-        said.append(f"It asked {asked.size} clients for {signal}; {answer_ids(answers, asked).size} answered.")
-    if not entry.cohort.size:
-        said.append("Nobody was chosen.")
-    for member, weight in zip(entry.cohort.tolist(), entry.weights.tolist(), strict=True):
-        known = [one for one in entry.asked if "values" in one[2] and member in answer_ids(one[2], one[1])]
-        values = "".join(f"; {signal} {_value(answers, asked, member)}" for signal, asked, answers in known)
-        end = "" if member in entry.done else f"; {short_fate(record, member)}"
-        said.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{values}{end}.")
-    return said + noted(entry.notes)
-
-
-def _client(
-    log: Log, t: int, entry: DecodedRound, who: int, names: ClientNames, record: RoundRecord | None
+def _explain_cohort(
+    log: Log, t: int, decoded: DecodedRound, *, names: ClientNames, record: RoundRecord | None
 ) -> list[str]:
-    known = log.clients(t)
-    if not 0 <= who < known:
-        raise bad("--client", f"0 to {known - 1}, the clients known in round {t}", who)
-    kept = next((why for why, ids in entry.kept_out.items() if who in ids), "")
-    if who not in entry.available:
-        said = [f"{names.at_the_start(who)} was not available in round {t}, so {log.method} could not choose it."]
+    sentences = [
+        f"Round {t}: {decoded.available.size} of {log.clients(t)} clients were available; {log.method} could take "
+        f"{decoded.entry.get('budget')}."
+    ]
+    for reason, ids in decoded.kept_out.items():
+        listed = names.listed(ids.tolist())
+        sentences.append(f"The guards kept out {ids.size} {KEPT_OUT.get(reason, reason)}: {listed}.")
+    for question in decoded.questions:
+        n_answers = answer_ids(question.answers, question.asked).size
+        sentences.append(f"It asked {question.asked.size} clients for {question.signal}; {n_answers} answered.")
+    if not decoded.cohort.size:
+        sentences.append("Nobody was chosen.")
+    for member, weight in zip(decoded.cohort.tolist(), decoded.weights.tolist(), strict=True):
+        parts = [f"{names.at_the_start(member)} was chosen with weight {weight:.4g}"]
+        parts += [
+            f"{question.signal} {_answer_of(question, member):.6g}"
+            for question in decoded.questions
+            if "values" in question.answers and member in answer_ids(question.answers, question.asked)
+        ]
+        if member not in decoded.completed:
+            parts.append(short_fate(record, member))
+        sentences.append(f"{'; '.join(parts)}.")
+    return sentences + noted(decoded.notes)
+
+
+def _explain_client(
+    log: Log, t: int, decoded: DecodedRound, client_id: int, *, names: ClientNames, record: RoundRecord | None
+) -> list[str]:
+    n_clients = log.clients(t)
+    if not 0 <= client_id < n_clients:
+        raise bad("--client", f"0 to {n_clients - 1}, the clients known in round {t}", client_id)
+    subject = names.at_the_start(client_id)
+    if client_id in decoded.available:
+        sentences = [f"{subject} was one of {decoded.available.size} clients available in round {t}."]
     else:
-        said = [f"{names.at_the_start(who)} was one of {entry.available.size} clients available in round {t}."]
-    if kept:
-        said.append(_kept(log, t, who, kept))
+        sentences = [f"{subject} was not available in round {t}, so {log.method} could not choose it."]
+    why_kept_out = next((reason for reason, ids in decoded.kept_out.items() if client_id in ids), "")
+    if why_kept_out:
+        sentences.append(_kept_out_sentence(log, t, client_id, why_kept_out))
     else:
-        said += [_question(signal, asked, answers, who) for signal, asked, answers in entry.asked]
-    if who in entry.cohort:
-        said += _chosen(log, entry, who, record)
-    elif who in entry.available and not kept:
-        said.append(f"It was not chosen; {_instead(log, entry, names)}.")
-    just_said = "" if record is None else (record.get("left_out") or {}).get(str(who))
-    for reason in entry.refused(who):
-        if reason != just_said:
-            said.append(f"Something it sent was refused: {printable(reason, REASON)}.")
-    return said + noted(entry.notes) + [_history(log, t, who)]
+        sentences += [_question_sentence(question, client_id) for question in decoded.questions]
+    if client_id in decoded.cohort:
+        sentences += _chosen_sentences(log, decoded, client_id, record)
+    elif client_id in decoded.available and not why_kept_out:
+        sentences.append(f"It was not chosen; {_who_was_chosen(log, decoded, names)}.")
+    reason_said_already = "" if record is None else (record.get("left_out") or {}).get(str(client_id))
+    for reason in decoded.refused(client_id):
+        if reason != reason_said_already:
+            sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
+    return sentences + noted(decoded.notes) + [_earlier_rounds(log, t, client_id)]
 
 
-def _chosen(log: Log, entry: DecodedRound, who: int, record: RoundRecord | None) -> list[str]:
-    """With what weight a client was chosen, whether by the guards, and what became of it."""
-    position = int(np.flatnonzero(entry.cohort == who)[0])
-    said = [chosen_sentence(entry.cohort.tolist(), entry.weights.tolist(), position)]
-    if who in (_guards(entry).get("explored") or ()):
-        said.append(f"That was the guards' doing: it was drawn to explore, not chosen by {log.method}.")
-    said.append("It completed." if who in entry.done else fate_sentence(record, who))
-    return said
+def _chosen_sentences(log: Log, decoded: DecodedRound, client_id: int, record: RoundRecord | None) -> list[str]:
+    """Say with what weight a client was chosen, whether by the guards, and what became of it."""
+    position = int(np.flatnonzero(decoded.cohort == client_id)[0])
+    sentences = [chosen_sentence(decoded.weights.tolist(), position)]
+    if client_id in (_guard_notes(decoded).get("explored") or ()):
+        sentences.append(explored_sentence(log.method))
+    sentences.append("It completed." if client_id in decoded.completed else fate_sentence(record, client_id))
+    return sentences
 
 
-def chosen_sentence(cohort_ids: list[int], weights: list[float], position: int) -> str:
-    """With what weight the client at a position of the cohort was chosen."""
-    return f"It was chosen, as one of {len(cohort_ids)}, with weight {weights[position]:.4g} of {sum(weights):.4g}."
+def chosen_sentence(weights: list[float], position: int) -> str:
+    """Say with what weight the client at a position of the cohort was chosen."""
+    return f"It was chosen, as one of {len(weights)}, with weight {weights[position]:.4g} of {sum(weights):.4g}."
 
 
-def fate_sentence(record: RoundRecord | None, who: int) -> str:
-    """What became of a client that was chosen and whose update was not used."""
-    fate = None if record is None else fates(record).get(who)
+def explored_sentence(method: str) -> str:
+    """Say that the guards drew a client in the place of one that the method chose."""
+    return f"That was the guards' doing: it was drawn to explore, not chosen by {method}."
+
+
+def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
+    """Say what became of a client that was chosen and whose update was not used."""
+    fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return LOST
     if fate == "standby":
@@ -112,98 +125,117 @@ def fate_sentence(record: RoundRecord | None, who: int) -> str:
     if fate == "silent":
         return "It did not answer before the round closed, though it was waited for."
     if fate == "failed":
-        return f"Its program failed: {reason_of(record, who)}."
-    return f"The model that it sent could not be used: {reason_of(record, who)}."
+        return f"Its program failed: {reason_of(record, client_id)}."
+    return f"The model that it sent could not be used: {reason_of(record, client_id)}."
 
 
-def short_fate(record: RoundRecord | None, who: int) -> str:
-    """The same in few words, for a line of the whole cohort."""
-    fate = None if record is None else fates(record).get(who)
+def short_fate(record: RoundRecord | None, client_id: int) -> str:
+    """Say the same in few words, for a line of the whole cohort."""
+    fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return "did not complete"
     if fate == "standby":
         return "not needed"
     if fate == "silent":
         return "silent"
-    return f"{fate}: {reason_of(record, who)}"
+    return f"{fate}: {reason_of(record, client_id)}"
 
 
-def reason_of(record: RoundRecord, who: int) -> str:
-    """Why a client failed or was left out, as its program or the server said it."""
+def _fate(record: RoundRecord | None, client_id: int) -> Fate | None:
+    return None if record is None else fates(record).get(client_id)
+
+
+def reason_of(record: RoundRecord, client_id: int) -> str:
+    """Return why a client failed or was left out, as its program or the server said it."""
     reasons = {**(record.get("left_out") or {}), **(record.get("failed") or {})}
-    return printable(reasons.get(str(who), "").strip(), REASON).rstrip(".")
+    return printable(reasons.get(str(client_id), "").strip(), MAX_REASON).rstrip(".")
 
 
-def _kept(log: Log, t: int, who: int, why: str) -> str:
-    """What the guards did to a client that was available."""
-    if why == "ceiling":
+def _kept_out_sentence(log: Log, t: int, client_id: int, reason: str) -> str:
+    """Say what the guards did to a client that was available."""
+    if reason == "ceiling":
         return "The guards left it out: it has had all the places that the ceiling of its fair share allows."
-    if why == "quota":
-        return (f"The guards left it out by a random draw: its owner had more clients there than places, so "
-                f"{log.method} could not choose it.")  # fmt: skip
-    strikes = [before for before in range(t) if log.round(before).refused(who)]
-    when = f" in round{'s' if len(strikes) > 1 else ''} {', '.join(map(str, strikes[-12:]))}" if strikes else ""
-    return f"The guards held it in quarantine for unsound numbers{when}, so {log.method} could not choose it."
+    if reason == "quota":
+        return (
+            "The guards left it out by a random draw: its owner had more clients there than places, so "
+            f"{log.method} could not choose it."
+        )
+    strikes = [str(round_index) for round_index in range(t) if log.round(round_index).refused(client_id)]
+    in_rounds = ""
+    if strikes:
+        rounds = "rounds" if len(strikes) > 1 else "round"
+        in_rounds = f" in {rounds} {', '.join(strikes[-LISTED_STRIKES:])}"
+    return f"The guards held it in quarantine for unsound numbers{in_rounds}, so {log.method} could not choose it."
 
 
-def _instead(log: Log, entry: DecodedRound, names: ClientNames) -> str:
-    """Who was chosen, or why nobody."""
-    if entry.cohort.size:
-        return f"{log.method} chose {names.listed(entry.cohort.tolist())}"
-    guards = _guards(entry)
-    if why := next((key for key in ("too_few_eligible", "too_few_chosen") if key in guards), ""):
-        return f"nobody was, since the guards skip a round with so few clients ({why.replace('_', ' ')}: {guards[why]})"
+def _who_was_chosen(log: Log, decoded: DecodedRound, names: ClientNames) -> str:
+    """Say who was chosen, or why nobody."""
+    if decoded.cohort.size:
+        return f"{log.method} chose {names.listed(decoded.cohort.tolist())}"
+    guard_notes = _guard_notes(decoded)
+    for key in ("too_few_eligible", "too_few_chosen"):
+        if key in guard_notes:
+            note = f"{key.replace('_', ' ')}: {guard_notes[key]}"
+            return f"nobody was, since the guards skip a round with so few clients ({note})"
     return f"{log.method} chose nobody"
 
 
-def _value(answers: AnswersEntry, asked: Ids, who: int) -> str:
-    return f"{answer_values(answers, asked)[answer_ids(answers, asked) == who][0]:.6g}"
+def _answer_of(question: Question, client_id: int) -> float:
+    values = answer_values(question.answers, question.asked)
+    return float(values[answer_ids(question.answers, question.asked) == client_id][0])
 
 
-def _question(signal: str, asked: Ids, answers: AnswersEntry, who: int) -> str:
-    if who not in asked:
-        return f"It was not among the {asked.size} clients asked for {signal}."
-    ids = answer_ids(answers, asked)
-    if who not in ids:
+def _question_sentence(question: Question, client_id: int) -> str:
+    signal = question.signal
+    if client_id not in question.asked:
+        return f"It was not among the {question.asked.size} clients asked for {signal}."
+    ids = answer_ids(question.answers, question.asked)
+    if client_id not in ids:
         return f"It was asked for {signal} and did not answer."
-    if "values" not in answers:
+    if "values" not in question.answers:
         return f"It was asked for {signal} and sent a vector, of which the log holds only the digest."
-    values = answer_values(answers, asked)
-    own = values[ids == who][0]
-    above = int(np.sum(values > own))
-    return f"It was asked for {signal} and answered {own:.6g}: number {above + 1} of {ids.size}, from the largest."
+    answer = _answer_of(question, client_id)
+    rank = 1 + int(np.sum(answer_values(question.answers, question.asked) > answer))
+    return f"It was asked for {signal} and answered {answer:.6g}: number {rank} of {ids.size}, from the largest."
 
 
-def _guards(entry: DecodedRound) -> Mapping[str, Any]:
-    return dict(entry.notes.get("guards", {}))
+def _guard_notes(decoded: DecodedRound) -> ReadOnlyTable:
+    return dict(decoded.notes.get("guards", {}))
 
 
-def noted(notes: Mapping[str, Any]) -> list[str]:
-    """What method and guards noted, each under its own name."""
+def noted(notes: ReadOnlyTable) -> list[str]:
+    """Say what method and guards noted, each under its own name."""
     if set(notes) == {"sha256"}:
         return ["The notes of this round are long; the record of the round has them."]
-    own = {key: value for key, value in notes.items() if key not in ("guards", "shortfall")}
-    empty = notes.get("shortfall", 0)
-    said = [f"{empty} places stayed empty: fewer clients could be chosen."] if empty else []
-    for whose, table in (("The method", own), ("The guards", notes.get("guards") or {})):
-        if table:
-            listed = "; ".join(
-                f"{printable(str(key).replace('_', ' '))} = {printable(str(value), REASON)}"
-                for key, value in table.items()
-            )
-            said.append(f"{whose} noted: {listed}.")
-    return said
+    sentences = []
+    empty_places = notes.get("shortfall", 0)
+    if empty_places:
+        sentences.append(f"{empty_places} places stayed empty: fewer clients could be chosen.")
+    method_notes = {key: value for key, value in notes.items() if key not in ("guards", "shortfall")}
+    if method_notes:
+        sentences.append(f"The method noted: {_listed_notes(method_notes)}.")
+    guard_notes = notes.get("guards") or {}
+    if guard_notes:
+        sentences.append(f"The guards noted: {_listed_notes(guard_notes)}.")
+    return sentences
 
 
-def _history(log: Log, t: int, who: int) -> str:
-    """How often it was there, chosen and done before."""
-    entries = [log.round(before) for before in range(t)]
-    there = sum(who in entry.available for entry in entries)
-    kept = sum(any(who in ids for ids in entry.kept_out.values()) for entry in entries)
-    chosen = [at for at, entry in enumerate(entries) if who in entry.cohort]
-    done = sum(who in entries[at].done for at in chosen)
+def _listed_notes(notes: ReadOnlyTable) -> str:
+    return "; ".join(
+        f"{printable(str(key).replace('_', ' '))} = {printable(str(value), MAX_REASON)}" for key, value in notes.items()
+    )
+
+
+def _earlier_rounds(log: Log, t: int, client_id: int) -> str:
+    """Say how often a client was available, chosen and done before."""
+    earlier = [log.round(round_index) for round_index in range(t)]
+    n_available = sum(client_id in decoded.available for decoded in earlier)
+    n_kept_out = sum(any(client_id in ids for ids in decoded.kept_out.values()) for decoded in earlier)
+    chosen = [round_index for round_index, decoded in enumerate(earlier) if client_id in decoded.cohort]
+    n_completed = sum(client_id in earlier[round_index].completed for round_index in chosen)
+    kept_out = f", kept out by the guards in {n_kept_out}" if n_kept_out else ""
     last = f", last in round {chosen[-1]}" if chosen else ""
-    out = f", kept out by the guards in {kept}" if kept else ""
     return (
-        f"Before, it was available in {there} of {t} rounds{out}, chosen in {len(chosen)}{last}, and completed {done}."
+        f"Before, it was available in {n_available} of {t} rounds{kept_out}, chosen in {len(chosen)}{last}, "
+        f"and completed {n_completed}."
     )

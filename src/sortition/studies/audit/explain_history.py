@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from sortition.audit.encoding import decode_ids
 from sortition.core.errors import bad
 from sortition.core.record import RoundRecord
 from sortition.results.history import History, cohort_of, fates
 from sortition.results.names import ClientNames, printable
-from sortition.studies.audit.explain import REASON, chosen_sentence, fate_sentence, noted, short_fate
+from sortition.studies.audit.explain import (
+    MAX_REASON,
+    chosen_sentence,
+    explored_sentence,
+    fate_sentence,
+    noted,
+    short_fate,
+)
+from sortition.studies.types import TomlTable
 
 ONLY_A_LOG = (
     "Only an audit log could tell what each client answered, whom the guards kept out, and that nobody changed the "
@@ -22,55 +28,55 @@ NOT_AVAILABLE = (
 
 
 def cohort(history: History, t: int, names: ClientNames) -> list[str]:
-    """A whole round in words."""
+    """Explain a whole round."""
     record = _record(history, t)
-    said = [
+    sentences = [
         f"Round {t}: {record.get('available', '?')} of {known_clients(history, t)} clients were available; a round of "
         f"{history.method} is to use {history.cohort}."
     ]
     if busy := record.get("busy"):
-        said.append(f"{busy} more were online, and still at work for an earlier round.")
-    said += _questions(record)
+        sentences.append(f"{busy} more were online, and still at work for an earlier round.")
+    sentences += _question_sentences(record)
     members = cohort_of(record)
     if not members:
-        said.append("Nobody was chosen.")
-    outcome = fates(record)
+        sentences.append("Nobody was chosen.")
+    fate_by_client = fates(record)
     for member, weight in zip(members, record.get("weights") or [], strict=True):
-        end = "" if outcome[member] == "used" else f"; {short_fate(record, member)}"
-        said.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{end}.")
+        fate = "" if fate_by_client[member] == "used" else f"; {short_fate(record, member)}"
+        sentences.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{fate}.")
     if late := record.get("late"):
-        said.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
-    return [*said, *noted(_notes(record)), ONLY_A_LOG]
+        sentences.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
+    return [*sentences, *noted(_notes(record)), ONLY_A_LOG]
 
 
-def client(history: History, t: int, who: int, names: ClientNames) -> list[str]:
-    """One client in one round, in words."""
+def client(history: History, t: int, client_id: int, names: ClientNames) -> list[str]:
+    """Explain one client in one round."""
     record = _record(history, t)
+    sentences = _availability_sentences(record, client_id, names=names, method=history.method)
+    sentences += _question_sentences(record)
     members = cohort_of(record)
-    said = [*_available(record, t, who, names, history.method), *_questions(record)]
-    away = "present" in record and who not in decode_ids(record["present"])
-    if who in members:
-        said.append(chosen_sentence(members, record.get("weights") or [], members.index(who)))
-        explored = (record.get("notes") or {}).get("guards") or {}
-        if who in (explored.get("explored") or ()):
-            said.append(f"That was the guards' doing: it was drawn to explore, not chosen by {history.method}.")
-        used = fates(record)[who] == "used"
-        said.append("Its update was used." if used else fate_sentence(record, who))
-    elif away:
-        pass
-    elif members:
-        said.append(f"It was not chosen; {history.method} chose {names.listed(members)}.")
-    else:
-        said.append("It was not chosen: nobody was.")
-    if who in (record.get("late") or ()):
-        said.append("Its answer to an earlier round came in this one: too late to be used.")
-    if reason := (record.get("rejected") or {}).get(str(who)):
-        said.append(f"Numbers that it sent were withheld from {history.method}: {printable(str(reason), REASON)}.")
-    return [*said, *noted(_notes(record)), _before(history, t, who), ONLY_A_LOG]
+    if client_id in members:
+        sentences.append(chosen_sentence(record.get("weights") or [], members.index(client_id)))
+        guard_notes = (record.get("notes") or {}).get("guards") or {}
+        if client_id in (guard_notes.get("explored") or ()):
+            sentences.append(explored_sentence(history.method))
+        was_used = fates(record)[client_id] == "used"
+        sentences.append("Its update was used." if was_used else fate_sentence(record, client_id))
+    elif not _was_away(record, client_id):
+        if members:
+            sentences.append(f"It was not chosen; {history.method} chose {names.listed(members)}.")
+        else:
+            sentences.append("It was not chosen: nobody was.")
+    if client_id in (record.get("late") or ()):
+        sentences.append("Its answer to an earlier round came in this one: too late to be used.")
+    if reason := (record.get("rejected") or {}).get(str(client_id)):
+        shown_reason = printable(str(reason), MAX_REASON)
+        sentences.append(f"Numbers that it sent were withheld from {history.method}: {shown_reason}.")
+    return [*sentences, *noted(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
 
 
 def known_clients(history: History, t: int) -> int:
-    """How many clients were known in a round."""
+    """Return how many clients were known in a round."""
     return _record(history, t).get("members") or history.clients
 
 
@@ -82,17 +88,22 @@ def _record(history: History, t: int) -> RoundRecord:
     return record
 
 
-def _available(record: RoundRecord, t: int, who: int, names: ClientNames, method: str) -> list[str]:
-    subject = names.at_the_start(who)
+def _was_away(record: RoundRecord, client_id: int) -> bool:
+    """Tell whether the record says that a client was not available."""
+    return "present" in record and client_id not in decode_ids(record["present"])
+
+
+def _availability_sentences(record: RoundRecord, client_id: int, *, names: ClientNames, method: str) -> list[str]:
+    t = record["round"]
     if "present" not in record:
-        return [f"The history does not say whether {names.called(who)} was available in round {t}."]
-    present = decode_ids(record["present"])
-    if who in present:
-        return [f"{subject} was one of {present.size} clients available in round {t}."]
-    return [f"{subject} was not available in round {t}, so {method} could not choose it.", NOT_AVAILABLE]
+        return [f"The history does not say whether {names.called(client_id)} was available in round {t}."]
+    subject = names.at_the_start(client_id)
+    if _was_away(record, client_id):
+        return [f"{subject} was not available in round {t}, so {method} could not choose it.", NOT_AVAILABLE]
+    return [f"{subject} was one of {decode_ids(record['present']).size} clients available in round {t}."]
 
 
-def _questions(record: RoundRecord) -> list[str]:
+def _question_sentences(record: RoundRecord) -> list[str]:
     return [
         f"{question['asked']} clients were asked for {printable(question['signal'])}; "
         f"{question.get('answered', '?')} answered."
@@ -100,17 +111,19 @@ def _questions(record: RoundRecord) -> list[str]:
     ]
 
 
-def _notes(record: RoundRecord) -> dict[str, Any]:
-    """The notes that say something."""
+def _notes(record: RoundRecord) -> TomlTable:
+    """Return the notes that say something."""
     return {key: value for key, value in (record.get("notes") or {}).items() if value not in ({}, [])}
 
 
-def _before(history: History, t: int, who: int) -> str:
-    """How often it was there, chosen and used before."""
+def _earlier_rounds(history: History, t: int, client_id: int) -> str:
+    """Say how often a client was available, chosen and used before."""
     earlier = [record for record in history.records if record["round"] < t]
-    chosen = [record for record in earlier if who in cohort_of(record)]
-    used = sum(fates(record)[who] == "used" for record in chosen)
+    chosen = [record for record in earlier if client_id in cohort_of(record)]
+    n_used = sum(fates(record)[client_id] == "used" for record in chosen)
     last = f", last in round {chosen[-1]['round']}" if chosen else ""
-    there = sum(who in decode_ids(record["present"]) for record in earlier if "present" in record)
-    known = f"available in {there} of {len(earlier)} rounds, " if history.says_who_was_there else ""
-    return f"Before, it was {known}chosen in {len(chosen)}{last}, and its update was used in {used}."
+    available = ""
+    if history.says_who_was_there:
+        n_available = sum("present" in record and not _was_away(record, client_id) for record in earlier)
+        available = f"available in {n_available} of {len(earlier)} rounds, "
+    return f"Before, it was {available}chosen in {len(chosen)}{last}, and its update was used in {n_used}."

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,8 +21,9 @@ from sortition.results import run_folder
 from sortition.results.history import History, history_of_log
 from sortition.results.names import ClientNames, printable
 from sortition.studies import methods
-from sortition.studies.audit.consistency import READS, against_records
-from sortition.studies.audit.finding import Finding, disclosed_names, read, readable
+from sortition.studies.audit.consistency import READING_ERRORS, against_records
+from sortition.studies.audit.finding import Finding, disclosed_names, format_faults, read
+from sortition.studies.types import ReadOnlyTable
 
 
 def examine_log(path: Path, names: ClientNames | None = None) -> Finding:
@@ -50,7 +50,7 @@ def examine_history(history: History, names: ClientNames | None = None) -> Findi
         if log is None:
             _ = history.records  # a damaged history is a fault, with a log or without one
             finding.state = "no log"
-            finding.left = _why_no_log(history)
+            finding.unchecked_because = _why_no_log(history)
         elif not log.exists():
             finding.faults.append(f"The audit log {log.name} is missing, though the federation was run with one.")
         else:
@@ -67,98 +67,111 @@ def _why_no_log(history: History) -> str:
     return 'there is no audit log: a federation that is given audit="audit.jsonl" keeps one'
 
 
-def _examine(path: Path, finding: Finding, history: History | None, given_names: ClientNames | None) -> None:
+def _examine(path: Path, finding: Finding, history: History | None, users_names: ClientNames | None) -> None:
     disclosed = run_folder.document(path.with_name(f"{path.name}.reveal.json"))
     if not disclosed:
         finding.state = "in progress" if in_use(path) else "done"
     links = read(path, whole=bool(disclosed))
     finding.entries = len(links)
     if not links and not disclosed:
-        finding.left = "the log is empty"
+        finding.unchecked_because = "the log is empty"
         return
     finding.faults += hash_chain.breaks(links, disclosed.get("final"))
-    finding.faults += readable(links[0].entry) if links and not finding.faults else []
+    if links and not finding.faults:
+        finding.faults += format_faults(links[0].entry)
     if disclosed:
         finding.faults += _against_disclosure(links, disclosed)
     else:
-        finding.left = "seed and salt are not disclosed yet"
+        finding.unchecked_because = "seed and salt are not disclosed yet"
     if finding.faults:
-        finding.left = "the log is broken"
+        finding.unchecked_because = "the log is broken"
         return
-    names = _names(path, history, given_names)
+    names = _names(path, history, users_names)
     if history is not None:
-        entries = [cast(RoundEntry, one.entry) for one in links[1:]]
+        entries = [cast(RoundEntry, link.entry) for link in links[1:]]
         finding.faults += _against_history(entries, history, names, over=bool(disclosed))
     if finding.faults:
-        finding.left = "the log does not fit the history"
+        finding.unchecked_because = "the log does not fit the history"
     elif disclosed:
-        _choices(links, disclosed, finding, names)
+        _examine_choices(links, disclosed, finding, names)
 
 
-def _names(log: Path, history: History | None, given: ClientNames | None) -> ClientNames:
-    """The names that the user gives, else those that were disclosed, else those of the history."""
-    names = given or disclosed_names(log)
-    if names is None:
-        names = ClientNames() if history is None else history.names
-    return names
+def _names(log: Path, history: History | None, users_names: ClientNames | None) -> ClientNames:
+    """Return the names that the user gives, else those that were disclosed, else those of the history."""
+    names = users_names or disclosed_names(log)
+    if names is not None:
+        return names
+    return ClientNames() if history is None else history.names
 
 
-def _against_disclosure(links: list[hash_chain.Link], disclosed: Mapping[str, Any]) -> list[str]:
-    """Whether the log has as many entries as were announced at the end."""
-    found = [f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None]
+def _against_disclosure(links: list[hash_chain.Link], disclosed: ReadOnlyTable) -> list[str]:
+    """Return whether the log has as many entries as were announced at the end."""
+    faults = [f"What was disclosed lacks {key!r}." for key in ("entries", "final") if disclosed.get(key) is None]
     if disclosed.get("entries") not in (None, len(links)):
-        found.append(f"{disclosed['entries']} entries were announced at the end; the log has {len(links)}.")
-    return found
+        faults.append(f"{disclosed['entries']} entries were announced at the end; the log has {len(links)}.")
+    return faults
 
 
 def _against_history(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:
-    """Where log and history differ; of a federation that goes on, one file may be ahead of the other."""
+    """Return where log and history differ; of a federation that goes on, one file may be ahead of the other."""
     records = history.records
     if not over:
         common = min(len(entries), len(records))
-        entries, records = entries[:common], records[:common]
+        entries = entries[:common]
+        records = records[:common]
     return against_records(entries, records, history.path.name, names)
 
 
-def _choices(links: list[hash_chain.Link], disclosed: Mapping[str, Any], finding: Finding, names: ClientNames) -> None:
+def _examine_choices(
+    links: list[hash_chain.Link], disclosed: ReadOnlyTable, finding: Finding, names: ClientNames
+) -> None:
     """Recompute the choices, once the chain is whole."""
-    header, entries = links[0].entry, [one.entry for one in links[1:]]
+    header = links[0].entry
     try:
-        selector = methods.selector(header["selector"], header["parameters"])
-        seed, guards = int(disclosed["seed"]), Guards(**header.get("guards", {}))
-        if commitment(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:
-            finding.faults.append("The disclosed seed is not the one that the log committed to.")
-        elif "facts" not in disclosed and selector.needs.reads:
-            finding.left = f"{type(selector).__name__} reads facts of clients, which were not disclosed"
-        else:
-            people = disclosed_population(disclosed, header["clients"])
-            if digest_of(people) != header["population"]:
-                finding.faults.append("The disclosed facts of clients do not have the digest of the log's header.")
-            registrar = Registrar(selector, people, horizon=header["horizon"], seed=seed, guards=guards)
-    except READS as error:
+        registrar = _fresh_registrar(header, disclosed, finding)
+    except READING_ERRORS as error:
         finding.faults.append(f"The log's header and what was disclosed cannot be used: {error}")
+        registrar = None
     if finding.faults:
-        finding.left = "the log does not fit what was disclosed"
-    elif not finding.left:
+        finding.unchecked_because = "the log does not fit what was disclosed"
+    elif registrar is not None:
         result = recompute(
-            entries,
+            [link.entry for link in links[1:]],
             registrar,
             population=lambda n: disclosed_population(disclosed, n),
-            form=int(header["format"]),
             called=names.called if names else None,
         )
         finding.add(result, header)
 
 
-def disclosed_population(disclosed: Mapping[str, Any], clients: Any) -> Population:
-    """The first so many clients, as they were disclosed."""
+def _fresh_registrar(header: ReadOnlyTable, disclosed: ReadOnlyTable, finding: Finding) -> Registrar | None:
+    """Return a registrar of the same selection; None, with the reason in the finding, where that is impossible."""
+    selector = methods.selector(header["selector"], header["parameters"])
+    seed = int(disclosed["seed"])
+    guards = Guards(**header.get("guards", {}))
+    if commitment(bytes.fromhex(disclosed["salt"]), seed) != header["commitment"]:
+        finding.faults.append("The disclosed seed is not the one that the log committed to.")
+        return None
+    if "facts" not in disclosed and selector.needs.reads:
+        finding.unchecked_because = f"{type(selector).__name__} reads facts of clients, which were not disclosed"
+        return None
+    population = disclosed_population(disclosed, header["clients"])
+    if digest_of(population) != header["population"]:
+        finding.faults.append("The disclosed facts of clients do not have the digest of the log's header.")
+    return Registrar(selector, population, horizon=header["horizon"], seed=seed, guards=guards)
+
+
+def disclosed_population(disclosed: ReadOnlyTable, clients: object) -> Population:
+    """Return the first so many clients, as they were disclosed."""
     if isinstance(clients, bool) or not isinstance(clients, int) or not 0 < clients <= MOST:
         raise ValueError(f"{clients!r} clients")
     facts = {}
     for name, rows in disclosed.get("facts", {}).items():
-        kind = np.dtype(disclosed["types"][name])
-        if kind.kind not in "iuf" or kind.itemsize > 8:
-            raise ValueError(f"{name} of type {kind}")
-        facts[name] = np.array(rows[:clients], kind)
-    known = disclosed.get("known")
-    return Population(**facts, known=None if known is None else [k for k in known if k < clients], n_clients=clients)
+        dtype = np.dtype(disclosed["types"][name])
+        if dtype.kind not in "iuf" or dtype.itemsize > 8:
+            raise ValueError(f"{name} of type {dtype}")
+        facts[name] = np.array(rows[:clients], dtype)
+    known_ids = disclosed.get("known")
+    if known_ids is not None:
+        known_ids = [client for client in known_ids if client < clients]
+    return Population(**facts, known=known_ids, n_clients=clients)

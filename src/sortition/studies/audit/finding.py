@@ -5,97 +5,119 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from sortition import __version__
 from sortition.audit import hash_chain
 from sortition.audit.recompute import Recomputation
-from sortition.audit.schema import READ
+from sortition.audit.schema import FORMAT
 from sortition.core.errors import StorageError
-from sortition.core.storage.safe_files import read_lines
+from sortition.core.storage.safe_files import check_format, read_lines
 from sortition.results import run_folder
 from sortition.results.names import ClientNames, names_by_id
+from sortition.studies.types import ReadOnlyTable
 
 
 @dataclass
 class Finding:
-    """What the audit of one run or federation found."""
+    """What the audit of one run or federation found.
+
+    Attributes:
+        run: the run's folder, or the federation's log or history.
+        entries: lines of the log, the header included.
+        recomputed: rounds whose choices were recomputed, and agree.
+        replayed: whether the run was replayed, and all of its records compared.
+        faults: what differs.
+        doubts: differences that another version's code may explain.
+        made_by: the version that began the log, where it is another one.
+        unchecked_because: why some rounds could not be recomputed.
+        state: how far the run is, and whether there is a log.
+        planned: rounds that the run is to have, where known.
+        federated: whether it is a federation's: what went in is known from its log alone.
+    """
 
     run: Path
     entries: int = 0
     recomputed: int = 0
-    replayed: bool = False  # whether the run was replayed, and all of its records compared
+    replayed: bool = False
     faults: list[str] = field(default_factory=list)
-    doubts: list[str] = field(default_factory=list)  # differences that another version's code may explain
-    made_by: str = ""  # the version that began the log, where it is another one
-    left: str = ""  # why some rounds could not be recomputed
+    doubts: list[str] = field(default_factory=list)
+    made_by: str = ""
+    unchecked_because: str = ""
     state: Literal["done", "unfinished", "in progress", "no log"] = "done"
-    planned: int = 0  # rounds that the run is to have, where known
-    federated: bool = False  # a federation's: what went in is known from its log alone
+    planned: int = 0
+    federated: bool = False
 
     @property
     def rounds(self) -> int:
-        """Rounds that the log has."""
+        """Return how many rounds the log has."""
         return max(self.entries - 1, 0)
 
-    def add(self, result: Recomputation, header: Mapping[str, Any]) -> None:
+    def add(self, result: Recomputation, header: ReadOnlyTable) -> None:
         """Take over what the recomputation found; another version of the code may choose differently."""
-        self.recomputed, self.left = result.rounds, result.left or self.left
+        self.recomputed = result.rounds
+        self.unchecked_because = result.left or self.unchecked_because
         version = str(dict(header.get("versions") or {}).get("sortition", "unknown"))[:40]
-        self.made_by = version if version != __version__ else ""
-        (self.doubts if self.made_by else self.faults).extend(result.differences)
+        if version == __version__:
+            self.faults += result.differences
+        else:
+            self.made_by = version
+            self.doubts += result.differences
 
     @property
     def verdict(self) -> str:
-        """In a word or two; only "holds" is a pass."""
+        """Return the verdict in a word or two; only "holds" is a pass."""
         if self.faults:
             return "DIFFERS"
         if self.state in ("unfinished", "in progress"):
-            return f"{self.state}: {self.rounds}{f' of {self.planned}' if self.planned else ''} rounds"
+            of_planned = f" of {self.planned}" if self.planned else ""
+            return f"{self.state}: {self.rounds}{of_planned} rounds"
         if self.state == "no log":
             return self.state
         if self.doubts:
             return "other version"
-        return "holds" if self.recomputed == self.rounds and not self.left else "partly"
+        if self.recomputed < self.rounds or self.unchecked_because:
+            return "partly"
+        return "holds"
 
     @property
     def remarks(self) -> list[str]:
-        """What keeps it from being a pass, beside its faults."""
-        said = []
+        """Return what keeps it from being a pass, beside its faults."""
+        remarks = []
         if self.state in ("unfinished", "in progress") and not self.faults:
-            said.append(f"{self.verdict}: how it ends cannot be checked yet.")
+            remarks.append(f"{self.verdict}: how it ends cannot be checked yet.")
         if self.doubts:
-            said.append(f"made by version {self.made_by}; choices may differ. {self.doubts[0]}")
+            remarks.append(f"made by version {self.made_by}; choices may differ. {self.doubts[0]}")
         if self.recomputed < self.rounds:
-            reason = self.left or "something else differs"
-            said.append(f"rounds {self.recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
-        elif self.left:
-            said.append(f"{self.left}.")
-        return said
+            reason = self.unchecked_because or "something else differs"
+            remarks.append(f"rounds {self.recomputed} to {self.rounds - 1} were not recomputed: {reason}.")
+        elif self.unchecked_because:
+            remarks.append(f"{self.unchecked_because}.")
+        return remarks
 
 
 def read(path: Path, *, whole: bool = True) -> list[hash_chain.Link]:
-    """The lines of an audit log; a torn last line counts, unless the log may go on."""
+    """Read the lines of an audit log; a torn last line counts, unless the log may go on."""
     try:
-        raw = list(read_lines(path))
+        lines = list(read_lines(path))
     except FileNotFoundError:
         raise StorageError(f"{path} does not exist.") from None
-    if raw and not whole and not raw[-1].endswith(b"\n"):
-        raw.pop()
-    return hash_chain.links(line.removesuffix(b"\n") for line in raw)
+    if lines and not whole and not lines[-1].endswith(b"\n"):
+        lines.pop()
+    return hash_chain.links(line.removesuffix(b"\n") for line in lines)
 
 
-def readable(header: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the format of a log, by its first line."""
-    found = header.get("format")
-    if isinstance(found, int) and not isinstance(found, bool) and found in READ:
-        return []
-    hint = " Update Sortition." if isinstance(found, int) and found > max(READ) else ""
-    return [f"The log has format {str(found)[:20]}; this version reads up to {max(READ)}.{hint}"]
+def format_faults(header: ReadOnlyTable) -> list[str]:
+    """Return what is wrong with the format of a log, by its first line."""
+    try:
+        check_format("The log", header.get("format"), FORMAT)
+    except StorageError as error:
+        return [str(error)]
+    return []
 
 
 def disclosed_names(log: Path) -> ClientNames | None:
-    """The names that were disclosed beside a log; usually none are."""
+    """Return the names that were disclosed beside a log; usually none are."""
     names = run_folder.document(log.with_name(f"{log.name}.reveal.json")).get("names")
     if names is None:
         return None
@@ -104,14 +126,14 @@ def disclosed_names(log: Path) -> ClientNames | None:
     return names_by_id(names)
 
 
-def absent(run: run_folder.Run) -> str:
-    """Why a run keeps no log."""
+def why_no_log(run: run_folder.Run) -> str:
+    """Return why a run keeps no log."""
     if run.config.get("audit") is False:
         return "it was made with audit = false"
-    return "it was made before there were any, or every sign of one was removed"
+    return "every sign of one was removed"
 
 
 def final_hash(run: run_folder.Run) -> str | None:
-    """The hash that the run's log should end with, by the run's summary."""
-    end = run.summary.get("audit")
-    return end.get("final") if isinstance(end, Mapping) else None
+    """Return the hash that the run's log should end with, by the run's summary."""
+    audit_summary = run.summary.get("audit")
+    return audit_summary.get("final") if isinstance(audit_summary, Mapping) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import NamedTuple, cast
 
 from sortition.audit import hash_chain
 from sortition.audit.encoding import decode_ids, decode_numbers
@@ -15,54 +15,95 @@ from sortition.audit.schema import AnswersEntry, RoundEntry, asked_ids, done_ids
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, StorageError, bad, shown
 from sortition.results import run_folder
-from sortition.studies.audit.finding import absent, final_hash, read, readable
+from sortition.studies.audit.finding import final_hash, format_faults, read, why_no_log
 from sortition.studies.runs.journals import records_a_log
+from sortition.studies.types import TomlTable
+
+
+class Question(NamedTuple):
+    """A question of a round: the signal, the clients that were asked, and what came back."""
+
+    signal: str
+    asked: Ids
+    answers: AnswersEntry
 
 
 @dataclass(frozen=True)
 class DecodedRound:
-    """One round of a log."""
+    """One round of a log.
+
+    Attributes:
+        entry: the line of the log.
+        available: ids of the clients that could be chosen.
+        cohort: ids of those that were chosen.
+        weights: of the cohort, in its order.
+        completed: ids of those that completed.
+        kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "quota".
+    """
 
     entry: RoundEntry
     available: Ids
     cohort: Ids
     weights: Floats
-    done: Ids
-    kept_out: Mapping[str, Ids]  # by the guards: "quarantined", "ceiling", "quota"; logs of format 1 do not say whom
+    completed: Ids
+    kept_out: Mapping[str, Ids]
 
     @property
-    def asked(self) -> list[tuple[str, Ids, AnswersEntry]]:
-        """Signal, clients asked and what came back, of each question."""
-        found = self.entry.get("asked") or []
-        return [(one["signal"], asked_ids(one, self.entry), one["answers"]) for one in found]
+    def questions(self) -> list[Question]:
+        """Return the questions that the method asked."""
+        return [
+            Question(
+                signal=question["signal"],
+                asked=asked_ids(question, self.entry),
+                answers=question["answers"],
+            )
+            for question in self.entry.get("asked") or []
+        ]
 
     def refused(self, client: int) -> list[str]:
-        """Why something that the client sent was refused."""
-        found = [self.entry.get("rejected") or {}, self.entry.get("blamed") or {}]
-        return [table[str(client)] for table in found if table.get(str(client))]
+        """Return why something that the client sent was refused."""
+        reasons_by_client = (self.entry.get("rejected") or {}, self.entry.get("blamed") or {})
+        return [reasons[str(client)] for reasons in reasons_by_client if reasons.get(str(client))]
 
     @property
-    def notes(self) -> dict[str, Any]:
-        """What the method noted, and apart from it, under "guards", what the guards did; without empty ones."""
+    def notes(self) -> TomlTable:
+        """Return what the method noted and, under "guards", what the guards did; without empty ones."""
         return {key: value for key, value in dict(self.entry.get("notes") or {}).items() if value not in ({}, [])}
 
 
 class Log:
-    """An audit log; ``warnings`` say what is wrong with its chain."""
+    """An audit log.
+
+    Attributes:
+        path: its file.
+        header: its first line; empty for an empty log.
+        entries: one line a round.
+        method: the class of the method.
+        warnings: what is wrong with its chain.
+    """
 
     def __init__(self, source: run_folder.Run | Path) -> None:
-        path, final, whole = (source, None, False) if isinstance(source, Path) else _of_run(source)
-        links = read(path, whole=whole)
-        broken = hash_chain.breaks(links, final) if links else []
-        if links and links[0].entry and (wrong := readable(links[0].entry)):
-            raise StorageError(f"{path} cannot be read: {wrong[0]}")
-        self.warnings = [f"The log is broken, so what follows may be made up: {fault}" for fault in broken[:1]]
-        self.path, self.header = path, links[0].entry if links else dict[str, Any]()
-        self.entries = [cast(RoundEntry, one.entry) for one in links[1:]]
+        if isinstance(source, Path):
+            self.path = source
+            links = read(source, whole=False)
+            expected_hash = None
+        else:
+            self.path = _log_of_run(source)
+            links = read(self.path, whole=source.done)
+            expected_hash = final_hash(source)
+        self.header: TomlTable = dict(links[0].entry) if links else {}
+        self.entries = [cast(RoundEntry, link.entry) for link in links[1:]]
+        self.warnings: list[str] = []
+        if links:
+            breaks = hash_chain.breaks(links, expected_hash)
+            self.warnings = [f"The log is broken, so what follows may be made up: {fault}" for fault in breaks[:1]]
+        unreadable = format_faults(self.header) if self.header else []
+        if unreadable:
+            raise StorageError(f"{self.path} cannot be read: {unreadable[0]}")
         self.method = str(self.header.get("selector", "the method")).rpartition(":")[2]
 
     def round(self, t: int) -> DecodedRound:
-        """One round; for an unknown one the error names those that there are."""
+        """Return one round; for an unknown one the error names those that there are."""
         if not self.entries:
             raise StorageError(f"{self.path} has no round yet.")
         if not 0 <= t < len(self.entries):
@@ -71,13 +112,23 @@ class Log:
         with reading(t):
             cohort = decode_ids(entry["cohort"])
             weights = decode_numbers(entry["weights"], cohort.size)
-            kept = {why: decode_ids(ids) for why, ids in (entry.get("kept_out") or {}).items()}
-            return DecodedRound(entry, decode_ids(entry["available"]), cohort, weights, done_ids(entry), kept)
+            return DecodedRound(
+                entry=entry,
+                available=decode_ids(entry["available"]),
+                cohort=cohort,
+                weights=weights,
+                completed=done_ids(entry),
+                kept_out={why: decode_ids(ids) for why, ids in (entry.get("kept_out") or {}).items()},
+            )
 
     def clients(self, t: int) -> int:
-        """How many clients were known in round t."""
-        joined = [one["clients"] for entry in self.entries[: t + 1] if (one := entry.get("joined"))]
-        return int(joined[-1] if joined else self.header.get("clients", 0))
+        """Return how many clients were known in round t."""
+        clients = self.header.get("clients", 0)
+        for entry in self.entries[: t + 1]:
+            joined = entry.get("joined")
+            if joined:
+                clients = joined["clients"]
+        return int(clients)
 
 
 @contextmanager
@@ -93,13 +144,14 @@ def reading(t: int) -> Iterator[None]:
         ) from None
 
 
-def _of_run(run: run_folder.Run) -> tuple[Path, str | None, bool]:
-    """Where a run's log is, the hash that it should end with, and whether it is finished."""
+def _log_of_run(run: run_folder.Run) -> Path:
+    """Return where a run's log is; a run without one is refused."""
     path = run.path / run_folder.AUDIT
     if not path.exists():
         if not (run.path / run_folder.MANIFEST).exists():
             raise StorageError(f"{run.path} has no audit log, and is no run's folder.")
-        gone = "it is missing, though the run was made with one"
-        raise StorageError(f"{run.path} has no audit log: {gone if records_a_log(run) else absent(run)}.")
+        if records_a_log(run):
+            raise StorageError(f"{run.path} has no audit log: it is missing, though the run was made with one.")
+        raise StorageError(f"{run.path} has no audit log: {why_no_log(run)}.")
     _ = run.manifest  # refused here if it is of a later version
-    return path, final_hash(run), run.done
+    return path

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from sortition.core.guards.screening import Answers
 from sortition.core.intake import with_ids
 from sortition.core.observer import Reports
 from sortition.core.questions import Measure
+from sortition.core.record import RoundRecord
 from sortition.core.rounds import Population
 from sortition.core.turn import Turn
 from sortition.simulation import Setup, start
@@ -25,33 +26,37 @@ from sortition.simulation.simulation import client_figures
 
 
 class Configured:
-    """What the configuration says of a round without a replay: who is reachable, how many can be taken, who joined."""
+    """Says of a round, without a replay, who is reachable, how many can be taken, and who joined."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self._t = 0
 
     def __call__(self, t: int) -> Evidence:
-        """What the log's entry of round t must have."""
-        self._t, faults = t, self.setup.faults
-        grown = t > 0 and (faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0)
-        people = self.setup.known(t) if grown else None
+        """Return what the log's entry of round t must have."""
+        self._t = t
         expected = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
             "budget": self.setup.cohort_pace.places,
-            "joined": None if people is None else encode_joined(people),
+            "joined": encode_joined(self.setup.known(t)) if self._has_newcomers(t) else None,
         }
         return Evidence(expected=expected)
 
+    def _has_newcomers(self, t: int) -> bool:
+        faults = self.setup.faults
+        if t == 0:
+            return False
+        return faults.size(t) > faults.size(t - 1) or faults.taken(t).size > 0
+
     def population(self, clients: int) -> Population:
-        """Who is known in the round asked for last."""
+        """Return who is known in the round asked for last."""
         return self.setup.known(self._t)
 
 
 class Replay(Configured):
-    """The run, repeated, as an observer of its own registrar; every record is compared with rounds.jsonl."""
+    """Repeats the run, as an observer of its own registrar; every record is compared with rounds.jsonl."""
 
-    def __init__(self, setup: Setup, records: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, setup: Setup, records: Sequence[RoundRecord]) -> None:
         super().__init__(setup)
         self._simulation = start(setup)
         self._records = records
@@ -61,26 +66,25 @@ class Replay(Configured):
     def __call__(self, t: int) -> Evidence:
         """Repeat round t."""
         self._evidence = super().__call__(t)
-        record = self._simulation.play_round()
+        replayed = self._simulation.play_round()
         if t < len(self._records):
-            _same(self._records[t], self._measured(t, record, self._records[t]))
+            stored = self._records[t]
+            _check_same_record(stored, self._evaluated_like(stored, replayed, t))
         return self._evidence
 
-    def _measured(self, t: int, record: Mapping[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
-        """The record, evaluated also where a run once ended that was then given more rounds."""
-        world, params = self.setup.at(t).world, self._simulation.params
-        if "test" in logged and "test" not in record:
-            record = {**record, "test": world.evaluator.score(params)}
-        if "clients" in logged and "clients" not in record:
-            record = {**record, "clients": client_figures(world.evaluator.client_accuracies(params))}
-        if "shortfall" not in (logged.get("notes") or {}):  # older records lack it; newer logs must have it
-            record = {**record, "notes": {name: note for name, note in record["notes"].items() if name != "shortfall"}}
-        if "trainings" not in logged:  # older records lack them too
-            record = {key: value for key, value in record.items() if key not in ("trainings", "uploads")}
-        return dict(json.loads(json.dumps(json_value(record))))
+    def _evaluated_like(self, stored: RoundRecord, replayed: RoundRecord, t: int) -> RoundRecord:
+        """Return the replayed record, evaluated also where a run once ended that was then given more rounds."""
+        world = self.setup.at(t).world
+        params = self._simulation.params
+        record = replayed.copy()
+        if "test" in stored and "test" not in record:
+            record["test"] = world.evaluator.score(params)
+        if "clients" in stored and "clients" not in record:
+            record["clients"] = client_figures(world.evaluator.client_accuracies(params))
+        return cast(RoundRecord, json.loads(json.dumps(json_value(record))))
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
-        """A new turn: the one before it was abandoned."""
+        """Forget the answers to an abandoned turn: a new one begins."""
         self._evidence.asked.clear()
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
@@ -95,23 +99,25 @@ class Replay(Configured):
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Keep the reports of a step."""
-        self._evidence.reports = {name: with_ids(name, given, step.arrived) for name, given in reports.items()}
+        self._evidence.reports = {name: with_ids(name, report, step.arrived) for name, report in reports.items()}
 
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who completed, the reports, and whose updates were refused."""
-        self._evidence.reports = {name: with_ids(name, given, done) for name, given in reports.items()}
-        all_of_it = turn.cohort is None or np.array_equal(done, turn.cohort.ids)
+        self._evidence.reports = {name: with_ids(name, report, done) for name, report in reports.items()}
+        all_completed = turn.cohort is None or np.array_equal(done, turn.cohort.ids)
         self._evidence.expected |= {
-            "done": None if all_of_it else encode_ids(done),
+            "done": None if all_completed else encode_ids(done),
             "blamed": json_value(turn.blamed) or None,
         }
 
     def joined(self, population: Population) -> None:
-        """Nothing to keep: the set-up says who joins."""
+        """Keep nothing: the set-up says who joins."""
 
 
-def _same(logged: Mapping[str, Any], played: Mapping[str, Any]) -> None:
-    for key in {**played, **logged}:
-        if played.get(key) != logged.get(key):
-            mine, other = shown(played.get(key)), shown(logged.get(key))
-            raise Differs(f"{key} in rounds.jsonl should be {mine}, as the replay has it; it is {other}.")
+def _check_same_record(stored: RoundRecord, replayed: RoundRecord) -> None:
+    for key in {**replayed, **stored}:
+        if replayed.get(key) != stored.get(key):
+            expected = shown(replayed.get(key))
+            raise Differs(
+                f"{key} in rounds.jsonl should be {expected}, as the replay has it; it is {shown(stored.get(key))}."
+            )

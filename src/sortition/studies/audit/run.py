@@ -15,14 +15,14 @@ from sortition.simulation import start
 from sortition.studies import federation, own_code
 from sortition.studies.audit.consistency import against_end, against_header, against_records
 from sortition.studies.audit.federation import examine_history, examine_log
-from sortition.studies.audit.finding import Finding, absent, final_hash, read, readable
+from sortition.studies.audit.finding import Finding, final_hash, format_faults, read, why_no_log
 from sortition.studies.audit.replay import Configured, Replay
 from sortition.studies.config import RunConfig, validated
 from sortition.studies.runs.journals import records_a_log
 from sortition.studies.runs.task import in_one_thread
 from sortition.studies.runs.write_folder import LOCK
 
-__all__ = ["Finding", "absent", "examine", "examine_history", "examine_log", "read"]
+__all__ = ["Finding", "examine", "examine_history", "examine_log", "read"]
 
 
 def examine(run: run_folder.Run, *, replay: bool = False) -> Finding:
@@ -41,7 +41,8 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
         finding.state = "in progress" if in_use(run.path / LOCK) else "unfinished"
     if not (run.path / run_folder.AUDIT).exists():
         if not records_a_log(run):
-            finding.state, finding.left = "no log", f"there is no audit log: {absent(run)}"
+            finding.state = "no log"
+            finding.unchecked_because = f"there is no audit log: {why_no_log(run)}"
         elif run.done or run.records:
             finding.faults.append("The audit log is missing, though the run was made with one.")
         return
@@ -49,61 +50,72 @@ def _examine(run: run_folder.Run, finding: Finding, replay: bool) -> None:
     finding.entries = len(links)
     if not links and not run.done and not run.records:
         return  # killed, or looked at, before its first line
-    final = final_hash(run)
-    finding.faults += hash_chain.breaks(links, final)
-    if run.done and final is None:
+    expected_hash = final_hash(run)
+    finding.faults += hash_chain.breaks(links, expected_hash)
+    if run.done and expected_hash is None:
         finding.faults.append("The summary lacks the hash that the log should end with.")
     if finding.faults:
-        finding.left = "the log is broken"
+        finding.unchecked_because = "the log is broken"
         return
-    if not (wrong := readable(links[0].entry)):
-        _choices(run, links, finding, replay)
-    finding.faults += wrong
+    unreadable = format_faults(links[0].entry)
+    if unreadable:
+        finding.faults += unreadable
+    else:
+        _examine_choices(run, links, finding, replay)
 
 
 def _other_code(run: run_folder.Run) -> str:
-    """Why the user's code of the run is not here; empty where it is."""
+    """Return why the user's code of the run is not here; nothing where it is."""
     try:
-        changed = own_code.changed(run.manifest, run.config)
+        changed_keys = own_code.changed(run.manifest, run.config)
     except InputError as error:  # it cannot be imported, or must not
         return f"the run cannot be replayed here: {str(error).removesuffix('.')}"
-    return f"what {changed[0]} stands for has changed since" if changed else ""
+    if not changed_keys:
+        return ""
+    return f"what {changed_keys[0]} stands for has changed since"
 
 
-def _choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding, replay: bool) -> None:
+def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding: Finding, replay: bool) -> None:
     """Compare header, records and choices, once the chain is whole."""
-    header, rounds = cast(Header, links[0].entry), run.records
-    entries = [cast(RoundEntry, one.entry) for one in links[1:]]
-    if reason := _other_code(run):
-        finding.left = reason
+    header = cast(Header, links[0].entry)
+    entries = [cast(RoundEntry, link.entry) for link in links[1:]]
+    records = cast(list[RoundRecord], run.records)
+    finding.unchecked_because = _other_code(run)
+    if finding.unchecked_because:
         return
     try:
         config = validated(RunConfig, run.config, "config")
         setup = federation.setup(config)[1]
         registrar = start(setup).registrar
     except DataError as error:  # what is missing is here, not in the run
-        finding.left = f"the run cannot be replayed here: {str(error).removesuffix('.')}"
+        finding.unchecked_because = f"the run cannot be replayed here: {str(error).removesuffix('.')}"
         return
     except SortitionError as error:
-        finding.left = "the run cannot be replayed"
+        finding.unchecked_because = "the run cannot be replayed"
         finding.faults.append(f"The run cannot be replayed: {error}")
         return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
-        common = min(len(entries), len(rounds))
-        if len(entries) != len(rounds):
-            finding.left = f"the log has {len(entries)} rounds and rounds.jsonl {len(rounds)}; both have {common}"
-        entries, rounds, finding.entries = entries[:common], rounds[:common], common + 1
+        common = min(len(entries), len(records))
+        if len(entries) != len(records):
+            finding.unchecked_because = (
+                f"the log has {len(entries)} rounds and rounds.jsonl {len(records)}; both have {common}"
+            )
+        entries = entries[:common]
+        records = records[:common]
+        finding.entries = common + 1
     finding.faults += against_header(header, registrar, run.manifest.get("audit"))
-    finding.faults += against_records(entries, cast(list[RoundRecord], rounds))
+    finding.faults += against_records(entries, records)
     if len(entries) > config.rounds:
         finding.faults.append(f"The log has {len(entries)} rounds; the configuration has {config.rounds}.")
     if finding.faults:
-        finding.left = "the log does not fit the run"
+        finding.unchecked_because = "the log does not fit the run"
         return
-    finding.faults += against_end(run, config) if run.done else []
-    vectors = any(not s.scalar for s in (*registrar.needs.asks, *registrar.needs.reports))
-    finding.replayed = replay or vectors
+    if run.done:
+        finding.faults += against_end(run, config)
+    signals = (*registrar.needs.asks, *registrar.needs.reports)
+    logs_only_digests = any(not signal.scalar for signal in signals)  # of vectors
+    finding.replayed = replay or logs_only_digests
     with in_one_thread():
-        known = Replay(setup, rounds) if finding.replayed else Configured(setup)
-        result = recompute(entries, registrar, evidence=known, population=known.population, form=header["format"])
+        source = Replay(setup, records) if finding.replayed else Configured(setup)
+        result = recompute(entries, registrar, evidence=source, population=source.population)
     finding.add(result, header)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from sortition.core.record import RoundRecord
 from sortition.studies.config import RunConfig
+from sortition.studies.types import RunSummary
 
 
 class Callback:
@@ -16,35 +16,35 @@ class Callback:
     """
 
     def check(self) -> None:
-        """Before the first run of a study: raise what would make every run fail, such as a missing package."""
+        """Raise, before the first run of a study, what would make every run fail, such as a missing package."""
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
-        """Before the first round; a run that is resumed has ``played`` some."""
+        """Called before the first round; a run that is resumed has ``played`` some."""
 
-    def on_round(self, run: RunConfig, record: Mapping[str, Any]) -> None:
-        """After each round, with its record as in rounds.jsonl."""
+    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
+        """Called after each round, with its record as in rounds.jsonl."""
 
-    def on_end(self, run: RunConfig, summary: Mapping[str, Any]) -> None:
-        """After the last round, with the run's summary; empty where the run was stopped or failed."""
+    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
+        """Called after the last round, with the run's summary; it is empty where the run was stopped or failed."""
 
 
 class Callbacks(Callback):
-    """Several as one."""
+    """Passes each call on to several callbacks."""
 
-    def __init__(self, several: tuple[Callback, ...] = ()) -> None:
-        self.several = several
+    def __init__(self, callbacks: tuple[Callback, ...] = ()) -> None:
+        self.callbacks = callbacks
 
     def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
         """Call all."""
-        for one in self.several:
-            one.on_start(run, folder, played)
+        for callback in self.callbacks:
+            callback.on_start(run, folder, played)
 
-    def on_round(self, run: RunConfig, record: Mapping[str, Any]) -> None:
+    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
         """Call all."""
-        for one in self.several:
-            one.on_round(run, record)
+        for callback in self.callbacks:
+            callback.on_round(run, record)
 
-    def on_end(self, run: RunConfig, summary: Mapping[str, Any]) -> None:
+    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
         """Call all."""
-        for one in self.several:
-            one.on_end(run, summary)
+        for callback in self.callbacks:
+            callback.on_end(run, summary)

@@ -5,66 +5,80 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from sortition.audit.log import AuditLog, salt_of
 from sortition.core.errors import StorageError
+from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
 from sortition.core.storage.journal import Journal
 from sortition.results import run_folder
+from sortition.studies.types import RunSummary
 
 
 class Journals:
-    """Opened before the first round, closed after the last; the audit log is the registrar's observer."""
+    """The open journals of a run; the audit log is the registrar's observer.
+
+    Attributes:
+        rounds: one record a round.
+        timings: seconds of each round, by step.
+        log: the audit log; None where the run keeps none.
+    """
 
     def __init__(self, path: Path, registrar: Registrar, *, audited: bool) -> None:
-        self._open: list[Journal] = []
+        self._journals: list[Journal] = []
         self.log: AuditLog | None = None
         try:
-            self.rounds = self._opened(path / run_folder.ROUNDS, registrar.version)
-            self.timings = self._opened(path / run_folder.TIMINGS, registrar.version)
+            self.rounds = self._open(path / run_folder.ROUNDS, registrar.version)
+            self.timings = self._open(path / run_folder.TIMINGS, registrar.version)
             if audited:
-                self.log = registrar.observer = self._logged(path / run_folder.AUDIT, registrar)
+                self.log = self._open_log(path / run_folder.AUDIT, registrar)
+                registrar.observer = self.log
         except BaseException:
             self.close()
             raise
 
-    def _opened(self, path: Path, keep: int) -> Journal:
-        self._open.append(Journal(path, keep))
-        return self._open[-1]
+    def _open(self, path: Path, n_lines: int) -> Journal:
+        """Open a journal, cut to its first lines."""
+        journal = Journal(path, n_lines)
+        self._journals.append(journal)
+        return journal
 
-    def _logged(self, path: Path, registrar: Registrar) -> AuditLog:
-        entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
-        journal = self._opened(path, entries)
-        last = _hash(journal) if entries else ""
-        return AuditLog(registrar, salt_of(registrar.seed), journal.write, entries, last)
+    def _open_log(self, path: Path, registrar: Registrar) -> AuditLog:
+        n_entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
+        journal = self._open(path, n_entries)
+        last_hash = _last_hash(journal) if n_entries else ""
+        return AuditLog(registrar, salt_of(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)
 
-    def append(self, record: Mapping[str, Any], timed: Mapping[str, float]) -> None:
-        """A round was played."""
+    def append(self, record: RoundRecord, timings: Mapping[str, float]) -> None:
+        """Write the record and the seconds of a round that was played."""
         if self.log is not None:
             self.log.flush()
         self.rounds.append(record)
-        self.timings.append({"round": record["round"], **timed})
+        self.timings.append({"round": record["round"], **timings})
 
     def sync(self) -> None:
         """Wait until all lines are on the disk."""
-        for one in self._open:
-            one.sync()
+        for journal in self._journals:
+            journal.sync()
 
     def close(self) -> None:
-        """Give the files back."""
-        for one in self._open:
-            one.close()
+        """Close the files."""
+        for journal in self._journals:
+            journal.close()
 
-    def ending(self) -> dict[str, Any]:
-        """The audit log's length and last hash, for the summary."""
-        return {} if self.log is None else {"audit": {"entries": self.log.entries, "final": self.log.last}}
+    def audit_summary(self) -> RunSummary:
+        """Return the audit log's length and last hash, for the run's summary; nothing without a log."""
+        if self.log is None:
+            return {}
+        return {"audit": {"entries": self.log.entries, "final": self.log.last}}
 
 
-def audited(path: Path, wanted: bool | None, played: int) -> bool:
-    """Whether a run keeps an audit log: unless it is not wanted, or was begun without one. A lost one is refused."""
-    if wanted is False or played == 0 or (path / run_folder.AUDIT).exists():
-        return wanted is not False
+def keeps_audit_log(path: Path, wanted: bool | None, played: int) -> bool:
+    """Tell whether a run keeps an audit log: not if it is unwanted, or was begun without one. A lost one is refused."""
+    if wanted is False:
+        return False
+    if played == 0 or (path / run_folder.AUDIT).exists():
+        return True
     if records_a_log(run_folder.Run(path)):
         raise StorageError(
             f"{path / run_folder.AUDIT} is missing, though {played} rounds were played with it. "
@@ -74,11 +88,11 @@ def audited(path: Path, wanted: bool | None, played: int) -> bool:
 
 
 def records_a_log(run: run_folder.Run) -> bool:
-    """Whether manifest or summary mention an audit log."""
+    """Tell whether manifest or summary mention an audit log."""
     return "audit" in run.manifest or "audit" in run.summary
 
 
-def _hash(journal: Journal) -> str:
+def _last_hash(journal: Journal) -> str:
     try:
         return str(json.loads(journal.last)["hash"])
     except (ValueError, KeyError, TypeError):

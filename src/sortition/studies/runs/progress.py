@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from html import escape as escape_html
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from rich.console import Console
 from rich.markup import escape
@@ -15,26 +15,26 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as RichProgress
 
 from sortition.studies.config import RunConfig
-from sortition.studies.workers.scheduler import Event
+from sortition.studies.workers.scheduler import ENDS, Event
 
-SHOWN = 3  # running runs that a plain line names
-EVERY = 15.0  # seconds between plain lines of running runs
-REDRAWN = 0.3  # seconds between two drawings of a notebook's bar
-LOST = "lost the worker of {}; another continues from its last checkpoint"
+NAMED_RUNS = 3  # running runs that a plain line names
+SECONDS_PER_LINE = 15.0  # between plain lines of running runs
+SECONDS_PER_DRAWING = 0.3  # of a notebook's bar
+LOST_WORKER = "lost the worker of {}; another continues from its last checkpoint"
 
 
 class Progress(Protocol):
     """Shows the events of runs."""
 
     def watching(self, runs: Sequence[RunConfig], done: int) -> AbstractContextManager[None]:
-        """Entered before the first run; ``done`` were finished before."""
+        """Return a block that is entered before the first run; ``done`` runs were finished before."""
 
     def update(self, event: Event) -> None:
-        """Something happened to run ``event.index``."""
+        """Show what happened to run ``event.index``."""
 
 
 def name_of(run: RunConfig) -> str:
-    """The name of a run on screen."""
+    """Return the name of a run on screen."""
     return f"{run.setting}/{run.method.label} seed {run.seed}"
 
 
@@ -43,15 +43,15 @@ class Quiet:
 
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
-        """Nothing to prepare."""
+        """Prepare nothing."""
         yield
 
     def update(self, event: Event) -> None:
-        """Nothing to show."""
+        """Show nothing."""
 
 
 class Lines:
-    """A line when a run ends, and one for all running ones from time to time."""
+    """Prints a line when a run ends, and one for all running ones from time to time."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -61,55 +61,65 @@ class Lines:
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Announce how many runs are to be played."""
-        self.runs, self.started, self.printed = runs, time.monotonic(), time.monotonic()
-        self._print(f"{len(runs)} runs to play" + (f", {done} done before" if done else ""))
+        self.runs = runs
+        self.started_at = time.monotonic()
+        earlier_runs = f", {done} done before" if done else ""
+        self._print(f"{len(runs)} runs to play{earlier_runs}")
         yield
 
     def update(self, event: Event) -> None:
-        """Ends are printed at once, progress from time to time."""
+        """Print ends at once, and progress from time to time."""
         run = self.runs[event.index]
-        if event.kind in ("done", "stopped", "failed"):
-            last = self.active.pop(event.index, event)
-            self.ended += event.kind == "done"
-            figure = f"  {_figure(run)} {last.value:.3f}" if event.kind == "done" and last.value is not None else ""
-            why = f": {event.text.strip().splitlines()[-1]}" if event.kind == "failed" else ""
-            spent = time.monotonic() - self.started
-            self._print(f"[{self.ended}/{len(self.runs)}, {spent:.0f} s] {event.kind} {name_of(run)}{figure}{why}")
+        if event.kind in ENDS:
+            self._print_end(run, event)
         elif event.kind == "lost":
-            self._print(LOST.format(name_of(run)))
+            self._print(LOST_WORKER.format(name_of(run)))
         elif event.kind == "tick":
             self.active[event.index] = event
-            if time.monotonic() - self.printed > EVERY:
+            if time.monotonic() - self.printed_at > SECONDS_PER_LINE:
                 self._print(self._running())
 
-    def _running(self) -> str:
-        """The first running runs, and how many more there are: lock-step may play a hundred at once."""
-        lines = [self._line(index) for index in list(self.active)[:SHOWN]]
-        more = len(self.active) - len(lines)
-        return "; ".join(lines) + (f"; and {more} more" if more else "")
+    def _print_end(self, run: RunConfig, event: Event) -> None:
+        last_event = self.active.pop(event.index, event)
+        details = ""
+        if event.kind == "done":
+            self.ended += 1
+            if last_event.value is not None:
+                details = f"  {_figure_name(run)} {last_event.value:.3f}"
+        elif event.kind == "failed":
+            details = f": {event.text.strip().splitlines()[-1]}"
+        seconds = time.monotonic() - self.started_at
+        self._print(f"[{self.ended}/{len(self.runs)}, {seconds:.0f} s] {event.kind} {name_of(run)}{details}")
 
-    def _line(self, index: int) -> str:
-        event, run = self.active[index], self.runs[index]
-        figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
-        return f"{name_of(run)} round {event.round}/{run.rounds}{figure}"
+    def _running(self) -> str:
+        """Return the first running runs, and how many more there are: lock-step may play a hundred at once."""
+        parts = [self._progress_of(index) for index in list(self.active)[:NAMED_RUNS]]
+        if len(self.active) > NAMED_RUNS:
+            parts.append(f"and {len(self.active) - NAMED_RUNS} more")
+        return "; ".join(parts)
+
+    def _progress_of(self, index: int) -> str:
+        run = self.runs[index]
+        return f"{name_of(run)} {_rounds_and_figure(run, self.active[index])}"
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line of its own."""
         self._print(text)
 
     def _print(self, text: str) -> None:
-        self.printed = time.monotonic()
+        self.printed_at = time.monotonic()
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 class Bars:
-    """One bar for everything with the time left, and one for each running run with its current figure."""
+    """Shows one bar for everything with the time left, and one for each running run with its current figure."""
 
     def __init__(self, console: Console) -> None:
         columns = ("{task.description}", BarColumn(bar_width=24), TextColumn("{task.fields[shown]}"))
         self.bars = RichProgress(*columns, TimeRemainingColumn(compact=True), console=console, transient=True)
         self.tasks: dict[int, TaskID] = {}
-        self.ended, self.failed = 0, 0
+        self.ended = 0
+        self.failed = 0
 
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
@@ -126,10 +136,9 @@ class Bars:
             self.tasks[event.index] = self.bars.add_task(escape(name_of(run)), total=run.rounds, shown="")
         elif event.kind == "tick":
             self._move(event.index, event.round)
-            figure = "" if event.value is None else f" {_figure(run)} {event.value:.3f}"
-            self.bars.update(self.tasks[event.index], shown=f"round {event.round}/{run.rounds}{figure}")
+            self.bars.update(self.tasks[event.index], shown=_rounds_and_figure(run, event))
         elif event.kind == "lost":
-            self.bars.console.print(LOST.format(name_of(run)), markup=False)
+            self.bars.console.print(LOST_WORKER.format(name_of(run)), markup=False)
         else:
             if event.kind == "done":
                 self._move(event.index, run.rounds)
@@ -137,36 +146,39 @@ class Bars:
             elif event.kind == "failed":
                 self.failed += 1
                 self.bars.console.print(f"failed: {name_of(run)}", style="red", markup=False)
-            shown = f"{self.ended}/{len(self.runs)}" + (f", {self.failed} failed" if self.failed else "")
-            self.bars.update(self.total, shown=shown)
+            self.bars.update(self.total, shown=f"{self.ended}/{len(self.runs)}{_failures(self.failed)}")
             self.bars.remove_task(self.tasks.pop(event.index))
 
     def _move(self, index: int, played: int) -> None:
-        before = self.bars.tasks[self.bars.task_ids.index(self.tasks[index])].completed
+        position = self.bars.task_ids.index(self.tasks[index])
+        already_shown = self.bars.tasks[position].completed
         self.bars.update(self.tasks[index], completed=played)
-        self.bars.advance(self.total, played - before)
+        self.bars.advance(self.total, played - already_shown)
 
 
 class NotebookBar:
-    """One bar for all runs, drawn anew in its place; when the runs have ended, one line stays."""
+    """Shows one bar for all runs, drawn anew in its place; when the runs have ended, one line stays."""
 
     def __init__(self) -> None:
         self.rounds: dict[int, int] = {}
-        self.ended, self.failed, self.drawn, self.shown = 0, 0, 0.0, ""
-        self.handle: Any = None
+        self.ended = 0
+        self.failed = 0
+        self.drawn_at = 0.0
+        self.markup = ""
+        self.handle: DisplayHandle | None = None
 
     @contextmanager
     def watching(self, runs: Sequence[RunConfig], done: int) -> Iterator[None]:
         """Show the bar, and in the end what became of the runs."""
-        self.runs, self.started = runs, time.monotonic()
+        self.runs = runs
+        self.started_at = time.monotonic()
         self.total = max(sum(run.rounds for run in runs), 1)
         self._draw(force=True)
         try:
             yield
         finally:
-            failed = f", {self.failed} failed" if self.failed else ""
-            spent = time.monotonic() - self.started
-            self._show(f"{self.ended} of {len(runs)} runs played in {spent:.0f} s{failed}")
+            seconds = time.monotonic() - self.started_at
+            self._show(f"{self.ended} of {len(runs)} runs played in {seconds:.0f} s{_failures(self.failed)}")
 
     def update(self, event: Event) -> None:
         """Move the bar."""
@@ -181,35 +193,42 @@ class NotebookBar:
         self._draw(force=event.kind in ("done", "failed"))
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Show a line above the bar."""
         _display_html(escape_html(text))
 
     def _draw(self, *, force: bool = False) -> None:
-        if not force and time.monotonic() - self.drawn < REDRAWN:
+        if not force and time.monotonic() - self.drawn_at < SECONDS_PER_DRAWING:
             return
-        self.drawn = time.monotonic()
+        self.drawn_at = time.monotonic()
         share = sum(self.rounds.values()) / self.total
-        failed = f", {self.failed} failed" if self.failed else ""
         self._show(
-            f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs{failed}, '
-            f"{100 * share:.0f} % of the rounds"
+            f'<progress value="{share:.3f}" max="1"></progress> {self.ended}/{len(self.runs)} runs'
+            f"{_failures(self.failed)}, {100 * share:.0f} % of the rounds"
         )
 
     def _show(self, markup: str) -> None:
-        if markup == self.shown:
+        if markup == self.markup:
             return
-        self.shown = markup
+        self.markup = markup
         self.handle = _display_html(markup, self.handle)
 
 
-def _display_html(markup: str, handle: Any = None) -> Any:
-    """Show something in a notebook, in the place of ``handle`` where there is one; the handle of what is shown."""
+class DisplayHandle(Protocol):
+    """A place in a notebook whose content can be replaced, as IPython gives it."""
+
+    def update(self, content: object) -> None:
+        """Replace the content."""
+
+
+def _display_html(markup: str, handle: DisplayHandle | None = None) -> DisplayHandle | None:
+    """Show something in a notebook, in the place of ``handle`` where there is one, and return its handle."""
     notebook = import_module("IPython.display")
     content = notebook.HTML(f"<div>{markup}</div>")
-    if handle is None:
-        return notebook.display(content, display_id=True)
-    handle.update(content)
-    return handle
+    if handle is not None:
+        handle.update(content)
+        return handle
+    new_handle: DisplayHandle | None = notebook.display(content, display_id=True)
+    return new_handle
 
 
 def say(progress: Progress, text: str) -> None:
@@ -220,12 +239,24 @@ def say(progress: Progress, text: str) -> None:
         progress.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _figure(run: RunConfig) -> str:
-    return run.target.of if run.target and run.stop_at_target else "accuracy"
+def _rounds_and_figure(run: RunConfig, event: Event) -> str:
+    """Return how far a run is, and the figure of its last evaluation."""
+    rounds = f"round {event.round}/{run.rounds}"
+    if event.value is None:
+        return rounds
+    return f"{rounds} {_figure_name(run)} {event.value:.3f}"
+
+
+def _figure_name(run: RunConfig) -> str:
+    return run.target.metric if run.target and run.stop_at_target else "accuracy"
+
+
+def _failures(number: int) -> str:
+    return f", {number} failed" if number else ""
 
 
 def automatic(wanted: bool) -> Progress:
-    """For Python code: bars on a terminal, one bar in a notebook, lines elsewhere, such as in the log of a cluster."""
+    """Return what shows progress to Python code: bars, one bar in a notebook, or lines where there is no terminal."""
     console = Console(stderr=True)
     if wanted and console.is_jupyter:
         return NotebookBar()
@@ -233,7 +264,7 @@ def automatic(wanted: bool) -> Progress:
 
 
 def showing(console: Console, *, quiet: bool = False) -> Progress:
-    """The way that suits where the output goes."""
+    """Return what shows progress in the way that suits where the output goes."""
     if quiet:
         return Quiet()
     return Bars(console) if console.is_terminal else Lines(console)

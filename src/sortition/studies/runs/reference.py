@@ -21,30 +21,40 @@ from sortition.studies.config import RunConfig
 
 
 class Reference(ABC):
-    """A model, or several, that train outside a federation."""
+    """A model, or several, that train outside a federation.
+
+    Attributes:
+        world: data, initial model and evaluator.
+        config: the run's configuration.
+        examples: examples of the round in progress.
+        steps: local steps of the round in progress.
+    """
 
     def __init__(self, world: World, config: RunConfig) -> None:
-        self.world, self.config = world, config
-        self.examples = self.steps = 0
+        self.world = world
+        self.config = config
+        self.examples = 0
+        self.steps = 0
 
     @abstractmethod
     def train(self, t: int) -> float:
-        """One round of training; the mean loss of its batches."""
+        """Train one round, and return the mean loss of its batches."""
 
     @abstractmethod
     def score(self) -> dict[str, float]:
-        """Test figures."""
+        """Return the test figures."""
 
     @abstractmethod
     def client_accuracies(self) -> Array | None:
-        """(N,) accuracy at every client, where one model serves all."""
+        """Return the accuracy at every client, (N,); None where no model serves all."""
 
     def play(self, t: int) -> RoundRecord:
         """Train, evaluate and record round t."""
-        self.examples = self.steps = 0
+        self.examples = 0
+        self.steps = 0
         loss = self.train(t)
-        last = t + 1 == self.config.rounds
-        evaluated = last or (t + 1) % self.config.evaluate_every == 0
+        is_last = t + 1 == self.config.rounds
+        is_evaluated = is_last or (t + 1) % self.config.evaluate_every == 0
         return {
             "round": t,
             "available": self.world.n_clients,
@@ -59,7 +69,7 @@ class Reference(ABC):
             "steps": self.steps,
             "clock": 0.0,
             "train_loss": loss,
-            "test": self.score() if evaluated else None,
+            "test": self.score() if is_evaluated else None,
         }
 
 
@@ -69,16 +79,17 @@ class Centralised(Reference):
     def __init__(self, world: World, config: RunConfig) -> None:
         super().__init__(world, config)
         self.params = world.initial
-        self.members = np.concatenate([world.holdings.of(k) for k in range(world.n_clients)])
-        steps = np.mean([config.local.steps_of(int(size)) for size in world.holdings.sizes]) * config.cohort
-        self.rule = replace(config.local, steps=max(1, round(float(steps))), epochs=None)
+        self.rows = np.concatenate([world.holdings.of(client) for client in range(world.n_clients)])
+        steps_of_clients = [config.local.steps_of(int(size)) for size in world.holdings.sizes]
+        steps_of_cohort = float(np.mean(steps_of_clients) * config.cohort)
+        self.rule = replace(config.local, steps=max(1, round(steps_of_cohort)), epochs=None)
         self.states: Array | None = None
 
     def train(self, t: int) -> float:
-        """As many steps as a cohort takes in the mean."""
+        """Take as many steps as a cohort takes in the mean."""
         trained = self.world.learner.train(
             self.params,
-            [self.members],
+            [self.rows],
             np.array([0]),
             seed=self.config.seed,
             t=t,
@@ -86,16 +97,18 @@ class Centralised(Reference):
             rule=self.rule,
             states=self.states,
         )
-        self.params, self.states = self.params + trained.deltas[0], trained.states
-        self.examples, self.steps = int(trained.examples[0]), int(trained.steps[0])
+        self.params = self.params + trained.deltas[0]
+        self.states = trained.states
+        self.examples = int(trained.examples[0])
+        self.steps = int(trained.steps[0])
         return float(trained.losses[0])
 
     def score(self) -> dict[str, float]:
-        """Of the one model."""
+        """Test the one model."""
         return self.world.evaluator.score(self.params)
 
     def client_accuracies(self) -> Array | None:
-        """Of the one model."""
+        """Test the one model."""
         return self.world.evaluator.client_accuracies(self.params)
 
 
@@ -104,12 +117,12 @@ class LocalOnly(Reference):
 
     def __init__(self, world: World, config: RunConfig) -> None:
         super().__init__(world, config)
-        alone = min(config.cohort, world.n_clients)
-        drawn = stream(config.seed, "local-only").choice(world.n_clients, alone, replace=False)
-        self.models = {int(client): world.initial for client in np.sort(drawn)}
+        n_clients = min(config.cohort, world.n_clients)
+        clients = stream(config.seed, "local-only").choice(world.n_clients, n_clients, replace=False)
+        self.models = {int(client): world.initial for client in np.sort(clients)}
 
     def train(self, t: int) -> float:
-        """Every client by its own model and data."""
+        """Train every client's own model on its own data."""
         losses = []
         for client, params in self.models.items():
             trained = self.world.train(params, np.array([client]), (), t)
@@ -117,18 +130,18 @@ class LocalOnly(Reference):
             if trained.states is not None and self.world.states is not None:
                 self.world = self.world.remembering(self.world.states.after(trained.ids, trained.states))
             losses.append(float(trained.losses[0]))
-            rule, size = self.config.local, int(self.world.holdings.sizes[client])
-            self.steps += rule.steps_of(size)
-            self.examples += rule.examples_of(size)
+            size = int(self.world.holdings.sizes[client])
+            self.steps += self.config.local.steps_of(size)
+            self.examples += self.config.local.examples_of(size)
         return float(np.mean(losses))
 
     def score(self) -> dict[str, float]:
-        """The mean over the clients' models."""
+        """Return the means over the clients' models."""
         scores = [self.world.evaluator.score(params) for params in self.models.values()]
-        return {name: float(np.mean([one[name] for one in scores])) for name in scores[0]}
+        return {name: float(np.mean([score[name] for score in scores])) for name in scores[0]}
 
     def client_accuracies(self) -> Array | None:
-        """There is no model for all."""
+        """Return None: there is no model for all."""
         return None
 
 
@@ -136,5 +149,8 @@ KINDS: dict[str, Callable[[World, RunConfig], Reference]] = {"centralised": Cent
 
 
 def reference(config: RunConfig, setup: Setup) -> Reference | None:
-    """The reference that a run plays; None for a method."""
-    return KINDS[config.method.name](setup.world, config) if config.method.name in KINDS else None
+    """Return the reference that a run plays; None for a method."""
+    make = KINDS.get(config.method.name)
+    if make is None:
+        return None
+    return make(setup.world, config)

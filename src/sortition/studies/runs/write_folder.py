@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tomli_w
@@ -20,9 +19,11 @@ from sortition.core.storage.journal import json_default
 from sortition.core.storage.lock import acquire
 from sortition.core.storage.snapshot import write_atomically
 from sortition.results import run_folder
+from sortition.studies.types import ReadOnlyTable
 
 LOCK = ".lock"
-HALF = re.compile(rf"\.({'|'.join(map(re.escape, run_folder.FILES))})\.\d+\.tmp")  # as write_atomically names them
+_FILE_NAMES = "|".join(map(re.escape, run_folder.FILES))
+HALF_WRITTEN = re.compile(rf"\.({_FILE_NAMES})\.\d+\.tmp")  # as write_atomically names them
 
 
 @contextmanager
@@ -38,38 +39,38 @@ def locked(folder: Path) -> Iterator[None]:
     if handle is None:
         raise StorageError(f"{folder} is in use by another runner. Wait for it, or choose another with -o.")
     try:
-        _tidy(folder)
+        _remove_half_written(folder)
         yield
     finally:
         os.close(handle)
 
 
-def _tidy(folder: Path) -> None:
+def _remove_half_written(folder: Path) -> None:
     """Remove what a killed process left half written: the lock says that nobody else writes here."""
-    for left in folder.glob(".*.tmp"):
-        if HALF.fullmatch(left.name):  # anything else is not ours
+    for path in folder.glob(".*.tmp"):
+        if HALF_WRITTEN.fullmatch(path.name):  # anything else is not ours
             with suppress(OSError):
-                left.unlink()
+                path.unlink()
 
 
-def inside(path: Path, out: Path) -> None:
+def check_inside(path: Path, out: Path) -> None:
     """Refuse a folder that a link leads out of ``out``: an untrusted folder could name any place of this machine."""
     if not path.resolve().is_relative_to(out.resolve()):
         raise StorageError(f"{path} must be inside {out}; got a link to {path.resolve()}. Remove the link.")
 
 
-def write_document(path: Path, value: Mapping[str, Any]) -> None:
-    """A JSON file, atomically."""
+def write_document(path: Path, value: ReadOnlyTable) -> None:
+    """Write a JSON file, whole or not at all."""
     write_atomically(path, json.dumps(value, indent=1, default=json_default, ensure_ascii=False).encode() + b"\n")
 
 
-def write_config(path: Path, table: Mapping[str, Any]) -> None:
-    """A TOML file, atomically."""
+def write_config(path: Path, table: ReadOnlyTable) -> None:
+    """Write a TOML file, whole or not at all."""
     write_atomically(path, tomli_w.dumps(table).encode())
 
 
 def write_arrays(path: Path, arrays: Mapping[str, Array]) -> None:
-    """An npz file, atomically."""
+    """Write an npz file, whole or not at all."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **dict(arrays))  # type: ignore[arg-type]
     write_atomically(path, buffer.getvalue())

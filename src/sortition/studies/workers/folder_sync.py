@@ -10,22 +10,31 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sortition.core.errors import StorageError
 from sortition.core.storage.snapshot import write_atomically
 from sortition.results import run_folder
 
 JOURNAL = ".jsonl"  # the suffix of append-only files
-LATE = (run_folder.CHECKPOINT, run_folder.SUMMARY)
+WRITTEN_LAST = (run_folder.CHECKPOINT, run_folder.SUMMARY)  # they count on the other files
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes of a file from position ``at`` on; a piece at 0 replaces the file."""
+    """Bytes of a file from a position on; a piece at 0 replaces the file."""
 
     name: str
-    at: int
+    position: int
     content: bytes
+
+
+class _SentFile(NamedTuple):
+    """A file as it was when it was sent."""
+
+    inode: int
+    changed_ns: int
+    size: int
 
 
 class FolderSender:
@@ -33,35 +42,47 @@ class FolderSender:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._sent: dict[str, tuple[int, int, int]] = {}  # name → inode, time and bytes when it was sent
+        self._sent: dict[str, _SentFile] = {}
 
     def pieces(self) -> list[Piece]:
-        """What is new since the last call, in the order in which it must be written."""
-        names = [one.name for one in self.folder.iterdir() if one.is_file() and not one.name.startswith(".")]
-        found = [piece for name in sorted(names, key=_rank, reverse=True) if (piece := self._piece(name))]
-        return found[::-1]
+        """Return what is new since the last call, in the order in which it must be written."""
+        names = [path.name for path in self.folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        reading_order = sorted(names, key=_writing_rank, reverse=True)
+        pieces = [piece for name in reading_order if (piece := self._piece(name))]
+        pieces.reverse()
+        return pieces
 
     def _piece(self, name: str) -> Piece | None:
-        path, sent = self.folder / name, self._sent.get(name)
+        """Return what is new of a file; None where nothing is."""
+        path = self.folder / name
         status = path.stat()
-        inode, changed, size = status.st_ino, status.st_mtime_ns, status.st_size
-        if sent == (inode, changed, size):
+        current = _SentFile(inode=status.st_ino, changed_ns=status.st_mtime_ns, size=status.st_size)
+        sent = self._sent.get(name)
+        if sent == current:
             return None
-        grown = name.endswith(JOURNAL) and sent is not None and sent[0] == inode and sent[2] <= size
-        at = sent[2] if grown and sent is not None else 0
+        position = 0
+        if name.endswith(JOURNAL) and sent is not None and sent.inode == current.inode and sent.size <= current.size:
+            position = sent.size  # it has grown
         with path.open("rb") as file:
-            file.seek(at)
+            file.seek(position)
             content = file.read()
-        self._sent[name] = inode, changed, at + len(content)
-        return Piece(name, at, content) if content or not at else None
+        self._sent[name] = current._replace(size=position + len(content))
+        if position and not content:
+            return None
+        return Piece(name=name, position=position, content=content)
 
 
-def _rank(name: str) -> tuple[int, str]:
-    return 0 if name.endswith(JOURNAL) else 1 + (LATE.index(name) + 1 if name in LATE else 0), name
+def _writing_rank(name: str) -> tuple[int, str]:
+    """Return the order in which files are written: journals, other files, the checkpoint, the summary."""
+    if name.endswith(JOURNAL):
+        return 0, name
+    if name in WRITTEN_LAST:
+        return 2 + WRITTEN_LAST.index(name), name
+    return 1, name
 
 
 def pack(folder: Path) -> list[Piece]:
-    """All that a run needs to continue elsewhere; files that record its end are removed, as when it is resumed here."""
+    """Return all that a run needs to continue elsewhere; files that record its end are removed, as for resuming."""
     for name in (run_folder.SUMMARY, run_folder.FAILURE):
         (folder / name).unlink(missing_ok=True)
     return FolderSender(folder).pieces() if folder.is_dir() else []
@@ -71,15 +92,15 @@ def put(folder: Path, pieces: Iterable[Piece]) -> None:
     """Write pieces in their order; each is on the disk before the next."""
     for piece in pieces:
         path = folder / piece.name
-        if piece.at == 0:
+        if piece.position == 0:
             write_atomically(path, piece.content)
             continue
         try:
             with path.open("r+b") as file:
-                if file.seek(0, os.SEEK_END) < piece.at:
+                if file.seek(0, os.SEEK_END) < piece.position:
                     raise StorageError(f"{path} is shorter than what was received of it; somebody else wrote there.")
-                file.truncate(piece.at)
-                file.seek(piece.at)
+                file.truncate(piece.position)
+                file.seek(piece.position)
                 file.write(piece.content)
                 file.flush()
                 os.fsync(file.fileno())

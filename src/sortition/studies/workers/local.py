@@ -10,19 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from multiprocessing.context import ForkServerContext, ForkServerProcess, SpawnContext, SpawnProcess
 
 from sortition.core.errors import SortitionError
-from sortition.studies import given
+from sortition.studies import python_objects
 from sortition.studies.config import Data, RunConfig
 from sortition.studies.lockstep import groups
+from sortition.studies.python_objects import RegisteredObject
 from sortition.studies.workers.process_control import ignoring_interrupts, interruptible, one_thread, unaware_of_main
 from sortition.studies.workers.scheduler import ENDS, Event, Job, OnEvent, Scheduler, WorkerHandle
 from sortition.studies.workers.together import attempt_all
 
-Check = Callable[[Sequence[RunConfig], Mapping[str, Any]], None]
+Objects = Mapping[str, RegisteredObject]
+Check = Callable[[Sequence[RunConfig], Objects], None]
 Group = dict[int, Job]  # jobs that one process plays together, by their number
-FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+HAS_FORK_SERVER = "forkserver" in multiprocessing.get_all_start_methods()
 PRELOADED = "SORTITION_PRELOAD_DATA"  # the environment variable that names the data to the fork server
 
 
@@ -32,32 +34,32 @@ class ThisMachine:
     def __init__(self, jobs: int | None = None) -> None:
         self.jobs = jobs
 
-    def call(self, function: Check, runs: Sequence[RunConfig], objects: Mapping[str, Any]) -> None:
+    def call(self, function: Check, runs: Sequence[RunConfig], objects: Objects) -> None:
         """Call a function on runs where they will be played.
 
         That is a process of the fork server, so that this one needs no PyTorch; it is this process where the runs are
         played in it, or where a study names code, which may be imported under this process's policy alone.
         """
         names_code = any(":" in name for run in runs for name in (run.data.name, run.model.name))
-        if not FORKS or self.jobs == 1 or len(runs) == 1 or names_code:
+        if not HAS_FORK_SERVER or self.jobs == 1 or len(runs) == 1 or names_code:
             function(runs, objects)
         else:
             _call_in_process(function, runs, objects)
 
     def run(self, tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
-        """Play all tasks, at most ``jobs`` at a time."""
+        """Play all tasks, at most ``jobs`` at a time, and return whether all were played."""
         return run(tasks, jobs, on_event)
 
 
-def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Mapping[str, Any]) -> None:
-    ours, theirs = fork_server().Pipe()
-    arguments = (theirs, function, runs, objects, dict(os.environ))
+def _call_in_process(function: Check, runs: Sequence[RunConfig], objects: Objects) -> None:
+    parent_end, child_end = fork_server().Pipe()
+    arguments = (child_end, function, runs, objects, dict(os.environ))
     process = fork_server().Process(target=_answer, args=arguments, daemon=True)
     with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(runs[0].data):
         process.start()
-    theirs.close()
+    child_end.close()
     try:
-        error = ours.recv()
+        error = parent_end.recv()
     except EOFError:
         process.join()
         text = f"The process that checks the study ended with code {process.exitcode} (memory used up, or killed)."
@@ -71,7 +73,7 @@ def _answer(
     pipe: Connection,
     function: Check,
     runs: Sequence[RunConfig],
-    objects: Mapping[str, Any],
+    objects: Objects,
     environment: Mapping[str, str],
 ) -> None:
     """Call a function in this process, and send what it raises; the fork server may be of another environment."""
@@ -87,48 +89,51 @@ def _answer(
         pipe.send(None)
 
 
-def fork_server() -> Any:
-    """Where processes come from: a fork server that has imported what they need, or none on systems without it."""
-    context = multiprocessing.get_context("forkserver") if FORKS else multiprocessing.get_context("spawn")
+def fork_server() -> ForkServerContext | SpawnContext:
+    """Return where processes come from: a fork server that has imported what they need, or new interpreters."""
+    if not HAS_FORK_SERVER:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["sortition.studies.workers.preload"])
     return context
 
 
 def cores() -> int:
-    """How many processes this one may use at a time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processes this one may use at a time."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def run(tasks: Sequence[Job], jobs: int | None, on_event: OnEvent) -> bool:
-    """Play all tasks, at most ``jobs`` at a time (default: all cores).
+    """Play all tasks, at most ``jobs`` at a time (default: all cores), and return whether all were played.
 
-    Ctrl-C lets the rounds in progress end; False if it was pressed.
+    Ctrl-C lets the rounds in progress end.
     """
-    jobs = max(1, cores() if jobs is None else jobs)
-    together = [{index: tasks[index] for index in group} for group in groups(tasks, jobs)]
-    if jobs == 1 or len(together) <= 1:
-        return _inline(together, on_event)
-    return ProcessScheduler(together, min(jobs, len(together)), on_event).run()
+    processes = max(1, cores() if jobs is None else jobs)
+    grouped_tasks = [{index: tasks[index] for index in group} for group in groups(tasks, processes)]
+    if processes == 1 or len(grouped_tasks) <= 1:
+        return _run_in_this_process(grouped_tasks, on_event)
+    return ProcessScheduler(grouped_tasks, min(processes, len(grouped_tasks)), on_event).run()
 
 
-def _inline(together: Sequence[Group], on_event: OnEvent) -> bool:
+def _run_in_this_process(grouped_tasks: Sequence[Group], on_event: OnEvent) -> bool:
     with interruptible() as stopping:
-        for group in together:
+        for group in grouped_tasks:
             if stopping():
                 return False
             attempt_all(group, on_event, stopping)
         return not stopping()
 
 
-def _serve(pipe: Connection, objects: dict[str, Any]) -> None:
-    """A worker's main loop: play what comes through the pipe until None does; None says that it was played.
+def _serve(pipe: Connection, objects: Objects) -> None:
+    """Play, as a worker's main loop, what comes through the pipe until None does; None sent back says it was played.
 
     Whatever arrives while tasks are played means stop: None, or the end of the pipe when the parent has died.
     """
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the parent handles Ctrl-C, also where another one began the fork server
-    given.hold(objects)
+    # the parent handles Ctrl-C, also where another one began the fork server
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    python_objects.receive(objects)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         while (group := pipe.recv()) is not None:
             attempt_all(group, pipe.send, pipe.poll)
@@ -137,11 +142,11 @@ def _serve(pipe: Connection, objects: dict[str, Any]) -> None:
 
 @dataclass(kw_only=True)
 class _Process(WorkerHandle):
-    process: Any
+    process: ForkServerProcess | SpawnProcess
     pipe: Connection
 
     def stop(self) -> None:
-        """Ask it, once, to end its round and then itself."""
+        """Ask the process, once, to end its round and then itself."""
         if not self.stopping:
             self.stopping = True
             with suppress(BrokenPipeError):
@@ -150,7 +155,7 @@ class _Process(WorkerHandle):
 
 @contextmanager
 def preloading(data: Data | None) -> Iterator[None]:
-    """A fork server that starts now reads these data, once for all workers; one that runs stays as it is."""
+    """Let a fork server that starts now read these data, once for all workers; one that runs stays as it is."""
     if data is None or ":" in data.name:  # code of others is imported by those who may
         yield
         return
@@ -164,28 +169,32 @@ def preloading(data: Data | None) -> Iterator[None]:
 class ProcessScheduler(Scheduler[_Process, Group]):
     """Workers that are processes of this machine; each plays a group of runs at a time."""
 
-    def __init__(self, together: Sequence[Group], processes: int, on_event: OnEvent) -> None:
-        super().__init__(together, on_event)
-        self.processes, self.ended = processes, set[int]()
+    def __init__(self, grouped_tasks: Sequence[Group], processes: int, on_event: OnEvent) -> None:
+        super().__init__(grouped_tasks, on_event)
+        self.processes = processes
+        self.ended: set[int] = set()
 
     def start_workers(self) -> None:
-        """As many as may run at a time."""
-        context, first = fork_server(), getattr(next(iter(self.jobs[0].values())), "config", None)
+        """Start as many processes as may run at a time."""
+        context = fork_server()
+        first_job = next(iter(self.jobs[0].values()))
+        config: RunConfig | None = getattr(first_job, "config", None)
+        data = None if config is None else config.data
         while len(self.workers) < self.processes:
-            ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(theirs, given.objects()), daemon=True)
-            with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(first and first.data):
+            parent_end, child_end = context.Pipe()
+            process = context.Process(target=_serve, args=(child_end, python_objects.registered()), daemon=True)
+            with one_thread(), ignoring_interrupts(), unaware_of_main(), preloading(data):
                 process.start()
-            theirs.close()
-            self.workers.append(_Process(process=process, pipe=ours))
+            child_end.close()
+            self.workers.append(_Process(process=process, pipe=parent_end))
 
     def submit(self, worker: _Process, index: int) -> None:
-        """Through the pipe; a process that has died is found by :meth:`receive`."""
+        """Send a group through the pipe; :meth:`receive` finds a process that has died."""
         with suppress(BrokenPipeError):
             worker.pipe.send(self.jobs[index])
 
     def receive(self) -> None:
-        """The events that are in the pipes, within half a second."""
+        """Pass on the events that are in the pipes, within half a second."""
         ready = wait([worker.pipe for worker in self.workers], timeout=0.5)
         for worker in [worker for worker in self.workers if worker.pipe in ready]:
             try:
@@ -203,12 +212,14 @@ class ProcessScheduler(Scheduler[_Process, Group]):
     def _worker_failed(self, worker: _Process) -> None:
         worker.process.join()
         self.workers.remove(worker)
+        if worker.index is None:
+            return
         text = f"Its process ended with code {worker.process.exitcode} (memory used up, or killed)."
-        for index in () if worker.index is None else self.jobs[worker.index].keys() - self.ended:
+        for index in self.jobs[worker.index].keys() - self.ended:
             self.on_event(Event("failed", index, text=text))
 
     def stop_workers(self) -> None:
-        """Idle processes end themselves; others are terminated."""
+        """Let idle processes end themselves, and terminate the others."""
         for worker in self.workers:
             if worker.index is None:
                 worker.stop()

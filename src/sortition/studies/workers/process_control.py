@@ -9,55 +9,55 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any
+from types import FrameType, ModuleType
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C sets a flag instead of raising; a second one raises as usual.
+    """Let Ctrl-C set a flag instead of raising; a second one raises as usual.
 
     SIGTERM raises SystemExit, so that workers are ended before the process is.
     """
     pressed = threading.Event()
 
-    def handle(*_: Any) -> None:
+    def handle(signal_number: int, frame: FrameType | None) -> None:
         if pressed.is_set():
             raise KeyboardInterrupt
         pressed.set()
 
-    def end(*_: Any) -> None:
+    def end(signal_number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + signal.SIGTERM)
 
     if threading.current_thread() is not threading.main_thread():
         yield pressed.is_set
         return
-    before = signal.signal(signal.SIGINT, handle), signal.signal(signal.SIGTERM, end)
+    previous_interrupt = signal.signal(signal.SIGINT, handle)
+    previous_terminate = signal.signal(signal.SIGTERM, end)
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before[0])
-        signal.signal(signal.SIGTERM, before[1])
+        signal.signal(signal.SIGINT, previous_interrupt)
+        signal.signal(signal.SIGTERM, previous_terminate)
 
 
 @contextmanager
 def ignoring_interrupts() -> Iterator[None]:
-    """New processes inherit that Ctrl-C is ignored, from their first instruction on: the parent handles it."""
+    """Let new processes ignore Ctrl-C from their first instruction on: the parent handles it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)
 
 
 @contextmanager
 def unaware_of_main() -> Iterator[None]:
-    """New processes do not import the script that is run, which would play its studies again.
+    """Keep new processes from importing the script that is run, which would play its studies again.
 
     They need nothing of it: objects that are defined there are never sent to them.
     """
@@ -71,13 +71,13 @@ def unaware_of_main() -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """New processes use one thread each: many processes fill the cores, and sums do not depend on their number."""
-    before = {name: os.environ.get(name) for name in THREADS}
+    """Let new processes use one thread each: many fill the cores, and sums do not depend on their number."""
+    previous_values = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous_values.items():
             if value is None:
                 os.environ.pop(name, None)
             else:
@@ -86,11 +86,11 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage collection meanwhile: importing PyTorch makes many objects and no garbage, a sixth of its time."""
-    collects = gc.isenabled()
+    """Collect no garbage meanwhile: importing PyTorch makes many objects and no garbage, a sixth of its time."""
+    was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
-        if collects:
+        if was_enabled:
             gc.enable()

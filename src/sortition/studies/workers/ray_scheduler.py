@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sortition.core.errors import SortitionError
 from sortition.results import run_folder
-from sortition.studies import given
+from sortition.studies import python_objects
 from sortition.studies.workers import folder_sync
 from sortition.studies.workers.ray_worker import RayWorker
 from sortition.studies.workers.scheduler import ENDS, Event, OnEvent, Scheduler, WorkerHandle
@@ -21,13 +21,20 @@ if TYPE_CHECKING:
     from sortition.studies.workers.ray_cluster import RayCluster
 
 MAX_FAILURES = 3  # of workers in a row, without a new checkpoint, until a run is given up
-RECOUNT = 5.0  # seconds between two counts of the cluster's processors
+SECONDS_PER_COUNT = 5.0  # of the cluster's processors
 
 
 @dataclass(kw_only=True)
 class _Actor(WorkerHandle):
+    """A worker on the cluster.
+
+    Attributes:
+        actor: Ray's handle of it.
+        reply: Ray's handle of the answer that is awaited.
+    """
+
     actor: Any
-    reply: Any  # the answer that is awaited
+    reply: Any
 
 
 class RayScheduler(Scheduler[_Actor, "OneRun"]):
@@ -35,20 +42,24 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
 
     def __init__(self, cluster: RayCluster, tasks: Sequence[OneRun], jobs: int | None, on_event: OnEvent) -> None:
         super().__init__(tasks, on_event)
-        self.cluster, self.ray, self.most = cluster, cluster.ray, jobs
+        self.cluster = cluster
+        self.ray = cluster.ray
+        self.max_workers = jobs
         self.folders = [task.path for task in tasks]
         self.actors = self.ray.remote(**cluster.needs)(RayWorker)
         self.failures: Counter[int] = Counter()
         self.started: set[int] = set()
         self.failed_starts = 0
-        self.room, self.counted = 0, float("-inf")
+        self.room = 0
+        self.counted_at = float("-inf")
 
     def start_workers(self) -> None:
-        """As many as there is room for now: machines may come and go. Only workers that have answered get a run."""
-        if time.monotonic() - self.counted > RECOUNT:
-            self.room, self.counted = self.most or self.cluster.places(), time.monotonic()
+        """Start as many as there is room for now: machines may come and go. Workers get a run when they answered."""
+        if time.monotonic() - self.counted_at > SECONDS_PER_COUNT:
+            self.room = self.max_workers or self.cluster.places()
+            self.counted_at = time.monotonic()
         while len(self.workers) < min(self.room, len(self.jobs)):
-            actor = self.actors.remote(given.objects())
+            actor = self.actors.remote(python_objects.registered())
             self.workers.append(_Actor(ready=False, actor=actor, reply=actor.updates.remote()))
 
     def submit(self, worker: _Actor, index: int) -> None:
@@ -64,7 +75,8 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
         for worker in [worker for worker in self.workers if worker.reply in ready]:
             try:
                 events, pieces = self.ray.get(worker.reply)
-                worker.ready, worker.reply = True, worker.actor.updates.remote(worker.stopping)
+                worker.ready = True
+                worker.reply = worker.actor.updates.remote(worker.stopping)
             except self.ray.exceptions.RayError as error:
                 self._worker_failed(worker, error)
                 continue
@@ -73,7 +85,7 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
                 self._kill(worker)  # others may need its place
 
     def _store(self, worker: _Actor, events: Sequence[Event], pieces: Sequence[folder_sync.Piece]) -> None:
-        """Files first, then the events that count on them."""
+        """Write the files first, then pass on the events that count on them."""
         if worker.index is not None and pieces:
             folder_sync.put(self.folders[worker.index], pieces)
             if any(piece.name == run_folder.CHECKPOINT for piece in pieces):
@@ -86,12 +98,12 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
             self.started.add(event.index)
 
     def _worker_failed(self, worker: _Actor, error: Exception) -> None:
-        """Its run goes to the next worker, from the last checkpoint that arrived."""
+        """Give the worker's run to the next one, from the last checkpoint that arrived."""
         self._kill(worker)
-        why = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         self.failed_starts = 0 if worker.ready else self.failed_starts + 1
         if self.failed_starts > MAX_FAILURES * max(self.room, 1):
-            raise SortitionError(f"Workers cannot start on the Ray cluster: {why}")
+            raise SortitionError(f"Workers cannot start on the Ray cluster: {reason}")
         if worker.index is None:
             return
         self.failures[worker.index] += 1
@@ -101,7 +113,7 @@ class RayScheduler(Scheduler[_Actor, "OneRun"]):
             self.waiting.appendleft(worker.index)
             self.on_event(Event("lost", worker.index))
         else:
-            self.on_event(Event("failed", worker.index, text=f"Its worker died {MAX_FAILURES} times: {why}"))
+            self.on_event(Event("failed", worker.index, text=f"Its worker died {MAX_FAILURES} times: {reason}"))
 
     def _kill(self, worker: _Actor) -> None:
         self.workers.remove(worker)

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sortition.core.errors import SortitionError
-from sortition.studies import given
+from sortition.studies import python_objects
+from sortition.studies.python_objects import RegisteredObject
 from sortition.studies.workers import folder_sync
 from sortition.studies.workers.folder_sync import Piece
 from sortition.studies.workers.scheduler import ENDS, Event, attempt
@@ -20,14 +21,14 @@ from sortition.studies.workers.scheduler import ENDS, Event, attempt
 if TYPE_CHECKING:
     from sortition.studies.runs.task import OneRun
 
-PATIENCE = 0.5  # seconds that a call waits for something new
+WAIT_SECONDS = 0.5  # that a call waits for something new
 
 
 class RayWorker:
     """Plain Python: on a cluster it is an actor, in a test it is called directly."""
 
-    def __init__(self, objects: Mapping[str, Any] | None = None) -> None:
-        given.hold(objects or {})
+    def __init__(self, objects: Mapping[str, RegisteredObject] | None = None) -> None:
+        python_objects.receive(objects or {})
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._stop = threading.Event()
         self._home: tempfile.TemporaryDirectory[str] | None = None
@@ -37,21 +38,21 @@ class RayWorker:
         """Begin task ``index``, or continue it from the pieces of its folder."""
         try:
             self._home = tempfile.TemporaryDirectory(prefix="sortition-")
-            here = replace(task, path=Path(self._home.name))
-            folder_sync.put(here.path, pieces)
+            local_task = replace(task, path=Path(self._home.name))
+            folder_sync.put(local_task.path, pieces)
         except (OSError, SortitionError) as error:  # no room on this machine
             self._events.put(Event("failed", index, text=str(error)))
             return
-        arguments = (index, here, self._events.put, self._stop.is_set)
+        arguments = (index, local_task, self._events.put, self._stop.is_set)
         threading.Thread(target=attempt, args=arguments, daemon=True).start()
 
     def updates(self, stop: bool = False) -> tuple[list[Event], list[Piece]]:
-        """What happened since the last call, and the files that it left; waits a moment if nothing did."""
+        """Return what happened since the last call, and the files that it left; wait a moment if nothing did."""
         if stop:
             self._stop.set()
         events = []
         try:
-            events.append(self._events.get(timeout=PATIENCE))
+            events.append(self._events.get(timeout=WAIT_SECONDS))
             while True:
                 events.append(self._events.get_nowait())
         except queue.Empty:
@@ -59,18 +60,20 @@ class RayWorker:
         if self._home is None:
             return events, []
         home = Path(self._home.name)
-        ended = any(event.kind in ENDS for event in events)
-        if self._sender is None and (ended or any(event.kind == "tick" for event in events)):
+        has_ended = any(event.kind in ENDS for event in events)
+        if self._sender is None and (has_ended or any(event.kind == "tick" for event in events)):
             self._sender = folder_sync.FolderSender(home)  # not before the journals were cut to their checkpoint
         pieces = self._sender.pieces() if self._sender else []
-        if ended:
+        if has_ended:
             self._home.cleanup()
-            self._home = self._sender = None
-        return [_placed(event, home) for event in events], pieces
+            self._home = None
+            self._sender = None
+        return [_with_machine(event, home) for event in events], pieces
 
 
-def _placed(event: Event, home: Path) -> Event:
-    """A failure names the machine where it happened, and not the folder that no longer exists."""
+def _with_machine(event: Event, home: Path) -> Event:
+    """Let a failure name the machine where it happened, and not the folder that no longer exists."""
     if event.kind != "failed":
         return event
-    return replace(event, text=f"{event.text.strip()} (on {platform.node()})".replace(str(home), "the run's folder"))
+    text = f"{event.text.strip()} (on {platform.node()})"
+    return replace(event, text=text.replace(str(home), "the run's folder"))

@@ -9,30 +9,39 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, Literal, Protocol, TypeVar
 
 from sortition.core.errors import SortitionError
 from sortition.studies.workers.process_control import interruptible
 
-TICK = 0.2  # seconds between two progress events of one run
-ENDS = ("done", "stopped", "failed")
+SECONDS_PER_TICK = 0.2  # between two progress events of one run
+ENDS = ("done", "stopped", "failed")  # kinds of events after which a job is over
+EventKind = Literal["started", "tick", "done", "stopped", "failed", "lost"]
 
 
 class Job(Protocol):
-    """Something that can be sent to another process and called there; True if finished, False if stopped."""
+    """Something that can be sent to another process and called there."""
 
     def __call__(self, on_round: Callable[[int, float | None], None], stopping: Callable[[], bool]) -> bool:
-        """Do it; call ``on_round(round, value)`` after each round, end early when ``stopping()``."""
+        """Do the job, and return True if it is finished, False if it was stopped.
+
+        It calls ``on_round(rounds, value)`` after each round, and ends early when ``stopping()``.
+        """
 
 
 @dataclass(frozen=True)
 class Event:
-    """What happened to job ``index``: started, tick (``round``, ``value``), done, stopped, failed (``text``).
+    """What happened to a job.
 
-    ``lost``: its worker failed, and another one continues it.
+    Attributes:
+        kind: "lost" means that its worker failed, and another one continues it.
+        index: the number of the job.
+        round: of a tick, the rounds played.
+        value: of a tick, the figure of the last evaluation; None where there was none.
+        text: of a failure, why.
     """
 
-    kind: str
+    kind: EventKind
     index: int
     round: int = 0
     value: float | None = None
@@ -46,26 +55,28 @@ class Attempt:
     """Reports how a job goes: started, at most one tick in a while, and how it ended."""
 
     def __init__(self, index: int, on_event: OnEvent) -> None:
-        self.index, self.on_event = index, on_event
-        self.reported, self.last = 0.0, cast(Event | None, None)
+        self.index = index
+        self.on_event = on_event
+        self.reported_at = 0.0
+        self.last_tick: Event | None = None
         on_event(Event("started", index))
 
     def on_round(self, played: int, value: float | None) -> None:
-        """A round was played."""
-        self.last = Event("tick", self.index, played, value)
-        if time.monotonic() - self.reported >= TICK:
-            self.reported = time.monotonic()
-            self.on_event(self.last)
+        """Report a round that was played."""
+        self.last_tick = Event("tick", self.index, round=played, value=value)
+        if time.monotonic() - self.reported_at >= SECONDS_PER_TICK:
+            self.reported_at = time.monotonic()
+            self.on_event(self.last_tick)
 
     def ended(self, finished: bool) -> None:
-        """The job is done, or was stopped."""
-        if self.last is not None:
-            self.on_event(self.last)
+        """Report that the job is done, or was stopped."""
+        if self.last_tick is not None:
+            self.on_event(self.last_tick)
         self.on_event(Event("done" if finished else "stopped", self.index))
 
     @contextmanager
     def failing(self) -> Iterator[None]:
-        """An exception becomes a ``failed`` event."""
+        """Turn an exception into a ``failed`` event."""
         try:
             yield
         except BrokenPipeError:  # nobody receives the events any more
@@ -78,14 +89,20 @@ class Attempt:
 
 def attempt(index: int, job: Job, on_event: OnEvent, stopping: Callable[[], bool]) -> None:
     """Call a job and report how it went."""
-    one = Attempt(index, on_event)
-    with one.failing():
-        one.ended(job(one.on_round, stopping))
+    attempt = Attempt(index, on_event)
+    with attempt.failing():
+        attempt.ended(job(attempt.on_round, stopping))
 
 
 @dataclass
 class WorkerHandle:
-    """A worker, which plays one job at a time: ``index`` is None while it is idle, ``ready`` False until it answers."""
+    """A worker, which plays one job at a time.
+
+    Attributes:
+        index: the job that it plays; None while it is idle.
+        ready: whether it has answered.
+        stopping: whether it was asked to end.
+    """
 
     index: int | None = None
     ready: bool = True
@@ -104,12 +121,13 @@ class Scheduler(ABC, Generic[W, J]):
     """Workers and the jobs, or groups of them, that wait for them."""
 
     def __init__(self, jobs: Sequence[J], on_event: OnEvent) -> None:
-        self.jobs, self.on_event = jobs, on_event
+        self.jobs = jobs
+        self.on_event = on_event
         self.waiting = deque(range(len(jobs)))
         self.workers: list[W] = []
 
     def run(self) -> bool:
-        """Play all jobs. Ctrl-C lets the rounds in progress end; False if it was pressed."""
+        """Play all jobs, and return whether all were played: Ctrl-C lets the rounds in progress end."""
         with interruptible() as pressed:
             try:
                 while self._busy() or (self.waiting and not pressed()):

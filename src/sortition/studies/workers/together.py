@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from sortition.studies.workers.scheduler import Attempt, Job, OnEvent, attempt
 
@@ -22,19 +22,22 @@ def attempt_all(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[
         attempt(index, job, on_event, stopping)
 
 
-def _in_lockstep(runs: Mapping[int, Any], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
+def _in_lockstep(jobs: Mapping[int, Job], on_event: OnEvent, stopping: Callable[[], bool]) -> None:
     from sortition.simulation.simulation import train_all
     from sortition.studies.runs.task import in_one_thread
 
     with in_one_thread():
-        active = [_Started(index, run, on_event, stopping) for index, run in runs.items()]
-        while active:
-            active = [one for one in active if one.advance()]
+        active_runs = [
+            _StartedRun(index, cast("OneRun", run), on_event, stopping)  # only runs have a shape in common
+            for index, run in jobs.items()
+        ]
+        while active_runs:
+            active_runs = [run for run in active_runs if run.advance()]
             with suppress(Exception):  # each run then trains by itself, and reports what is wrong
-                train_all([one.training for one in active])
+                train_all([run.training for run in active_runs])
 
 
-class _Started:
+class _StartedRun:
     """A run on its way, and the training before which it stopped."""
 
     training: Training | Trainings
@@ -44,11 +47,11 @@ class _Started:
         self.steps: Play = run.steps(self.attempt.on_round, stopping)
 
     def advance(self) -> bool:
-        """Play up to the next training; False if the run has ended."""
+        """Play up to the next training, and return False if the run has ended."""
         with self.attempt.failing():
             try:
                 self.training = next(self.steps)
                 return True
-            except StopIteration as end:
-                self.attempt.ended(end.value)
+            except StopIteration as ending:
+                self.attempt.ended(ending.value)
         return False

@@ -1,0 +1,28 @@
+"""Mixtures of labels: what share of a client's examples has which label, and how far apart two mixtures are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats
+
+
+def label_mixtures(label_counts: Array) -> Floats:
+    """Return (N, C) the share of each label among a client's examples, from counts; zeros for a client without any."""
+    sizes = label_counts.sum(axis=1, keepdims=True)
+    return np.asarray(label_counts / np.maximum(sizes, 1), np.float64)
+
+
+def population_mixture(label_counts: Array) -> Floats:
+    """Return (C,) the share of each label among all examples; zeros where there is none."""
+    return np.asarray(label_counts.sum(axis=0) / max(label_counts.sum(), 1), np.float64)
+
+
+def total_variation(first: Floats, second: Floats) -> Floats:
+    """Return half the sum of absolute differences over the last axis: 0 is the same, 1 has nothing in common."""
+    return np.asarray(0.5 * np.abs(first - second).sum(axis=-1), np.float64)
+
+
+def cohort_mixture(weights: Floats, mixtures: Floats) -> Floats:
+    """Return (C,) the labels behind a round's update: the members' mixtures (K, C) by their weights (K,)."""
+    return np.asarray(weights @ mixtures / weights.sum(), np.float64)

@@ -1,0 +1,310 @@
+"""Stratified sampling (FedSS): Tang and Wong 2023, *Tackling system induced bias in federated learning*.
+
+Who is reachable changes over the day, and unlike groups of clients change unlike: a sample of the reachable is then a
+biased sample of the population, however large (Lemma 1). Sampling inside strata, and giving each stratum its share of
+the *population*, removes that bias (Lemma 2).
+
+| paper | here |
+|---|---|
+| groups N_k, k = 1 … K | strata: ``state.stratum`` (N,), made from ``by`` = "labels", "features" or given "groups" |
+| p_n, GMM, score(K°), eq. 23 | ``strata.stratify``, K° = 2 … min(S, ``most``) |
+| S^k = S N_k / N (FedSS-P) | ``allocation="proportional"`` |
+| S^k ∝ H_k N_k, eq. 19 (FedSS-O) | ``allocation="neyman"`` |
+| H_k², eq. 11 | pooled over the rounds: ``state.squares / state.freedom``, from what ``spread`` names |
+| S_t^k ⊂ A_t^k, simple random sampling | ``draw="uniform"`` inside each stratum |
+| Σ_k (n_(k)/n) Σ_{S_t^k} D_n w_n / Σ D_n, eq. 9 | the cohort's weights; its ``groups`` keep each stratum's mass |
+
+FedProxSS is the same selection with the proximal term in local training (``local = { proximal = 0.01 }``).
+
+Deviations, all where the paper is silent: S^k are made whole by largest remainders with at least one place each and at
+most A_t^k, the surplus shared in proportion (``allocation``). A stratum of which nobody is reachable gives its
+mass to the others in proportion; that round is biased, and noted. With more strata than places, strata are drawn with
+chances ∝ their mass and weigh mass/chance: still unbiased. With unequal sizes eq. 9 after uniform draws is a ratio
+estimator (one place: all members count alike); ``draw="size"`` draws by size and weighs size/chance, without that bias.
+Mixtures have spherical components with a floor under the variance; newcomers go to the nearest mean. Unmeasured strata
+take the mean H of the measured ones, so Neyman's allocation starts proportional. Beyond ``sample`` clients mixtures are
+fitted and scored on a random sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    DISPERSION,
+    STEP_GRADIENT,
+    Cohort,
+    Feedback,
+    Needs,
+    Round,
+    Selector,
+    Signal,
+    State,
+    method,
+    per_client,
+    shared,
+)
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.rounds import Population
+from sortition.core.sampling import uniformly
+from sortition.selectors._parts import picture_notes
+from sortition.selectors._parts.centres import nearest_centre
+from sortition.selectors._parts.label_privacy import noisy_counts, privacy_note
+from sortition.selectors._parts.shares import label_shares
+from sortition.selectors.fedss.allocation import apportion, inclusion, systematic
+from sortition.selectors.fedss.strata import Strata, strata_of_groups, stratify
+
+FACT = {"labels": "label_counts", "features": "features", "groups": "groups"}
+
+
+@dataclass
+class Memory(State):
+    """Who belongs where, and the strata's means, silhouette and measured spread."""
+
+    stratum: Ids = per_client(-1, dtype=int)  # −1: not yet known
+    means: Array | None = shared()  # (K, d); of given groups, their values (K, 1)
+    score: float = shared(0.0)  # silhouette
+    squares: Floats | None = shared()  # (K,) sums of squared deviations, over the rounds
+    freedom: Floats | None = shared()  # (K,) their degrees of freedom
+
+
+@dataclass(frozen=True)
+class Stratification:
+    """The strata in one round, each array (K,).
+
+    Attributes:
+        members: N_k, known clients.
+        reachable: A_t^k, available clients.
+        mass: n_(k)/n over the strata of which somebody is reachable; by heads where nobody has data.
+    """
+
+    members: Array
+    reachable: Array
+    mass: Floats
+
+    @classmethod
+    def of(cls, state: Memory, round: Round, n_strata: int) -> Stratification:
+        """Count the members of each stratum."""
+        assigned = state.stratum >= 0
+        sizes = np.asarray(round.population.sizes, np.float64)[assigned]
+        members: Array = np.bincount(state.stratum[assigned], minlength=n_strata)
+        reachable: Array = np.bincount(state.stratum[round.available], minlength=n_strata)
+        n_examples: Array = np.bincount(state.stratum[assigned], weights=sizes, minlength=n_strata)
+        mass = np.where(reachable > 0, n_examples, 0.0)
+        if mass.sum() <= 0:
+            mass = np.where(reachable > 0, members, 0).astype(np.float64)
+        return cls(members, reachable, np.asarray(mass / mass.sum()))
+
+
+@method
+class FedSS(Selector[Memory]):
+    """Samples every stratum in every round; each weighs its share of the population.
+
+    Attributes:
+        by: what makes strata: "labels" (label distributions), "features" (given vectors) or "groups" (given groups).
+        allocation: "proportional" (FedSS-P) or "neyman" (FedSS-O).
+        most: the largest number of strata tried; the budget is a limit too.
+        draw: clients of a stratum, each set equally likely ("uniform", the paper), or in proportion to "size".
+        spread: how the cohort lets H_k be measured: "sketch" (projected gradients: the variance between clients, as in
+            eq. 11) or "dispersion" (one number: each client's own gradient noise, the only part that needs no vector).
+        sketch: numbers per client of a sketch.
+        epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
+        noise: "laplace" (ε) or "gaussian" (ε, δ).
+        delta: δ of the Gaussian mechanism.
+        sample: clients on which mixtures are fitted and scored where there are more.
+    """
+
+    by: Literal["labels", "features", "groups"] = "labels"
+    allocation: Literal["proportional", "neyman"] = "proportional"
+    most: Annotated[int, Field(ge=1)] = 20
+    draw: Literal["uniform", "size"] = "uniform"
+    spread: Literal["sketch", "dispersion"] = "sketch"
+    sketch: Annotated[int, Field(ge=2)] = 64
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+    sample: Annotated[int, Field(ge=10)] = 2000
+
+    memory = Memory
+    cite = """@inproceedings{tang2023tackling,
+  title = {Tackling System Induced Bias in Federated Learning: Stratification and Convergence Analysis},
+  author = {Tang, Ming and Wong, Vincent W. S.},
+  booktitle = {IEEE INFOCOM}, year = {2023}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Read sizes and what makes the strata; with Neyman's allocation, take the cohort's spread."""
+        reads = ("sizes", FACT[self.by])
+        if self.allocation == "neyman":
+            return Needs(reads=reads, reports=(self._spread_signal,))
+        return Needs(reads=reads)
+
+    @property
+    def _spread_signal(self) -> Signal:
+        if self.spread == "sketch":
+            return STEP_GRADIENT.sketch(self.sketch)
+        return DISPERSION
+
+    def select(self, state: Memory, round: Round) -> Cohort:
+        """Allocate places, draw inside the strata, and weigh by eq. 9."""
+        n_strata = len(self._enrol(state, round))
+        strata = Stratification.of(state, round, n_strata)
+        seats, stratum_weight = self._seats(state, round, strata)
+        ids, part = self._members(state, round, strata.reachable, seats)
+        groups = state.stratum[ids]
+        return Cohort(
+            ids,
+            stratum_weight[groups] * part,
+            groups=groups,
+            notes=self._notes(state, round, strata, seats),
+        )
+
+    def _notes(self, state: Memory, round: Round, strata: Stratification, seats: Ids) -> picture_notes.Note:
+        """Say how many strata there are, which are empty or left out, and how label counts were noised."""
+        assigned = np.flatnonzero(state.stratum >= 0)
+        is_reachable = strata.reachable > 0
+        notes: picture_notes.Note = {
+            "strata": len(strata.members),
+            "silhouette": float(np.round(state.score, 4)),
+        }
+        notes |= picture_notes.grouping_note(round, assigned, state.stratum[assigned])
+        if not is_reachable.all():
+            notes["empty_strata"] = np.flatnonzero(~is_reachable).tolist()
+        if is_reachable.sum() > round.places:
+            notes["strata_left_out"] = int((is_reachable & (seats == 0)).sum())
+        if self.by == "labels":
+            notes |= privacy_note(self.epsilon, self.noise, self.delta)
+        return notes
+
+    def _seats(self, state: Memory, round: Round, strata: Stratification) -> tuple[Ids, Floats]:
+        """Return S^k of this round and what each drawn stratum weighs, both (K,)."""
+        n_strata = len(strata.members)
+        seats = np.zeros(n_strata, np.int64)
+        reachable = np.flatnonzero(strata.reachable)
+        if reachable.size > round.places:
+            chance = inclusion(strata.mass[reachable], round.places)
+            positions = systematic(chance, round.places, round.rng)
+            chosen = reachable[positions]
+            seats[chosen] = 1
+            weight = np.zeros(n_strata)
+            weight[chosen] = strata.mass[chosen] / chance[positions]
+            return seats, weight
+        wanted = strata.members
+        if self.allocation == "neyman":
+            wanted = strata.members * self._spreads(state, n_strata)  # eq. 19
+        seats[reachable] = apportion(wanted[reachable], round.places, strata.reachable[reachable])
+        return seats, strata.mass
+
+    def _spreads(self, state: Memory, n_strata: int) -> Floats:
+        """Return H_k (K,); ones before anything is measured."""
+        if state.squares is None or state.freedom is None:
+            return np.ones(n_strata)
+        measured = state.freedom > 0
+        if not measured.any():
+            return np.ones(n_strata)
+        spread = np.sqrt(state.squares / np.maximum(state.freedom, 1.0))
+        return np.where(measured, spread, spread[measured].mean())
+
+    def _members(self, state: Memory, round: Round, reachable: Array, seats: Ids) -> tuple[Ids, Floats]:
+        """Draw S^k of each stratum's available clients; return them, and what part of its stratum each is.
+
+        The parts are eq. 9's inner fraction.
+        """
+        stratum = state.stratum[round.available]
+        if len(seats) < 2**15:
+            stratum = stratum.astype(np.int16)  # a stable sort of small numbers is one pass
+        order = np.argsort(stratum, kind="stable")
+        ends = np.cumsum(reachable)
+        ids = []
+        parts = []
+        for k in np.flatnonzero(seats):
+            pool = round.available[order[ends[k] - reachable[k] : ends[k]]]
+            members, worth = self._draw_members(pool, int(seats[k]), round)
+            ids.append(members)
+            parts.append(worth / worth.sum())
+        return np.concatenate(ids), np.concatenate(parts)
+
+    def _draw_members(self, pool: Ids, seats: int, round: Round) -> tuple[Ids, Floats]:
+        """Draw clients of one stratum; return them, and what each counts inside it up to a factor."""
+        sizes = np.asarray(round.population.sizes[pool], np.float64)
+        if self.draw == "size" and seats < pool.size and sizes.any():
+            chance = inclusion(sizes, seats)
+            positions = systematic(chance, seats, round.rng)
+            return pool[positions], sizes[positions] / chance[positions]
+        members = uniformly(pool, seats, round.rng)
+        worth = np.asarray(round.population.sizes[members], np.float64)
+        if not worth.any():
+            worth = np.ones(members.size)
+        return members, worth
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Add this round's squared deviations of each stratum to those of the earlier rounds."""
+        if self.allocation != "neyman" or state.squares is None or state.freedom is None:
+            return
+        report = feedback.report(self._spread_signal)
+        stratum = state.stratum[report.ids]
+        for k in np.unique(stratum):
+            rows = report.values[stratum == k]
+            if rows.ndim > 1:
+                deviations = rows - rows.mean(axis=0)
+                state.freedom[k] += len(rows) - 1
+            else:  # a dispersion is itself a standard deviation around the client's own mean
+                deviations = rows
+                state.freedom[k] += len(rows)
+            state.squares[k] += np.sum(deviations**2)
+
+    def _enrol(self, state: Memory, round: Round) -> Array:
+        """Make the strata when first called, find those of clients that joined later, and return the means."""
+        known = round.population.known
+        newcomers = known[state.stratum[known] < 0]
+        if not newcomers.size and state.means is not None:
+            return state.means
+        strata = self._strata_of(newcomers, state, round)
+        state.stratum[newcomers] = strata.labels
+        state.means = strata.means
+        state.score = strata.score
+        state.squares = _padded(state.squares, len(strata.means))
+        state.freedom = _padded(state.freedom, len(strata.means))
+        return strata.means
+
+    def _strata_of(self, newcomers: Ids, state: Memory, round: Round) -> Strata:
+        """Return the strata of clients that have none: new strata, or those that there are."""
+        if self.by == "groups":
+            return strata_of_groups(round.population.groups[newcomers], state.means)
+        vectors = self._vectors(round.population, newcomers, round.rng)
+        if state.means is None:
+            return stratify(vectors, min(round.budget, self.most), round.rng, sample=self.sample)
+        return Strata(nearest_centre(vectors, state.means), state.means, state.score)
+
+    def _vectors(self, population: Population, ids: Ids, rng: np.random.Generator) -> Floats:
+        """Return p_n or the given vectors, one row a client."""
+        if self.by == "features":
+            return np.asarray(population.features[ids], np.float64)
+        counts = population.label_counts[ids]
+        if self.epsilon is not None:
+            counts = noisy_counts(counts, self.epsilon, self.noise, self.delta, rng)
+        return label_shares(counts)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Cover both allocations, all sources of strata, and noise."""
+        return [
+            {"sample": 200},
+            {"allocation": "neyman", "by": "groups", "sketch": 8},
+            {"allocation": "neyman", "spread": "dispersion", "by": "features", "most": 3, "sample": 200},
+            {"epsilon": 1.0, "noise": "laplace", "most": 8, "sample": 200, "draw": "size"},
+            {"epsilon": 0.5, "noise": "gaussian", "delta": 1e-6, "most": 4, "sample": 200},
+        ]
+
+
+def _padded(values: Floats | None, n_strata: int) -> Floats:
+    """Return one number a stratum, 0 for strata that are new."""
+    padded = np.zeros(n_strata)
+    if values is not None:
+        padded[: len(values)] = values
+    return padded

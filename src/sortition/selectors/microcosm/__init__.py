@@ -1,0 +1,346 @@
+"""Microcosm, a method of Sortition's own: every round's weighted cohort portrays all data, and arrears are paid later.
+
+Updates are modelled as Δ_k = μ + Bφ_k + ε_k: a common part, a part that features φ_k explain, a part of the client's
+own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is then, up to a factor,
+‖Φᵀ(p + d − a)‖² + λ‖p + d − a‖².
+
+| docs/methods/microcosm.md | here |
+|---|---|
+| p_k = n_k / n | ``data_shares`` |
+| φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
+| λ, unexplained over explained variance | :meth:`Microcosm.weight`: λ₁/κ, or estimated |
+| λ₁, the same where each client has one label | ``trade_off`` |
+| κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
+| d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
+| ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
+| T, the mixture aimed at | 0, or Φᵀd with ``repay_mixture`` |
+| t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
+| S, greedily with swaps | ``portrait.Portrait.chosen`` |
+| a, the weights: a small quadratic programme | ``simplex.simplex_fit`` |
+
+Deviations: there is no paper; docs/methods/microcosm.md derives the objective and proves what the ledger keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from sortition.core import (
+    BIAS_UPDATE,
+    PRODUCTS,
+    UPDATE,
+    Cohort,
+    Feedback,
+    Measure,
+    Needs,
+    Reading,
+    Round,
+    Selector,
+    Signal,
+    State,
+    method,
+    per_client,
+    per_pair,
+)
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import bad
+from sortition.core.selector import Asking
+from sortition.selectors._parts.label_privacy import noisy_counts
+from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
+from sortition.selectors._parts.shares import data_shares, label_shares, shares
+from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
+from sortition.selectors.microcosm.portrait import FLAT, Portrait, provisional, spread_of, unexplained
+from sortition.selectors.microcosm.simplex import simplex_fit
+
+FACTS = {"labels": "label_counts", "features": "features"}
+LABELS = ("labels", "secure")
+LABELS_TRADE_OFF = 1.5  # λ₁ with labels
+OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
+LARGEST_TRADE_OFF = 1e6  # λ at most
+LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
+LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
+
+
+@dataclass
+class Memory(State):
+    """The ledger, who was silent when last chosen, features, and last sketches of updates."""
+
+    owed: Floats = per_client(0.0)  # d
+    silent: Array = per_client(0, dtype=bool)
+    rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
+    updates: Floats = per_client(np.nan, width=0)
+
+
+@dataclass
+class PairMemory(Memory):
+    """The same with the products of pairs (N, N); NaN where two clients never met."""
+
+    products: Floats = per_pair(np.nan)
+
+
+@dataclass(frozen=True)
+class Features:
+    """What portrays the available clients in one round.
+
+    Attributes:
+        phi: (n, d) Φ, centred and scaled; 0 of a client whose features are not known.
+        target: (d,) T.
+        kappa: κ.
+    """
+
+    phi: Floats
+    target: Floats
+    kappa: float
+
+
+@method
+class Microcosm(Selector[Memory]):
+    """Makes every cohort a weighted portrait of all data; what a client does not get now is owed to it and paid later.
+
+    Attributes:
+        by: what portrays clients: "labels" (shares of label counts), given "features", sketches of their "updates", the
+            output layer's "bias" update, "secure" products of label counts (no security control), or "sizes" alone.
+            "auto": labels where all known clients give them; else updates, or sizes under secure aggregation.
+        secure_aggregation: whether the server sees sums of updates only; "auto" then asks for no sketches.
+        trade_off: λ₁, individuals against mixture; large is fair to each client, small matches the features. None for
+            1.5 with labels, whose λ is λ₁/κ, and 3 with anything else, whose λ is λ₁.
+        estimate: whether λ is estimated from sketched updates that the cohort reports, once enough are known.
+        forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
+        repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
+        sketch: numbers that a client projects its update to.
+        epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
+        noise: "laplace" (ε) or "gaussian" (ε, δ).
+        delta: δ of the Gaussian mechanism.
+    """
+
+    by: Literal["auto", "labels", "features", "updates", "bias", "secure", "sizes"] = "auto"
+    secure_aggregation: bool = False
+    trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
+    estimate: bool = False
+    forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
+    repay_mixture: bool = False
+    sketch: Annotated[int, Field(ge=2)] = 32
+    epsilon: Annotated[float, Field(gt=0)] | None = None
+    noise: Literal["laplace", "gaussian"] = "laplace"
+    delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
+
+    memory = Memory
+    cite = """@misc{sortition,
+  title = {Sortition: client selection for federated learning}, note = {the method Microcosm}
+}"""
+
+    @property
+    def needs(self) -> Needs:
+        """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
+        if self.by == "auto":
+            return Needs(reads=("sizes",), optional=("label_counts",))
+        reports: set[Signal] = set()
+        if self.by == "bias":
+            reports.add(BIAS_UPDATE)
+        if self.by == "updates" or self.estimate:
+            reports.add(UPDATE.sketch(self.sketch))
+        return Needs(
+            reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
+            asks=(PRODUCTS,) if self.by == "secure" else (),
+            reports=tuple(sorted(reports, key=lambda signal: signal.name)),
+        )
+
+    def resolved(self, facts: Collection[str]) -> Microcosm:
+        """Settle ``by = "auto"`` with these facts at hand."""
+        if self.by != "auto":
+            return self
+        if "label_counts" in facts:
+            return replace(self, by="labels")
+        return replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+
+    def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
+        """Start with an empty ledger and without features."""
+        if self.secure_aggregation and self.resolved(()).needs.individual:
+            raise bad("Microcosm.secure_aggregation", "false where single updates are seen", True, "Try by = 'auto'.")
+        if self.estimate and self.by in ("updates", "bias", "sizes"):
+            hint = "Updates regressed on themselves explain all."
+            raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
+        if self.by != "secure":
+            return Memory(n_clients)
+        if n_clients > MOST_CLIENTS:
+            raise bad("Microcosm.by", f"other than 'secure' beyond {MOST_CLIENTS} clients", f"{n_clients} clients")
+        return PairMemory(n_clients)
+
+    def select(self, state: Memory, round: Round) -> Asking:
+        """Ask new pairs for their products, where they are wanted; then choose and weigh."""
+        if isinstance(state, PairMemory):
+            strangers = without_products(state.products, round.available)
+            if strangers.size:
+                answer = yield Measure(PRODUCTS, strangers)
+                with_products = store_products(state.products, strangers, answer)
+                state.rows = embedded(state.products, with_products, round.population.sizes)
+        elif self.by == "labels" and self.epsilon is not None:
+            self._enrol(state, round, self.epsilon)
+        return self.choose(state, round)
+
+    def choose(self, state: Memory, round: Round) -> Cohort:
+        """Choose S by the portrait and weigh it by the quadratic programme.
+
+        A member that would weigh nothing gives its place to another.
+        """
+        ids = round.available
+        p = data_shares(round.population)
+        features = self.features(state, round, p)
+        trade_off = self.weight(state, round, p, features.kappa)
+        phi = features.phi
+        owed = (p + state.owed)[ids]
+        pool = np.argsort(round.rng.permutation(ids.size))  # in the order of a lot, which decides where scores tie
+        while True:
+            places = min(round.places, pool.size)
+            portrait = Portrait(
+                phi=phi[pool],
+                owed=owed[pool],
+                provisional=provisional(owed[pool], places),
+                trade_off=trade_off,
+                target=features.target,
+            )
+            members = pool[portrait.chosen(places)]
+            weights = simplex_fit(phi[members], features.target, np.maximum(owed[members], 0.0), trade_off)
+            idle = members[weights <= 0]
+            if not idle.size or pool.size - idle.size < round.places:
+                break
+            pool = pool[~np.isin(pool, idle)]
+        has_weight = weights > 0
+        members = members[has_weight]
+        weights = weights[has_weight]
+        notes: dict[str, str | int | float] = {
+            "by": self.by,
+            "trade_off": float(np.round(trade_off, 6)),
+            "mixture": float(np.round(np.linalg.norm(phi[members].T @ weights), 6)),
+            "effective": float(np.round(1 / (weights**2).sum(), 3)),
+        }
+        if members.size < round.places:
+            notes["left_empty"] = round.places - members.size
+        return Cohort(ids[members], weights / weights.sum(), notes=notes)
+
+    def features(self, state: Memory, round: Round, p: Floats) -> Features:
+        """Return Φ of the available clients, T, and κ."""
+        available = round.available
+        ids = self._portrayed(state, round)
+        if not ids.size:
+            return Features(phi=np.zeros((available.size, 0)), target=np.zeros(0), kappa=1.0)
+        rows = self._rows(state, round, ids)
+        mean, spread = spread_of(rows, shares(p[ids]))
+        scale = 1.0 / np.sqrt(spread) if spread > FLAT else 0.0
+        position = np.searchsorted(ids, available).clip(max=ids.size - 1)
+        is_portrayed = ids[position] == available
+        phi = np.zeros((available.size, rows.shape[1]))
+        phi[is_portrayed] = (rows[position[is_portrayed]] - mean) * scale
+        target = np.zeros(rows.shape[1])
+        if self.repay_mixture:
+            target = scale * ((rows - mean).T @ state.owed[ids])
+        kappa = 1.0
+        if self.by in LABELS:
+            kappa = spread / max(1.0 - float(mean @ mean), FLAT)
+        return Features(phi=phi, target=target, kappa=kappa)
+
+    def _portrayed(self, state: Memory, round: Round) -> Ids:
+        """Return sorted ids of the clients whose features are known."""
+        if self.by == "sizes":
+            return round.available[:0]
+        if self.by in FACTS and self.epsilon is None:
+            return round.population.known
+        return np.flatnonzero(row_known(state.rows))
+
+    def _rows(self, state: Memory, round: Round, ids: Ids) -> Floats:
+        """Return features of these clients (n, d), neither centred nor scaled."""
+        if self.by == "features":
+            return np.asarray(round.population.features[ids], np.float64)
+        if self.by == "labels" and self.epsilon is None:
+            return label_shares(round.population.label_counts[ids])
+        return state.rows[ids]
+
+    def _enrol(self, state: Memory, round: Round, epsilon: float) -> None:
+        """Let clients that are new to the server send label counts with noise, once."""
+        known = round.population.known
+        newcomers = known[~row_known(state.rows)[known]]
+        if newcomers.size:
+            counts = round.population.label_counts[newcomers]
+            noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
+            state.rows = with_rows(state.rows, newcomers, label_shares(noised))
+
+    def weight(self, state: Memory, round: Round, p: Floats, kappa: float) -> float:
+        """Return λ: by κ, or estimated once enough clients' updates are known."""
+        by_kappa = min(self._one_label_trade_off / max(kappa, FLAT), LARGEST_TRADE_OFF)
+        if not self.estimate:
+            return by_kappa
+        updated = np.flatnonzero(row_known(state.updates))
+        ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
+        if not ids.size:
+            return by_kappa
+        estimate = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
+        if estimate is None:
+            return by_kappa
+        return float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE))
+
+    @property
+    def _one_label_trade_off(self) -> float:
+        """λ₁."""
+        if self.trade_off is not None:
+            return self.trade_off
+        return LABELS_TRADE_OFF if self.by in LABELS else OTHER_TRADE_OFF
+
+    def observe(self, state: Memory, feedback: Feedback) -> None:
+        """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
+        ids = self._booked(state, feedback)
+        weights, _ = feedback.cohort.weights_of(ids)
+        if abs(weights.sum() - 1.0) < 1e-9:
+            owed = state.owed + data_shares(feedback.round.population)
+            owed[ids] -= weights
+            state.owed = (1.0 - self._forgotten(feedback.round)) * owed
+        for signal in self.needs.reports:
+            self._learn(state, feedback.report(signal))
+
+    def _booked(self, state: Memory, feedback: Feedback) -> Ids:
+        """Return who has had its turn: members that completed, and those that fell silent the last two times."""
+        members = feedback.cohort.ids
+        silent = ~np.isin(members, feedback.ids)
+        booked = members[~silent | state.silent[members]]
+        state.silent[members] = silent
+        return booked
+
+    def _forgotten(self, round: Round) -> float:
+        """Return 1 − ρ."""
+        if self.forgetting is not None:
+            return self.forgetting
+        return min(0.9, round.budget / (2 * round.n_clients))
+
+    def _learn(self, state: Memory, reading: Reading) -> None:
+        """Make features the mean of the old and the new ones; λ looks at the last update alone."""
+        if not len(reading):
+            return
+        values = reading.values.reshape(len(reading), -1)
+        if self.by in FACTS or self.by == "secure":
+            state.updates = with_rows(state.updates, reading.ids, values)
+            return
+        if state.rows.shape[1]:
+            previous = state.rows[reading.ids]
+            values = np.where(np.isnan(previous), values, (previous + values) / 2)
+        state.rows = with_rows(state.rows, reading.ids, values)
+
+    @classmethod
+    def examples(cls) -> list[dict[str, Any]]:
+        """Cover all that portrays clients, both targets, λ given and estimated, both noises."""
+        return [
+            {},
+            {"by": "labels"},
+            {"secure_aggregation": True},
+            {"estimate": True, "sketch": 8, "trade_off": 1.0},
+            {"by": "features", "repay_mixture": True, "forgetting": 0.0},
+            {"by": "updates", "sketch": 16},
+            {"by": "bias"},
+            {"by": "secure"},
+            {"by": "sizes"},
+            {"epsilon": 1.0},
+            {"epsilon": 1.0, "noise": "gaussian", "delta": 1e-3},
+        ]

@@ -1,0 +1,115 @@
+"""Choosing clients whose weighted sum portrays everybody's features: rows, a greedy choice, and swaps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core.arrays import Floats, Ids
+from sortition.core.ties import first_largest
+
+MOST_SWAPS = 20
+SWAPPED_UP_TO = 3000  # candidates; among more there are no swaps
+CLOSE = 1e-8  # an improvement below this, relative to the scale of scores, is none
+FLAT = 1e-12  # a spread of features below which all clients are alike
+
+
+def spread_of(rows: Floats, p: Floats) -> tuple[Floats, float]:
+    """Return the mean Σ p_k φ_k of rows (n, d), and their spread Σ p_k ‖φ_k − mean‖²; p sums to 1 over these rows."""
+    mean = p @ rows
+    return mean, float(p @ ((rows - mean) ** 2).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class Portrait:
+    """What a cohort is chosen by: min over S and a of ‖Φ_Sᵀa − T‖² + λ‖owed − a‖².
+
+    Of candidates that tie the first is taken, so a caller that wants ties to go by lot gives them in a random order.
+
+    Attributes:
+        phi: (n, d) features Φ of the candidates.
+        owed: (n,) p + d, what each should weigh.
+        provisional: (n,) c, the weight a candidate would have if chosen.
+        trade_off: λ.
+        target: (d,) T.
+    """
+
+    phi: Floats
+    owed: Floats
+    provisional: Floats
+    trade_off: float
+    target: Floats
+
+    def chosen(self, places: int) -> Ids:
+        """Return positions of ``places`` candidates: chosen greedily, then improved by the best swaps.
+
+        With the residual r = T − Σ_{k∈S} c_k φ_k, candidate j improves the objective by
+        c_j (2λ owed_j − c_j (‖φ_j‖² + λ)) + 2 c_j φ_j·r.
+        """
+        c = self.provisional
+        square = np.einsum("ij,ij->i", self.phi, self.phi)
+        single = c * (2 * self.trade_off * self.owed - c * (square + self.trade_off))
+        doubled = np.asfortranarray(2 * c[:, None] * self.phi)  # columns: a product with few of them reads each once
+        residual = self.target.astype(np.float64)
+        scale = float(np.abs(single).max(initial=0.0))
+        picks: list[int] = []
+        for _ in range(min(places, c.size)):
+            score = doubled @ residual
+            score += single
+            score[picks] = -np.inf
+            pick = first_largest(score, scale)
+            picks.append(pick)
+            residual = residual - c[pick] * self.phi[pick]
+        return self._swapped(np.array(picks, np.int64), single, doubled, scale)
+
+    def _swapped(self, picks: Ids, single: Floats, doubled: Floats, scale: float) -> Ids:
+        """Make the best exchange of one member while one improves the objective."""
+        n = len(self.phi)
+        if not picks.size or picks.size == n or n > SWAPPED_UP_TO:
+            return picks
+        weighted = self.provisional[:, None] * self.phi
+        for _ in range(MOST_SWAPS):
+            residual = self.target - weighted[picks].sum(axis=0)
+            joining = single + doubled @ residual
+            leaving = single[picks] + np.einsum("ij,ij->i", doubled[picks], residual + weighted[picks])
+            gain = joining + weighted[picks] @ doubled.T - leaving[:, None]
+            gain[:, picks] = -np.inf
+            best_gain = gain.max(axis=0)
+            if best_gain.max() <= CLOSE * scale:
+                break
+            newcomer = first_largest(best_gain, scale)
+            order = np.argsort(picks)
+            place = order[first_largest(gain[order, newcomer], scale)]
+            picks[place] = newcomer
+        return picks
+
+
+def provisional(owed: Floats, places: int) -> Floats:
+    """Return c (n,): what is owed, and an equal share of what the best ``places`` would leave of 1; at most 1."""
+    due = np.maximum(owed, 0.0)
+    places = min(places, due.size)
+    if places == 0:
+        return np.minimum(1.0, due + 1.0)
+    largest = np.partition(due, due.size - places)[due.size - places :].sum()
+    return np.minimum(1.0, due + max(0.0, 1.0 - largest) / places)
+
+
+def unexplained(phi: Floats, updates: Floats, p: Floats) -> float | None:
+    """Return (1 − R²)/R² with the adjusted R² of regressing updates (n, s) on features (n, d), weighted by p.
+
+    It is None while fewer than 2·rank + 6 clients are known, and infinite where features explain nothing.
+    """
+    root = np.sqrt(p / max(p.sum(), 1e-300))[:, None]
+    design = root * np.column_stack([np.ones(len(phi)), phi])
+    centred = root * (updates - root[:, 0] ** 2 @ updates)
+    coefficients, _, rank, _ = np.linalg.lstsq(design, centred, rcond=1e-9)
+    total = float((centred**2).sum())
+    n = int((p > 0).sum())
+    if n < 2 * (rank - 1) + 6 or total <= 0:
+        return None
+    residual_share = float(((centred - design @ coefficients) ** 2).sum()) / total
+    r_squared = 1.0 - residual_share * (n - 1) / (n - rank)
+    if r_squared <= 0:
+        return float("inf")
+    return (1.0 - r_squared) / r_squared

@@ -1,0 +1,54 @@
+"""The manifest of a run: what a reader needs to trust or repeat it."""
+
+from __future__ import annotations
+
+import platform
+
+from sortition import __version__
+from sortition.audit.entries import installed_version
+from sortition.simulation import Setup
+from sortition.studies import methods, own_code
+from sortition.studies.config import RunConfig
+from sortition.studies.federation import BuiltFederation
+from sortition.studies.types import TomlTable
+
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
+
+
+def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTable:
+    """Return the manifest of a run, which manifest.json keeps."""
+    selector = setup.selector
+    parts = built.split
+    document: TomlTable = {
+        "format": run_folder.FORMAT,
+        "sortition": __version__,
+        "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
+        "platform": f"{platform.system()} {platform.machine()}",
+        "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
+        "inputs": parts.dataset.described_inputs(),
+        "held_out": parts.dataset.held_out,
+        "clients": parts.clients,
+        "classes": parts.dataset.classes,
+        "test_examples": len(parts.dataset.y_test),
+        "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
+        "method": type(selector).__name__,
+        "parameters": {name: str(value) for name, value in selector.parameters().items()},
+        "needs": methods.needs_of(selector),
+    }
+    if setup.combine.individual:
+        document["aggregation"] = _aggregation(setup)
+    document["cite"] = selector.cite
+    code_digests = own_code.fingerprints(config.table())
+    if code_digests:
+        document["python"] = code_digests
+    document["notes"] = [*parts.train.notes, *built.availability.notes, *methods.outside_notes(selector)]
+    return document
+
+
+def _aggregation(setup: Setup) -> TomlTable:
+    """Return how updates are combined one by one, and how many bytes the server keeps of them."""
+    rule = setup.combine
+    aggregation: TomlTable = {"combine": rule.name, "individual_updates": True}
+    if rule.remembers:
+        aggregation["memory_bytes"] = rule.memory_bytes(setup.world.initial.size, setup.world.n_clients)
+    return aggregation

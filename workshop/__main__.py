@@ -1,0 +1,88 @@
+"""``python -m workshop PART``: write one part of what README and docs show; ``--help`` lists the parts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from sortition.core.errors import InputError
+from workshop import DOCS, ROOT
+
+
+def main() -> None:
+    """Write the part that the command line names."""
+    options = _options()
+    match options.part:
+        case "pages":
+            from workshop.method_pages import write_kept_pages
+
+            write_kept_pages(DOCS)
+        case "notebooks":
+            from workshop.notebook_outputs import fill_notebooks
+
+            fill_notebooks()
+        case "reproduction":
+            from workshop.reproduction_pages import write_reproduction_pages
+
+            write_reproduction_pages()
+        case "leaderboard":
+            _write_leaderboard(options.runs)
+        case "pictures":
+            from workshop.method_pictures import write_pictures
+
+            write_pictures(options.methods)
+        case "screenshots":
+            from workshop.screenshots import take_screenshots
+
+            take_screenshots(options.runs)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m workshop", description="Write what README and docs show.")
+    parts = parser.add_subparsers(dest="part", required=True)
+    parts.add_parser("pages", help="reference pages and tables of docs, from the code and the leaderboard's runs")
+    parts.add_parser("notebooks", help="the outputs of the cells of docs/notebooks")
+    parts.add_parser("reproduction", help="the index of docs/reproduction and the README's table, from its pages")
+    leaderboard = parts.add_parser("leaderboard", help="docs/leaderboard.md and the README's table, from runs")
+    leaderboard.add_argument(
+        "--runs",
+        type=Path,
+        metavar="FOLDER",
+        help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
+    )
+    pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
+    pictures.add_argument("methods", nargs="*", help="default: all")
+    screenshots = parts.add_parser("screenshots", help="pictures of the demo's report (needs Chromium)")
+    screenshots.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("demo/runs"), help="of the report")
+    return parser.parse_args()
+
+
+def _write_leaderboard(folder: Path | None) -> None:
+    """Write the page and the README's table; runs of a folder first replace docs/leaderboard.parquet."""
+    from sortition.core.errors import bad
+    from sortition.leaderboard.board import Board
+    from sortition.leaderboard.results import RUNS, stored, write_runs
+    from sortition.leaderboard.suite import load_suite
+    from sortition.leaderboard.variants import plain_rows
+    from workshop.leaderboard_page import write_page
+    from workshop.leaderboard_readme import with_top
+
+    kept_runs = DOCS / "leaderboard.parquet"
+    if folder is not None:
+        if not (folder / RUNS).exists():
+            raise bad("--runs", f"a folder with the file {RUNS}", str(folder), "'sortition leaderboard -o' makes it.")
+        write_runs(stored(folder / RUNS), kept_runs)
+    suite = load_suite()
+    rows = stored(kept_runs)
+    write_page(suite, rows, DOCS / "leaderboard.md")
+    board = Board(suite, suite.cells("held-out"), plain_rows(rows))
+    readme = ROOT / "README.md"
+    readme.write_text(with_top(readme.read_text(encoding="utf-8"), board), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        sys.exit(str(error))

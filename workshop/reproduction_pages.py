@@ -1,0 +1,186 @@
+"""The index of reproductions: docs/reproduction/README.md, a table of the project's README, and ``pages.json``.
+
+What was run is read from the pages in docs/reproduction, which ``sortition reproduce NAME --page`` wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from sortition.core.storage.snapshot import write_atomically
+from sortition.reproduction.index import PAGES, Extent, Item, items, state_of
+from sortition.reproduction.page import sections, seed_rows
+from sortition.results.table import Table
+from workshop import DOCS, ROOT
+from workshop.marks import fill_marks
+
+GRADES = {  # of a claim → heading, in the order of the coverage table
+    "right": "right",
+    "explained": "different, with a measured reason",
+    "different": "different",
+    "cut": "cut",
+    "absent": "absent",
+}
+GRADES_MET = ("right", "explained")  # count as covered
+VERDICTS = ("agrees", "direction only", "not reproduced", "no published table")
+Extents = Mapping[str, Extent]  # by preset
+
+INTRODUCTION = """# Published tables and figures
+
+{n_shown} of the {n_items} entries below have a page with the paper's figures beside ours; the others were never run, \
+and say why. *In full* means every run of the preset with its published number of rounds; *cut* says what was left \
+out; *computed* keeps no runs: its figures are made with the page. *Per seed* is the file with the values of single \
+seeds.
+
+`sortition reproduce` prints the same; `sortition reproduce NAME` reproduces an entry.
+
+## Coverage
+
+What the papers say of their tables, figures and theorems, claim by claim, and how far it was met here. *Different, \
+with a measured reason*: a run or a computation shows why. *Cut*: fewer rounds, seeds or settings were run than it \
+takes to say. *Absent*: nothing was run. Drawings and questions beside a paper are not counted.
+
+{coverage}"""
+
+
+# -- what the pages show --------------------------------------------------------------------------------------------
+
+
+def extents_of(folder: Path) -> dict[str, Extent]:
+    """Read what the pages in a folder show, by preset."""
+    extents = {}
+    for page in sorted(folder.glob("*.md")):
+        csv_path = page.with_suffix(".csv")
+        presets_with_values = {row[0] for row in seed_rows(csv_path)}
+        for made_by, section in sections(page.read_text(encoding="utf-8")):
+            preset = made_by["preset"]
+            values = csv_path.name if preset in presets_with_values else ""
+            extents[preset] = _extent(page=page.name, made_by=made_by, section=section, values=values)
+    return extents
+
+
+def _extent(*, page: str, made_by: re.Match[str], section: str, values: str) -> Extent:
+    runs = re.search(r"^- runs: (\d+) finished of (\d+)", section, re.MULTILINE)
+    spans = re.search(r"^- rounds: (.+); seeds: (.+)$", section, re.MULTILINE)
+    return Extent(
+        page=page,
+        options=made_by["options"].strip(),
+        date=made_by["date"] or "",
+        finished=int(runs[1]) if runs else 0,
+        planned=int(runs[2]) if runs else 0,
+        cut="**cut to size**" in section,
+        rounds=spans[1] if spans else "",
+        seeds=spans[2] if spans else "",
+        values=values,
+    )
+
+
+# -- docs/reproduction/README.md ------------------------------------------------------------------------------------
+
+
+def index_page(extents: Extents) -> str:
+    """Return the page docs/reproduction/README.md: a list for every paper, which fits the screen of a phone."""
+    all_items = items()
+    introduction = INTRODUCTION.format(
+        n_shown=sum(item.preset in extents for item in all_items),
+        n_items=len(all_items),
+        coverage=coverage_table().markdown(),
+    )
+    entries_by_paper: dict[str, list[str]] = {}
+    for item in all_items:
+        entries_by_paper.setdefault(item.paper, []).append(_entry(item, extents.get(item.preset)))
+    lists = ["\n".join([f"## {paper}\n", *entries]) for paper, entries in entries_by_paper.items()]
+    return "\n\n".join([introduction, *lists])
+
+
+def coverage_table() -> Table:
+    """Return how much of what each paper says was met here: its claims by grade."""
+    table = Table("", ["paper", *GRADES.values(), "claims", "right or explained, %"])
+    for paper in dict.fromkeys(item.paper for item in items()):
+        grades = [claim.grade for item in items() if item.paper == paper for claim in item.claims]
+        if not grades:
+            continue
+        counts = [grades.count(grade) for grade in GRADES]
+        n_met = sum(grades.count(grade) for grade in GRADES_MET)
+        share = f"{100 * n_met / len(grades):.0f}"
+        table.rows.append([paper, *map(str, counts), str(len(grades)), share])
+    return table
+
+
+def _entry(item: Item, extent: Extent | None) -> str:
+    """Return an item as an entry of the list: its state, settings, result, verdict and claims."""
+    sources = []
+    if item.preset:
+        sources.append(f"`{item.preset}`")
+    if extent is not None:
+        sources.append(f"[{extent.page}]({extent.page})")
+        if extent.date:
+            sources.append(extent.date)
+        if extent.values:
+            sources.append(f"per seed: [{extent.values}]({extent.values})")
+        elif extent.planned:
+            sources.append("per seed: missing")
+    where = f" ({', '.join(sources)})" if sources else ""
+    state = state_of(item, extent)
+    lines = [f"- **{item.what}**{where}. {state[0].upper()}{state[1:]}."]
+    settings = {"As published": item.published, "As released": item.released, "As read here": item.read}
+    lines += [f"  - {name}: {text}." for name, text in settings.items() if text]
+    if extent is not None:
+        lines.append(f"  - Result: {item.result}.")
+        lines.append(f"  - Verdict: **{item.verdict}**.")
+    lines += [f"  - Claim: {claim.says} – *{GRADES[claim.grade]}*." for claim in item.claims]
+    return "\n".join(lines)
+
+
+# -- the project's README -------------------------------------------------------------------------------------------
+
+
+def summary(extents: Extents) -> str:
+    """Return what the project's README shows: the main table of each paper, and how many entries were run how far."""
+    table = Table("", ["published", "here"])
+    footnotes: list[str] = []
+    for item in items():
+        if not item.short:
+            continue
+        state = extents[item.preset].state if item.preset in extents else "never run"
+        mark = ""
+        if item.other:
+            footnotes.append(item.other)
+            mark = f" [{len(footnotes)}]"
+        table.rows.append([f"{item.paper}, {item.what}", f"{state}; {item.verdict}: {item.short}{mark}"])
+    return "\n\n".join(
+        [
+            table.markdown(),
+            *[f"[{number}] {text}." for number, text in enumerate(footnotes, start=1)],
+            f"{_counts(extents)} Each with its reason and verdict: [docs/reproduction/](docs/reproduction/README.md).",
+        ]
+    )
+
+
+def _counts(extents: Extents) -> str:
+    coverages = [extents[item.preset].coverage if item.preset in extents else "never run" for item in items()]
+    return (
+        f"We checked {len(coverages)} published results and questions beside them: "
+        f"{coverages.count('in full')} rerun in full, {coverages.count('cut')} cut to fewer runs or rounds, "
+        f"{coverages.count('computed')} computed, {coverages.count('never run')} not run."
+    )
+
+
+def with_summary(readme: str, extents: Extents) -> str:
+    """Return the text of the project's README with the summary between its marks."""
+    return fill_marks(readme, {"reproduction": summary(extents)})
+
+
+def write_reproduction_pages() -> None:
+    """Read the pages in docs/reproduction; write its README.md, the project's README.md and ``pages.json``."""
+    folder = DOCS / "reproduction"
+    readme = ROOT / "README.md"
+    extents = extents_of(folder)
+    tables = {preset: asdict(extent) for preset, extent in sorted(extents.items())}
+    write_atomically(PAGES, json.dumps(tables, indent=1, ensure_ascii=False).encode() + b"\n")
+    write_atomically(folder / "README.md", index_page(extents).encode() + b"\n")
+    write_atomically(readme, with_summary(readme.read_text(encoding="utf-8"), extents).encode())

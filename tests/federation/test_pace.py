@@ -27,6 +27,12 @@ def test_a_quorum_is_a_share_or_a_number():
     assert CohortPace(10, Pace(overselect=1.5, quorum=0.5)).target(more) == 5
 
 
+def test_one_answer_is_not_a_share_of_one():
+    assert Pace(quorum=1).changed() == {"quorum": 1}
+    assert Pace(quorum=1.0).changed() == {}
+    assert Pace(quorum=1, late="use").overlaps
+
+
 def test_places_of_a_buffered_pace():
     pace = CohortPace(10, Pace(kind="buffered", concurrency=20, buffer=5, refill=3))
     assert pace.places == 20

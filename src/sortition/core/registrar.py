@@ -241,6 +241,11 @@ class Registrar:
             "_last_round": (turn.available if turn.round is None else turn.round.available, _budget_of(turn)),
         }
 
+    @property
+    def open_selection(self) -> Dispatched | None:
+        """The latest selection whose step is not made yet: what a server that restarts goes on with."""
+        return None if self.intake is None else self.flights.selections[-1]
+
     def is_dispatched(self, turn: Turn) -> bool:
         """Whether this turn's cohort was sent to work since the last step, as the latest one."""
         return turn is self._latest

@@ -16,6 +16,7 @@ import numpy as np
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.flights import Dispatched
 from sortition.core.guards.screening import Answers
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
@@ -107,6 +108,10 @@ class OverlappingBackend(Backend, Protocol):
         """Wait until something happens; whose work ended without an update, and how."""
         ...
 
+    def drop(self, ids: Ids) -> None:
+        """Forget the updates of these, which wait for the step and are too stale."""
+        ...
+
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
         """What the updates of these count, in their order; they are those that :meth:`Backend.collect` gave."""
         ...
@@ -158,17 +163,38 @@ class OpenRound:
         available: how many could be chosen.
         more: further selections before the same step.
         ended: whose work ended before the step without an update, and how.
+        dispatched: whether its cohort was sent to work by a server that then restarted.
     """
 
     turn: Turn
     available: int
     more: list[Turn] = field(default_factory=list)
     ended: dict[int, Ending] = field(default_factory=dict)
+    dispatched: bool = False
 
     @property
     def cohort(self) -> Cohort:
         """Who trains."""
         return self.turn.cohort or Cohort.uniform([])
+
+
+@dataclass(frozen=True, eq=False)
+class PastTurn:
+    """What is known of a turn whose cohort a server sent to work before it restarted."""
+
+    index: int
+    version: int
+    cohort: Cohort
+    skipped: bool
+    asked: tuple[Any, ...] = ()
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    guarded: Mapping[str, Any] = field(default_factory=dict)
+    in_flight: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @classmethod
+    def of(cls, selection: Dispatched) -> PastTurn:
+        """Of a selection as the registrar knows it."""
+        return cls(selection.index, selection.version, selection.cohort, selection.skipped)
 
 
 class Driver:
@@ -227,8 +253,12 @@ class Driver:
         if self.pace.rule.overlaps:
             lost = dict(self._overlapping.lost())
             self._give_up(registrar, lost)
-        turn = self._chosen(registrar, available)
-        self.round = OpenRound(turn, available.size, ended=lost)
+        before_restart = registrar.open_selection
+        if before_restart is not None:
+            turn = cast(Turn, PastTurn.of(before_restart))
+            self.round = OpenRound(turn, available.size, ended=lost, dispatched=True)
+        else:
+            self.round = OpenRound(self._chosen(registrar, available), available.size, ended=lost)
         return self.round
 
     def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
@@ -280,6 +310,8 @@ class Driver:
     def dispatch(self) -> None:
         """Send the cohort of the open round to work."""
         opened = self._opened("dispatch")
+        if opened.dispatched:
+            return
         if self.registrar is not None:
             self.registrar.dispatch(opened.turn)
         self.backend.dispatch(opened.turn, opened.cohort)
@@ -373,6 +405,7 @@ class Driver:
         too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
         ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
         self._end(opened, registrar, dict.fromkeys(too_old.tolist(), ending))
+        self._overlapping.drop(too_old)
 
     def _select_more(self, opened: OpenRound, registrar: Registrar) -> None:
         """Fill the places that are free before the step."""

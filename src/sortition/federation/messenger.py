@@ -589,7 +589,8 @@ class Messenger:
         """Whether an answer by itself can fill a place; the guards compare answers when all are there."""
         if reply.outcome != "ok" or reply.fault:
             return False
-        everybody_is_needed = self.options.overselect <= 1
+        rule = self.options.pace.rule
+        everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
         if everybody_is_needed or self.check.names is None:
             return True
         arrays = reply.model or {}

@@ -236,7 +236,7 @@ class Pace:
     def _check_kind(self) -> None:
         foreign = ONLY_BUFFERED if self.kind == "rounds" else ONLY_ROUNDS
         for name in foreign:
-            if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+            if name in self.changed():
                 other = "buffered" if self.kind == "rounds" else "rounds"
                 hint = f"It belongs to kind = {other!r}."
                 raise bad(f"pace.{name}", f"left out where kind = {self.kind!r}", getattr(self, name), hint)
@@ -248,7 +248,7 @@ class Pace:
                     hint = "Nothing stale is used there; late = 'use' keeps late updates."
                     got = self.changed()[name]
                     raise bad(f"pace.{name}", "left out where late = 'drop'", got, hint)
-        if self.kind == "rounds" and self.late == "use" and self.quorum == 1.0 and self.deadline is None:
+        if self.kind == "rounds" and self.late == "use" and self.waits_for_all and self.deadline is None:
             hint = "Give a quorum (0.8) or a deadline."
             raise bad("pace.late", "'drop' where every answer is waited for", self.late, hint)
 
@@ -256,6 +256,11 @@ class Pace:
     def overlaps(self) -> bool:
         """Whether work can outlive the step after its dispatch."""
         return self.kind == "buffered" or self.late == "use"
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether a round waits for its whole cohort: one answer (1) is a quorum, all of them (1.0) are none."""
+        return isinstance(self.quorum, float) and self.quorum == 1.0
 
     @property
     def rule(self) -> Staleness:
@@ -267,7 +272,7 @@ class Pace:
         table: dict[str, Any] = {}
         for item in fields(self):
             value = getattr(self, item.name)
-            if value == item.default:
+            if value == item.default and type(value) is type(item.default):  # one answer is not a share of 1.0
                 continue
             if isinstance(value, Staleness):
                 plain = {key: v for key, v in asdict(value).items() if v != getattr(Staleness, key) or key == "name"}

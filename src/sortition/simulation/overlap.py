@@ -313,8 +313,6 @@ class OverlappingSimulation(Simulation):
     def collect(self, turn: Turn, cohort: Cohort) -> Arrivals:
         """The sound updates of all that arrived, screened together."""
         now = self.now
-        for client in self.registrar.flights.missing(self.waiting()).tolist():  # too stale: given up a moment ago
-            self._drop(self.arrived.pop(client))
         ids = self.registrar.flights.in_order(self.waiting())
         flights = [self.arrived[client] for client in ids.tolist()]
         waited = 0.0 if now.training is None else time.perf_counter() - now.left - now.training.seconds
@@ -441,6 +439,11 @@ class OverlappingSimulation(Simulation):
         answers: dict[str, Answers] = {signal.name: Reading(ids, signal.of_cohort(server)) for signal in signals}
         self.now.ledger.server_passes += server.examples
         return answers
+
+    def drop(self, ids: Ids) -> None:
+        """Forget updates that are too stale."""
+        for client in ids.tolist():
+            self._drop(self.arrived.pop(client))
 
     def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
         """What the updates of these count."""

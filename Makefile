@@ -88,8 +88,9 @@ pages: setup  ## write the generated pages and tables that are kept in docs
 leaderboard: setup  ## write docs/leaderboard.md and the README's table (RUNS=… first takes the runs of that folder)
 	$(BIN)/python -m workshop leaderboard $(if $(RUNS),--runs $(RUNS))
 
-screenshots: setup  ## make the pictures of docs/images: methods, and the demo's report (needs Chromium)
+screenshots: setup  ## make the pictures of docs/images: methods, partitions, and the demo's report (needs Chromium, and fashion-mnist)
 	$(BIN)/python -m workshop pictures
+	$(BIN)/python benchmarks/galleries.py docs/images
 	test -d demo/runs || $(BIN)/sortition demo
 	$(BIN)/python -m workshop screenshots
 

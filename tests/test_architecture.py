@@ -157,13 +157,29 @@ def test_randomness_is_handed_in(path: Path) -> None:
             )
 
 
-def test_selectors_are_final_and_one_a_file() -> None:
+def test_selectors_are_final_and_one_a_module() -> None:
     from sortition.core import Selector
     from sortition.selectors import discover, find
 
     for name in discover():
         cls = find(name)
         assert Selector in cls.__bases__, f"{name} must derive from Selector and from nothing in between"
+
+
+def test_shared_parts_of_selectors_have_two_users_and_a_methods_parts_have_one() -> None:
+    """What one method uses belongs to it; what a method's folder holds is no other method's."""
+    methods_by_part: dict[str, set[str]] = {}
+    for path in sorted((SOURCE / "selectors").rglob("*.py")):
+        user = path.relative_to(SOURCE / "selectors").parts[0].removesuffix(".py")
+        for module, _, _ in imports(path):
+            methods_by_part.setdefault(module, set()).add(user)
+    for path in sorted((SOURCE / "selectors").rglob("*/[!_]*.py")):
+        owner = path.parent.name
+        users = methods_by_part.get(module_name(path), set())
+        if owner == "_parts":
+            assert len(users) >= 2, f"{path.name} of _parts has one user, {users}: it belongs beside it"
+        else:
+            assert users <= {owner}, f"{owner}/{path.name} is used by {users - {owner}}: it belongs into _parts"
 
 
 def module_name(path: Path) -> str:

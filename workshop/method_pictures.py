@@ -77,6 +77,8 @@ def played(name: str) -> Scene:
     labels: Any = None
     for step in simulate(name, seed=SEED, **FEDERATION):
         t = step.round - 1
+        if step.setup.availability is None or step.setup.population is None:
+            raise ValueError(f"{name} was played without availability or a population.")
         available[t] = step.setup.availability.at(t)
         chosen[t, step.record["cohort"] or []] = True
         labels = step.setup.population.label_counts

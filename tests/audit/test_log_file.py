@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play_rounds
 from tests.test_cli import call
 
 from sortition import __version__
@@ -18,19 +19,15 @@ from sortition.selectors import load
 from sortition.studies.audit.run import examine_log
 
 
-def played(registrar, rounds):
-    for _ in range(rounds):
-        turn = registrar.begin(np.arange(20), 4)
-        while turn.question is not None:
-            ids = turn.question.ids
-            turn.answer(Reading(ids, (ids * 7.0 + turn.index) % 5))
-        registrar.finish(turn)
+def losses(turn):
+    ids = turn.question.ids
+    return Reading(ids, (ids * 7.0 + turn.index) % 5)
 
 
 def federation(path, name="power-of-choice", rounds=4):
     registrar, book = Registrar(load(name), Population(np.arange(1, 21)), seed=11), LogFile(path)
     book.watch(registrar)
-    played(registrar, rounds)
+    play_rounds(registrar, rounds, budget=4, answer=losses)
     return registrar, book
 
 
@@ -84,21 +81,21 @@ def test_it_goes_on_after_a_crash(tmp_path):
     whole, path = tmp_path / "whole.jsonl", tmp_path / "audit.jsonl"
     registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), LogFile(whole, salt=bytes(32))
     book.watch(registrar)
-    played(registrar, 4)
+    play_rounds(registrar, 4, budget=4, answer=losses)
     book.reveal()
     registrar, book = Registrar(load("uniform"), Population(np.arange(1, 21)), seed=11), LogFile(path, salt=bytes(32))
     book.watch(registrar)
-    played(registrar, 2)
+    play_rounds(registrar, 2, budget=4, answer=losses)
     book.sync()
     registrar.save(tmp_path / "saved.npz")
-    played(registrar, 1)  # lost with the server
+    play_rounds(registrar, 1, budget=4, answer=losses)  # lost with the server
     book.reveal()
     registrar, book = (
         Registrar.load(tmp_path / "saved.npz", load("uniform"), Population(np.arange(1, 21))),
         LogFile(path, salt=bytes(32)),
     )
     book.watch(registrar)
-    played(registrar, 2)
+    play_rounds(registrar, 2, budget=4, answer=losses)
     book.reveal()
     assert path.read_bytes() == whole.read_bytes()
 
@@ -143,7 +140,7 @@ def test_a_run_that_died_in_its_first_round_goes_on(tmp_path):
     path = tmp_path / "audit.jsonl"
     registrar, book = federation(path, "by-size", rounds=0)
     registrar.save(tmp_path / "saved.npz")
-    played(registrar, 1)  # lost with the server
+    play_rounds(registrar, 1, budget=4, answer=losses)  # lost with the server
     book.sync()
     book.close()
     again = Registrar.load(tmp_path / "saved.npz", load("by-size"), Population(np.arange(1, 21)))
@@ -151,7 +148,7 @@ def test_a_run_that_died_in_its_first_round_goes_on(tmp_path):
         LogFile(path).watch(again)  # without its salt it is the log of another run
     book = LogFile(path, salt=book.salt)
     book.watch(again)
-    played(again, 2)
+    play_rounds(again, 2, budget=4, answer=losses)
     book.reveal()
     assert len(path.read_text().splitlines()) == 3
     assert "1 log holds" in call("audit", path)

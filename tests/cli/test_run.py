@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from sortition.cli.exit_codes import exit_for
 from sortition.cli.options import console
-from sortition.cli.run import finish, print_summary
+from sortition.cli.run import print_summary
 from sortition.studies.runs.runner import Execution
 
 
@@ -16,7 +17,7 @@ def test_a_log_is_named_only_where_there_is_one(tmp_path, capsys):
     (tmp_path / "with" / "failure.log").write_text("why")
     failed = {str(tmp_path / name): "Disk full." for name in ("with", "without")}
     with pytest.raises(typer.Exit):
-        finish(Execution(Path(tmp_path), failed), "")
+        exit_for(Execution(Path(tmp_path), failed), "")
     told = capsys.readouterr().err
     assert f"with: Disk full. (log: {tmp_path}/with/failure.log)" in told
     assert "without: Disk full.\n" in told

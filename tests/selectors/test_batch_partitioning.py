@@ -2,19 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play
 from tests.reference.batch_partitioning_literal import candidates, mean_cohort
 
 from sortition.core import InputError, Population, Registrar
 from sortition.selectors import load
-
-
-def played(selector, n, m, rounds, available=None, seed=0):
-    registrar, found = Registrar(selector, Population(n_clients=n), seed=seed), []
-    for t in range(rounds):
-        turn = registrar.begin(np.arange(n) if available is None else available(t), m)
-        found.append(turn.cohort)
-        registrar.finish(turn)
-    return found, registrar
 
 
 def online(n, p, seed=0):
@@ -25,7 +17,9 @@ def online(n, p, seed=0):
 
 @pytest.mark.parametrize("rule", ["least-used", "with-least-used", "random"])
 def test_no_combination_of_sums_reaches_fewer_than_a_batch(rule):
-    found, registrar = played(load("batch-partitioning", batch=3, rule=rule), 24, 6, 150, online(24, 0.1))
+    found, registrar = play(
+        load("batch-partitioning", batch=3, rule=rule), 150, budget=6, clients=24, available=online(24, 0.1)
+    )
     table = np.zeros((150, 24))
     for t, cohort in enumerate(found):
         table[t, cohort.ids] = 1
@@ -38,7 +32,7 @@ def test_no_combination_of_sums_reaches_fewer_than_a_batch(rule):
 
 
 def test_random_selection_does_isolate():
-    found, _ = played(load("uniform", weights="uniform"), 24, 6, 150)
+    found, _ = play(load("uniform", weights="uniform"), 150, budget=6, clients=24)
     table = np.zeros((150, 24))
     for t, cohort in enumerate(found):
         table[t, cohort.ids] = 1
@@ -66,12 +60,12 @@ def test_choices_are_those_of_the_literal_twin(rule, seed):
 
 def test_the_mean_cohort_follows_the_papers_formula():
     assert mean_cohort(12, 6, 3, 0.2) == pytest.approx(4.2317, abs=1e-4)
-    found, _ = played(load("batch-partitioning", batch=3), 12, 6, 4000, online(12, 0.2))
+    found, _ = play(load("batch-partitioning", batch=3), 4000, budget=6, clients=12, available=online(12, 0.2))
     assert np.mean([c.ids.size for c in found]) == pytest.approx(4.2317, abs=0.15)
 
 
 def test_the_least_used_rule_is_fair():
-    _, registrar = played(load("batch-partitioning", batch=3), 24, 6, 4000, online(24, 0.2))
+    _, registrar = play(load("batch-partitioning", batch=3), 4000, budget=6, clients=24, available=online(24, 0.2))
     rate = registrar.state.picks / 4000
     assert rate.max() - rate.min() < 0.002
 
@@ -79,21 +73,21 @@ def test_the_least_used_rule_is_fair():
 def test_too_few_whole_batches_skip_the_round():
     everybody, one_missing = np.arange(6), np.arange(5)
     who = lambda t: everybody if t == 0 else one_missing  # noqa: E731
-    found, _ = played(load("batch-partitioning", batch=3), 6, 6, 2, who)
+    found, _ = play(load("batch-partitioning", batch=3), 2, budget=6, clients=6, available=who)
     assert found[0].ids.tolist() == list(range(6))
     assert found[1].ids.size == 0
     assert found[1].notes["batches_available"] == 1
 
 
 def test_clients_that_make_no_whole_batch_join_the_last_one():
-    found, registrar = played(load("batch-partitioning", batch=3), 11, 6, 40)
+    found, registrar = play(load("batch-partitioning", batch=3), 40, budget=6, clients=11)
     assert sorted(np.bincount(registrar.state.batch).tolist()) == [3, 3, 5]
     assert {c.ids.size for c in found} <= {3, 5, 6}
     assert registrar.state.picks.min() > 0
 
 
 def test_a_rest_that_the_budget_cannot_hold_waits_alone():
-    _, registrar = played(load("batch-partitioning", batch=3), 11, 4, 40)
+    _, registrar = play(load("batch-partitioning", batch=3), 40, budget=4, clients=11)
     assert np.bincount(registrar.state.batch[registrar.state.batch >= 0]).tolist() == [3, 3, 3]
     assert (registrar.state.picks == 0).sum() == 2
 

@@ -2,21 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play
 from tests.mutations import slipped
 from tests.reference.f3ast_literal import F3AST as Literal
 
-from sortition.core import InputError, Population, Registrar
+from sortition.core import InputError
 from sortition.selectors import f3ast, load
-
-
-def played(selector, sizes, budget, rounds, available):
-    """The cohorts of some rounds, and the registrar."""
-    registrar, cohorts = Registrar(selector, Population(np.asarray(sizes))), []
-    for t in range(rounds):
-        turn = registrar.begin(available(t), budget)
-        cohorts.append(turn.cohort)
-        registrar.finish(turn)
-    return cohorts, registrar
 
 
 def differs(seed, released=False, rounds=60):
@@ -25,7 +16,7 @@ def differs(seed, released=False, rounds=60):
     sizes = rng.integers(1, 60, 12)
     there = [np.flatnonzero(rng.random(12) < (0.0 if t % 13 == 5 else 0.5)) for t in range(rounds)]
     settings = {"start": "share", "divide": True} if released else {}
-    ours, _ = played(load("f3ast", beta=0.05, **settings), sizes, 3, rounds, lambda t: there[t])
+    ours, _ = play(load("f3ast", beta=0.05, **settings), rounds, budget=3, sizes=sizes, available=lambda t: there[t])
     twin = Literal(sizes.tolist(), 0.05, 3, released)
     for cohort, available in zip(ours, there, strict=True):
         S, weights = twin.round(available.tolist())
@@ -62,7 +53,7 @@ def test_a_slip_is_caught(owner, name, right, wrong, monkeypatch):
     ],
 )
 def test_rates_are_those_that_minimise_the_variance(p, budget, rates):
-    cohorts, registrar = played(load("f3ast", beta=0.002), p, budget, 6000, lambda t: np.arange(len(p)))
+    cohorts, registrar = play(load("f3ast", beta=0.002), 6000, budget=budget, sizes=p)
     late = np.bincount(np.concatenate([c.ids for c in cohorts[3000:]]), minlength=len(p)) / 3000
     assert late == pytest.approx(rates, abs=0.02)
     assert registrar.state.rate == pytest.approx(rates, abs=0.02)
@@ -72,7 +63,7 @@ def test_rates_are_those_that_minimise_the_variance(p, budget, rates):
 def test_a_client_that_is_often_away_takes_part_whenever_it_can(chance, rates):
     rng = np.random.default_rng(0)
     there = [np.array([0, 1]) if rng.random() < chance else np.array([0]) for _ in range(6000)]
-    cohorts, _ = played(load("f3ast", beta=0.005), (1, 1), 1, 6000, lambda t: there[t])
+    cohorts, _ = play(load("f3ast", beta=0.005), 6000, budget=1, sizes=(1, 1), available=lambda t: there[t])
     late = np.bincount(np.concatenate([c.ids for c in cohorts[2000:]]), minlength=2) / 4000
     assert late == pytest.approx(rates, abs=0.03)
 
@@ -81,7 +72,7 @@ def test_weights_are_one_in_the_mean_and_never_rescaled():
     rng = np.random.default_rng(1)
     sizes, away = rng.integers(5, 80, 10), np.linspace(0.2, 0.9, 10)
     there = [np.flatnonzero(rng.random(10) < away) for _ in range(6000)]
-    cohorts, _ = played(load("f3ast", beta=0.003), sizes, 3, 6000, lambda t: there[t])
+    cohorts, _ = play(load("f3ast", beta=0.003), 6000, budget=3, sizes=sizes, available=lambda t: there[t])
     assert all(cohort.mass == "expected" for cohort in cohorts)
     total = np.zeros(10)
     for cohort in cohorts[2000:]:
@@ -91,32 +82,36 @@ def test_weights_are_one_in_the_mean_and_never_rescaled():
 
 def test_the_sum_of_rates_goes_to_the_budget():
     # Σr(t) = K + (Σr(0) − K)(1 − β)^t wherever the cohort is full
-    cohorts, registrar = played(load("f3ast", beta=0.05, start="share"), np.ones(20), 4, 30, lambda t: np.arange(20))
+    cohorts, registrar = play(load("f3ast", beta=0.05, start="share"), 30, budget=4, sizes=np.ones(20))
     assert registrar.state.rate.sum() == pytest.approx(4 + (1 - 4) * 0.95**30)
     assert cohorts[-1].notes["expected_size"] == pytest.approx(registrar.state.rate.sum())
 
 
 def test_the_released_scale_shrinks():
-    cohorts, _ = played(
-        load("f3ast", beta=0.001, start="share", divide=True), np.ones(500), 10, 501, lambda t: np.arange(500)
-    )
+    cohorts, _ = play(load("f3ast", beta=0.001, start="share", divide=True), 501, budget=10, sizes=np.ones(500))
     assert [cohorts[t].weights.sum() for t in (0, 100, 500)] == pytest.approx([0.67, 0.43, 0.20], abs=0.01)
-    unbiased, _ = played(load("f3ast", beta=0.001), np.ones(500), 10, 501, lambda t: np.arange(500))
+    unbiased, _ = play(load("f3ast", beta=0.001), 501, budget=10, sizes=np.ones(500))
     assert all(0.94 < cohort.weights.sum() <= 1.001 for cohort in unbiased)
 
 
 def test_equal_clients_take_turns_and_weights_are_bounded():
-    cohorts, _ = played(load("f3ast", beta=0.1), np.ones(12), 3, 8, lambda t: np.arange(12))
+    cohorts, _ = play(load("f3ast", beta=0.1), 8, budget=3, sizes=np.ones(12))
     assert [sorted(c.ids.tolist()) for c in cohorts[:4]] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
     assert [c.ids.tolist() for c in cohorts[4:]] == [c.ids.tolist() for c in cohorts[:4]]
     # a client that was away for long weighs at most p_k / β
-    late, _ = played(load("f3ast", beta=0.1), np.ones(4), 1, 400, lambda t: np.arange(3) if t < 399 else np.arange(4))
+    late, _ = play(
+        load("f3ast", beta=0.1),
+        400,
+        budget=1,
+        sizes=np.ones(4),
+        available=lambda t: np.arange(3) if t < 399 else np.arange(4),
+    )
     assert late[-1].ids.tolist() == [3]
     assert late[-1].weights[0] == pytest.approx(0.25 / 0.1, rel=1e-6)
 
 
 def test_clients_without_data_come_last_and_weigh_nothing():
-    cohorts, _ = played(load("f3ast"), (5, 0, 5, 0), 3, 5, lambda t: np.arange(4))
+    cohorts, _ = play(load("f3ast"), 5, budget=3, sizes=(5, 0, 5, 0))
     assert all(set(cohort.ids.tolist()) >= {0, 2} for cohort in cohorts)
     assert all(weight == 0 for c in cohorts for k, weight in zip(c.ids, c.weights, strict=True) if k in (1, 3))
 

@@ -53,9 +53,9 @@ def test_a_slip_in_longfed_is_caught(name, right, wrong, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "right", "wrong"),
     [
-        ("_learn", "state.distance[np.ix_(known, reading.ids)] = table.T", "pass"),  # columns stay old
+        ("_learn", "state.distance[np.ix_(known_ids, reading.ids)] = table.T", "pass"),  # columns stay old
         ("observe", "self._learn(state, feedback.report(self.signal))", "pass"),
-        ("_cover", "np.ix_(pool, known)", "np.ix_(pool, pool)"),  # only the available are covered
+        ("_cover", "np.ix_(pool, known_ids)", "np.ix_(pool, pool)"),  # only the available are covered
     ],
 )
 def test_a_slip_in_divfl_is_caught(name, right, wrong, monkeypatch):

@@ -2,20 +2,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play
 from tests.reference.refl_literal import REFL
 
 from sortition.core import InputError, Population, Registrar
 from sortition.selectors import load
 from sortition.selectors.refl import staying_probability
-
-
-def played(selector, n, m, rounds, available, seed=0):
-    registrar, found = Registrar(selector, Population(n_clients=n), seed=seed), []
-    for t in range(rounds):
-        turn = registrar.begin(available(t), m)
-        found.append(turn.cohort)
-        registrar.finish(turn)
-    return found, registrar
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -38,14 +30,14 @@ def test_agrees_with_the_literal_twin(seed):
 
 
 def test_a_participant_rests():
-    found, _ = played(load("refl", cooldown=5), 60, 6, 40, lambda t: np.arange(60))
+    found, _ = play(load("refl", cooldown=5), 40, budget=6, clients=60)
     for t, cohort in enumerate(found):
         recent = np.concatenate([c.ids for c in found[max(0, t - 5) : t]] or [np.empty(0, int)])
         assert not np.isin(cohort.ids, recent).any(), f"round {t}"
 
 
 def test_places_stay_empty_while_all_rest():
-    found, _ = played(load("refl", cooldown=5), 6, 3, 8, lambda t: np.arange(6))
+    found, _ = play(load("refl", cooldown=5), 8, budget=3, clients=6)
     assert [c.ids.size for c in found] == [3, 3, 0, 0, 0, 0, 3, 3]
     assert found[2].notes["resting"] == 6
 
@@ -53,7 +45,7 @@ def test_places_stay_empty_while_all_rest():
 def test_equal_chances_are_drawn_uniformly():
     counts = np.zeros(10)
     for seed in range(600):
-        found, _ = played(load("refl"), 10, 2, 1, lambda t: np.arange(10), seed)
+        found, _ = play(load("refl"), 1, budget=2, clients=10, seed=seed)
         counts[found[0].ids] += 1
     assert counts == pytest.approx(np.full(10, 120), abs=45)
 
@@ -65,7 +57,7 @@ def test_who_leaves_soon_goes_first():
     def who(t):
         return np.arange(20) if t % 4 == 0 else np.arange(10, 20)
 
-    found, _ = played(load("refl", cooldown=0), 20, 5, 40, who)
+    found, _ = play(load("refl", cooldown=0), 40, budget=5, clients=20, available=who)
     late = np.concatenate([c.ids for t, c in enumerate(found) if t >= 8 and t % 4 == 0])
     assert np.isin(late, visitors).all()
 
@@ -76,7 +68,7 @@ def test_a_period_tells_phases_apart():
     def who(t):
         return {0: np.arange(10), 1: np.arange(5, 10), 2: np.array([10]), 3: np.array([10])}[t % 4]
 
-    found, registrar = played(load("refl", cooldown=0, period=4, phases=4), 11, 5, 41, who)
+    found, registrar = play(load("refl", cooldown=0, period=4, phases=4), 41, budget=5, clients=11, available=who)
     assert sorted(found[40].ids.tolist()) == [0, 1, 2, 3, 4]
     assert registrar.state.counted.shape == (11, 4)
 
@@ -97,6 +89,8 @@ def test_the_probability_is_the_mean_of_the_posterior():
 def test_it_finds_how_often_clients_stay():
     rng = np.random.default_rng(0)
     rates = np.array([0.9, 0.5, 0.1, 1.0])  # the last client keeps rounds from being skipped
-    _, registrar = played(load("refl"), 4, 1, 1500, lambda t: np.flatnonzero(rng.random(4) < rates))
+    _, registrar = play(
+        load("refl"), 1500, budget=1, clients=4, available=lambda t: np.flatnonzero(rng.random(4) < rates)
+    )
     state = registrar.state
     assert staying_probability(state.stayed, state.counted, np.arange(4), 0) == pytest.approx(rates, abs=0.06)

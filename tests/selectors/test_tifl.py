@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play
 from tests.mutations import slipped
 from tests.reference.tifl_literal import TiFL as Literal
 
@@ -14,6 +15,16 @@ from sortition.selectors.tifl import chances
 N = 20
 SIZES = np.random.default_rng(1).integers(5, 40, N)
 LATENCY = np.random.default_rng(2).lognormal(0, 0.7, N)
+
+
+def measured(latency, accuracy=lambda t, ids: np.full(ids.size, 0.5)):
+    """Answers of clients with these latencies and accuracies."""
+
+    def answer(turn):
+        ids = turn.question.ids
+        return Reading(ids, latency[ids] if turn.question.signal is DURATION else accuracy(turn.index, ids))
+
+    return answer
 
 
 def differs(seed, rounds=40, **parameters):
@@ -91,24 +102,12 @@ def test_chances_by_rank():
     assert chances(accuracy, np.arange(5) == 2, "printed") == pytest.approx([0, 0, 1, 0, 0])
 
 
-def played(selector, rounds, latency, accuracy=lambda t, ids: np.full(ids.size, 0.5), budget=3, horizon=None):
-    """The cohorts of some rounds in which everybody is available."""
-    n, cohorts = len(latency), []
-    registrar = Registrar(selector, Population(np.ones(n, int)), horizon=horizon)
-    for t in range(rounds):
-        turn = registrar.begin(np.arange(n), budget)
-        while turn.question is not None:
-            ids = turn.question.ids
-            turn.answer(Reading(ids, latency[ids] if turn.question.signal is DURATION else accuracy(t, ids)))
-        cohorts.append(turn.cohort)
-        registrar.finish(turn)
-    return cohorts, registrar
-
-
 @pytest.mark.parametrize("policy", ["uniform", "random", "fast", "slow", "fast1", "fast2", "fast3"])
 def test_tiers_are_used_by_their_shares_and_rounds_take_the_expected_time(policy):
     latency = np.repeat([1.0, 2.0, 4.0, 8.0, 16.0], 4)[np.random.default_rng(0).permutation(20)]
-    cohorts, registrar = played(load("tifl", policy=policy), 3000, latency)
+    cohorts, registrar = play(
+        load("tifl", policy=policy), 3000, budget=3, sizes=np.ones(len(latency), int), answer=measured(latency)
+    )
     share = np.bincount([c.notes["tier"] for c in cohorts], minlength=5) / 3000
     assert share == pytest.approx(registrar.state.chance, abs=0.03)
     took = np.mean([latency[c.ids].max() for c in cohorts])
@@ -117,18 +116,23 @@ def test_tiers_are_used_by_their_shares_and_rounds_take_the_expected_time(policy
 
 
 def test_no_tier_is_used_more_often_than_its_credits():
-    cohorts, _ = played(load("tifl", credits=7), 35, LATENCY)
+    cohorts, _ = play(load("tifl", credits=7), 35, budget=3, sizes=np.ones(N, int), answer=measured(LATENCY))
     assert np.bincount([c.notes["tier"] for c in cohorts], minlength=5).tolist() == [7] * 5
-    cohorts, _ = played(load("tifl"), 35, LATENCY, horizon=33)  # ⌈33 / 5⌉ = 7
+    horizon = 33  # ⌈33 / 5⌉ = 7
+    cohorts, _ = play(load("tifl"), 35, budget=3, sizes=np.ones(N, int), answer=measured(LATENCY), horizon=horizon)
     assert np.bincount([c.notes["tier"] for c in cohorts], minlength=5).tolist() == [7] * 5
 
 
 def test_a_tier_on_which_the_model_stays_bad_is_drawn_more_often():
     bad = lambda t, ids: np.where(LATENCY[ids] >= np.sort(LATENCY)[-4], 0.1, 0.9)  # noqa: E731  (the slowest tier)
-    _, registrar = played(load("tifl", interval=2, credits=1000), 12, LATENCY, bad)
+    _, registrar = play(
+        load("tifl", interval=2, credits=1000), 12, budget=3, sizes=np.ones(N, int), answer=measured(LATENCY, bad)
+    )
     assert registrar.state.chance.argmax() == 4
     rising = lambda t, ids: np.full(ids.size, t / 100)  # noqa: E731
-    _, registrar = played(load("tifl", interval=2, credits=1000), 12, LATENCY, rising)
+    _, registrar = play(
+        load("tifl", interval=2, credits=1000), 12, budget=3, sizes=np.ones(N, int), answer=measured(LATENCY, rising)
+    )
     assert registrar.state.chance == pytest.approx(np.full(5, 0.2))  # it improves: nothing changes
 
 
@@ -145,7 +149,13 @@ def test_accuracies_are_asked_every_interval_and_profiles_once():
 
 def test_who_always_reaches_the_limit_is_left_out_until_profiled_anew():
     latency = np.where(np.arange(10) < 2, 9.0, 1.0)
-    cohorts, _ = played(load("tifl", tiers=2, latency_limit=5.0, policy="uniform"), 60, latency)
+    cohorts, _ = play(
+        load("tifl", tiers=2, latency_limit=5.0, policy="uniform"),
+        60,
+        budget=3,
+        sizes=np.ones(len(latency), int),
+        answer=measured(latency),
+    )
     assert not {0, 1} & {k for c in cohorts for k in c.ids.tolist()}
     latency = latency.copy()
     registrar = Registrar(

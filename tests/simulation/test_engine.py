@@ -3,6 +3,7 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.helpers.playing import simulate
 from tests.simulation.small import RULE, SIZES, Scripted, data, world
 from torch import nn
 
@@ -19,18 +20,12 @@ from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Setup, World, run, start
 
 
-def played(setup, rounds=None):
-    records = []
-    carry = run(setup, rounds, lambda _, record: records.append(record))
-    return carry, records
-
-
 def test_fedavg_with_one_client_is_centralised_sgd():
     examples, rule = data(), LocalRule(lr=0.2, epochs=1, batch=16, decay=0.9)
     everything = np.arange(sum(SIZES))
     model = build("mlp", (6,), 4, hidden=(5,))
     own = World(examples, [everything], model, rule, seed=4)
-    carry, records = played(Setup(own, load("uniform"), 1, 3))
+    carry, records = simulate(Setup(own, load("uniform"), 1, 3))
     for t in range(3):
         (plan,) = batch_plans([everything], np.array([0]), rule, 4, t)
         optimiser = torch.optim.SGD(model.parameters(), lr=0.2 * 0.9**t)
@@ -52,8 +47,8 @@ def test_fedavg_with_one_client_is_centralised_sgd():
 @pytest.mark.parametrize("name", ["uniform", "power-of-choice"])
 def test_full_participation_does_not_depend_on_the_selector(name):
     parameters = {"weights": "uniform"} if name == "uniform" else {"d": 10}
-    one, _ = played(Setup(world(), load(name, **parameters), 10, 3))
-    other, _ = played(Setup(world(), Scripted(cohort=tuple(range(10))), 10, 3))
+    one, _ = simulate(Setup(world(), load(name, **parameters), 10, 3))
+    other, _ = simulate(Setup(world(), Scripted(cohort=tuple(range(10))), 10, 3))
     np.testing.assert_allclose(one.params, other.params, atol=1e-6)
 
 
@@ -73,7 +68,7 @@ def test_the_next_model_is_the_weighted_sum_of_updates():
 
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not():
     def lines(seed):
-        _, records = played(Setup(world(seed=seed), load("power-of-choice", d=6), 3, 4, seed=seed))
+        _, records = simulate(Setup(world(seed=seed), load("power-of-choice", d=6), 3, 4, seed=seed))
         return [json.dumps(record) for record in records]
 
     assert lines(5) == lines(5)
@@ -89,7 +84,7 @@ def test_records_are_plain_and_hold_what_was_played():
     after = Cohort.uniform([0, 2])
     asking = ((signals.LOSS, (1, 2, 3), None), (signals.BIAS_UPDATE, (4, 5), None), (signals.LOSS, (6,), after))
     selector = Scripted(questions=asking, reported=(signals.LOSS, signals.UPDATE))
-    carry, records = played(Setup(world(), selector, 3, 3, evaluate_every=2, clients_every=3))
+    carry, records = simulate(Setup(world(), selector, 3, 3, evaluate_every=2, clients_every=3))
     assert json.loads(json.dumps(records, allow_nan=False)) == records
     first = records[0]
     assert [r["round"] for r in records] == [0, 1, 2]
@@ -113,7 +108,7 @@ def test_nobody_available_is_a_skipped_round():
         def at(self, t):
             return np.full(10, t % 2 == 1)
 
-    carry, records = played(Setup(world(), load("uniform"), 3, 4, availability=Odd()))
+    carry, records = simulate(Setup(world(), load("uniform"), 3, 4, availability=Odd()))
     assert [r["skipped"] for r in records] == [True, False, True, False]
     assert records[2]["test"] == records[1]["test"]  # the model stays
     assert records[0]["bytes"]["model_down"] == 0
@@ -126,7 +121,7 @@ def test_bad_availability_and_set_ups_are_refused():
             return np.ones(3, bool)
 
     with pytest.raises(InputError, match=r"availability.at\(t\) must be a mask of 10 clients"):
-        played(Setup(world(), load("uniform"), 3, 1, availability=Short()))
+        simulate(Setup(world(), load("uniform"), 3, 1, availability=Short()))
     with pytest.raises(InputError, match=r"Setup.cohort must be a whole number ≥ 1; got 0"):
         Setup(world(), load("uniform"), 0, 1)
     with pytest.raises(InputError, match="of the world's 10 clients"):
@@ -153,7 +148,7 @@ class Faulty(FaultDraws):
 def test_unsound_updates_and_reports_stay_outside():
     Scripted.seen.clear()
     selector = Scripted(questions=((signals.LOSS, (1, 2), None),), reported=(signals.LOSS,))
-    carry, records = played(Setup(world(), selector, 3, 2, faults=Faulty(Faults(), 10, 0)))
+    carry, records = simulate(Setup(world(), selector, 3, 2, faults=Faulty(Faults(), 10, 0)))
     assert np.isfinite(carry.params).all()
     assert records[0]["answered"] == [1, 7]
     assert records[0]["notes"]["unsound_updates"] == [4]
@@ -166,7 +161,7 @@ def test_unsound_updates_and_reports_stay_outside():
 
 def test_when_nothing_comes_back_the_model_stays():
     own = world(devices=Devices(dropout=1.0))
-    carry, records = played(Setup(own, load("uniform"), 3, 2))
+    carry, records = simulate(Setup(own, load("uniform"), 3, 2))
     np.testing.assert_array_equal(carry.params, own.initial)
     assert records[0]["answered"] == []
     assert records[0]["notes"]["nothing_came_back"]
@@ -174,7 +169,7 @@ def test_when_nothing_comes_back_the_model_stays():
 
 def test_over_selection_closes_at_the_cohort_size():
     own = world(devices=Devices(speed_spread=1.0))
-    _, records = played(Setup(own, load("uniform"), 4, 3, pace=Pace(overselect=1.5)))
+    _, records = simulate(Setup(own, load("uniform"), 4, 3, pace=Pace(overselect=1.5)))
     for record in records:
         assert len(record["cohort"]) == 6
         assert len(record["answered"]) == 4
@@ -186,8 +181,8 @@ def test_over_selection_closes_at_the_cohort_size():
 
 
 def test_the_server_rule_takes_the_step():
-    carry, _ = played(Setup(world(), Scripted(), 3, 1, step=StepRule(lr=0.5)))
-    plain, _ = played(Setup(world(), Scripted(), 3, 1))
+    carry, _ = simulate(Setup(world(), Scripted(), 3, 1, step=StepRule(lr=0.5)))
+    plain, _ = simulate(Setup(world(), Scripted(), 3, 1))
     start_at = world().initial
     np.testing.assert_allclose(carry.params - start_at, 0.5 * (plain.params - start_at), atol=1e-6)
 
@@ -210,7 +205,7 @@ def test_mass_in_expectation_is_kept_by_engine_records_and_explorers():
     assert lost > 0
     guarded = Setup(world(), selector, 3, 40, guards=Guards(explore=0.4))
     totals = []
-    for record in played(guarded)[1]:
+    for record in simulate(guarded)[1]:
         explored = record["notes"].get("guards", {}).get("explored", [])
         for client, weight in zip(record["cohort"], record["weights"], strict=True):
             kept = {4: 2.0, 1: 0.5, 7: 0.25}.get(client)
@@ -251,7 +246,7 @@ def test_a_clients_data_never_reach_a_selector():
     Scripted.seen.clear()
     own = world()
     asking = tuple((s, (1, 2), None) for s in (signals.LOSS, signals.GRADIENT, signals.UPDATE, signals.PRODUCTS))
-    played(Setup(own, Scripted(questions=asking, reported=(signals.UPDATE, signals.LOSS)), 3, 2))
+    simulate(Setup(own, Scripted(questions=asking, reported=(signals.UPDATE, signals.LOSS)), 3, 2))
     found = _reachable(Scripted.seen)
     assert len(found) > 20
     x = own.learner.examples.rows.numpy()
@@ -265,7 +260,7 @@ def test_a_clients_data_never_reach_a_selector():
 
 def test_devices_and_rule_are_the_worlds():
     slow, fast = (world(RULE, devices=Devices(speed=s)) for s in (10.0, 1000.0))
-    a, b = (played(Setup(w, Scripted(), 3, 1))[1][0]["clock"] for w in (slow, fast))
+    a, b = (simulate(Setup(w, Scripted(), 3, 1))[1][0]["clock"] for w in (slow, fast))
     assert a == pytest.approx(100 * b)
 
 
@@ -277,8 +272,8 @@ class Few:
 
 
 def test_places_that_nobody_can_fill_are_recorded():
-    records = played(Setup(world(), load("uniform"), 3, 2, availability=Few()))[1]
+    records = simulate(Setup(world(), load("uniform"), 3, 2, availability=Few()))[1]
     assert [record["notes"] for record in records] == [{"shortfall": 1}, {}]
     assert len(records[0]["cohort"]) == 2
-    full = played(Setup(world(), load("full"), 3, 1, availability=Few()))[1][0]
+    full = simulate(Setup(world(), load("full"), 3, 1, availability=Few()))[1][0]
     assert full["notes"] == {}  # everybody takes part: there are no places

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.helpers.playing import simulate
 from tests.simulation.small import SIZES, Scripted, world
 
 from sortition.core import signals
@@ -32,12 +33,6 @@ def setup(faults, name="power-of-choice", seed=1, rounds=ROUNDS, **options):
     return Setup(own, selector, 4, rounds, seed=seed, evaluate_every=rounds, faults=draws, **options)
 
 
-def played(faults, name="power-of-choice", **options):
-    found = []
-    carry = run(setup(faults, name, **options), on_record=lambda _, record: found.append(record))
-    return carry, found
-
-
 def states(carry):
     return carry.registrar.export()[0]
 
@@ -57,7 +52,7 @@ def alike(one, other):
 def test_without_faults_nothing_changes(name):
     plain, before = [], Setup(world(seed=1), load(name), 4, ROUNDS, seed=1, evaluate_every=ROUNDS)
     carry = run(before, on_record=lambda _, record: plain.append(record))
-    other, records = played(Faults(), name)
+    other, records = simulate(setup(Faults(), name))
     assert records == plain
     alike(carry, other)
     assert not any({"started", "faults"} & record.keys() for record in records)
@@ -83,7 +78,7 @@ def test_bad_faults_are_refused(wrong, told):
 
 
 def test_a_client_that_never_starts_costs_nothing():
-    carry, records = played(Faults(before=1.0), "uniform")
+    carry, records = simulate(setup(Faults(before=1.0), "uniform"))
     for record in records:
         assert record["faults"]["before"] == record["cohort"]
         assert record["started"] == record["answered"] == []
@@ -94,7 +89,7 @@ def test_a_client_that_never_starts_costs_nothing():
 
 def test_work_that_stops_on_the_way_is_charged_in_part_and_wasted():
     own = setup(Faults(during=1.0), "uniform")
-    _, records = played(Faults(during=1.0), "uniform")
+    _, records = simulate(setup(Faults(during=1.0), "uniform"))
     for record in records:
         ids = np.array(record["cohort"])
         when, part = own.faults.fates(record["round"], ids)
@@ -109,7 +104,7 @@ def test_work_that_stops_on_the_way_is_charged_in_part_and_wasted():
 
 def test_a_lost_upload_is_wasted_whole():
     own = setup(Faults(), "uniform").world
-    _, records = played(Faults(after=1.0), "uniform")
+    _, records = simulate(setup(Faults(after=1.0), "uniform"))
     for record in records:
         whole = int(own.costs.examples(np.array(record["cohort"])).sum())
         assert record["passes"]["training"] == record["passes"]["wasted"] == whole
@@ -120,7 +115,7 @@ def test_a_lost_upload_is_wasted_whole():
 @pytest.mark.parametrize("name", ["active", "cs-ucb-q", "hics", "longfed", "divfl", "fedss"])
 def test_nothing_is_learnt_from_silence(fate, name):
     """When nobody's training arrives, the state is that of a selector to which ``observe`` told of nobody."""
-    carry, _ = played(Faults(**{fate: 1.0}), name)
+    carry, _ = simulate(setup(Faults(**{fate: 1.0}), name))
     told = start(setup(Faults(), name))
     own = setup(Faults(), name).world
     for t in range(ROUNDS):
@@ -133,7 +128,7 @@ def test_nothing_is_learnt_from_silence(fate, name):
 
 
 def test_the_others_weights_keep_the_total():
-    _, records = played(Faults(before=0.4), Scripted(cohort=(4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4)))
+    _, records = simulate(setup(Faults(before=0.4), Scripted(cohort=(4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4))))
     own, chosen = world(seed=1), next(r for r in records if 0 < len(r["answered"] or ()) < 4)
     assert chosen["round"] == 0, "the seed's first round loses somebody, so the model before it is the initial one"
     carry = start(setup(Faults(before=0.4), Scripted((4, 1, 7, 8), weights=(0.1, 0.2, 0.3, 0.4))))
@@ -151,7 +146,7 @@ def test_the_others_weights_keep_the_total():
 def test_lost_answers_are_silence_and_late_ones_are_counted():
     asking = ((signals.LOSS, tuple(range(10)), None), (signals.BATCH_LOSS, tuple(range(10)), None))
     Scripted.seen.clear()
-    carry, records = played(Faults(lost=0.3, late=0.3), Scripted(questions=asking))
+    carry, records = simulate(setup(Faults(lost=0.3, late=0.3), Scripted(questions=asking)))
     lost, late = (sum(r["faults"].get(key, 0) for r in records) for key in ("lost", "late"))
     assert lost > 0
     assert late > 0
@@ -168,8 +163,8 @@ def _answered(records):
 @pytest.mark.parametrize("name", METHODS)
 def test_late_duplicate_and_stale_messages_change_nothing_but_counters(name):
     """A late answer is as good as a lost one; what comes twice, or of a selection given up, is ignored."""
-    quiet, expected = played(Faults(lost=0.4), name)
-    carry, records = played(Faults(late=0.4, duplicated=1.0, stale=1.0), name)
+    quiet, expected = simulate(setup(Faults(lost=0.4), name))
+    carry, records = simulate(setup(Faults(late=0.4, duplicated=1.0, stale=1.0), name))
     np.testing.assert_array_equal(carry.params, quiet.params)
     for key, array in states(quiet).items():
         np.testing.assert_array_equal(array, states(carry)[key], err_msg=key)
@@ -207,7 +202,7 @@ class Silenced(FaultDraws):
 @pytest.mark.parametrize("name", METHODS)
 def test_damage_is_as_good_as_silence(name):
     """NaN, infinity, wrong shapes and absurd norms reach neither model nor state: both are as if nothing had come."""
-    carry, records = played(Faults(damaged=0.3), name)
+    carry, records = simulate(setup(Faults(damaged=0.3), name))
     own = setup(Faults(), name)
     silent = run(Setup(**{**vars(own), "faults": Silenced(Faults(damaged=0.3), 10, 1)}))
     np.testing.assert_array_equal(carry.params, silent.params)
@@ -306,7 +301,7 @@ class Falling(FaultDraws):
 @pytest.mark.parametrize("point", range(len(POINTS)), ids=POINTS)
 @pytest.mark.parametrize("name", ["power-of-choice", "fedgs", "longfed", "cs-ucb-q"])
 def test_a_crash_anywhere_leaves_no_trace(point, name):
-    whole, records = played(ALL, name)
+    whole, records = simulate(setup(ALL, name))
     own = setup(ALL, name)
     falling = Falling(ALL, 10, 1)
     falling.point = point
@@ -318,7 +313,7 @@ def test_a_crash_anywhere_leaves_no_trace(point, name):
 
 @pytest.mark.parametrize("name", ["active", "fedgs", "divfl"])
 def test_resuming_amid_all_faults_is_bit_identical(name, tmp_path):
-    whole, records = played(ALL, name)
+    whole, records = simulate(setup(ALL, name))
     for stop in (1, 3):
         part = run(setup(ALL, name), stop)
         checkpoint.save(tmp_path / "saved.npz", part)
@@ -329,7 +324,7 @@ def test_resuming_amid_all_faults_is_bit_identical(name, tmp_path):
 
 
 def test_methods_under_one_seed_meet_the_same_faults():
-    one, other = (played(ALL, name)[1] for name in ("uniform", "hics"))
+    one, other = (simulate(setup(ALL, name))[1] for name in ("uniform", "hics"))
     for a, b in zip(one, other, strict=True):
         assert a["available"] == b["available"]
         for fate in FATES:
@@ -350,7 +345,7 @@ def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
     devices = Devices(speed_spread=1.0, dropout=0.2) if slow else None
     pace = Pace(deadline=1.0, overselect=1.5) if slow else Pace()
     faults = Faults(**dict(zip(keys, rates, strict=True)), newcomers=0.3)
-    carry, records = played(faults, name, seed=seed, devices=devices, pace=pace)
+    carry, records = simulate(setup(faults, name, seed=seed, devices=devices, pace=pace))
     assert [r["round"] for r in records] == list(range(ROUNDS))
     assert np.isfinite(carry.params).all()
     json.dumps(records, allow_nan=False)
@@ -365,9 +360,9 @@ def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
 
 def test_rates_next_to_nothing_are_rates():
     tiny = Faults(**dict.fromkeys(("before", "lost", "damaged", "leaving", "reused", "crash"), 5e-324))
-    played_with, records = played(tiny, rounds=2)
-    played_without, expected = played(Faults(), rounds=2)
+    with_rates, records = simulate(setup(tiny, rounds=2))
+    without_rates, expected = simulate(setup(Faults(), rounds=2))
     assert [record["cohort"] for record in records] == [record["cohort"] for record in expected]
     assert [record["answered"] for record in records] == [record["answered"] for record in expected]
     assert not any(ids for record in records for ids in record.get("faults", {}).values())
-    np.testing.assert_array_equal(played_with.params, played_without.params)
+    np.testing.assert_array_equal(with_rates.params, without_rates.params)

@@ -4,6 +4,7 @@ import weakref
 
 import numpy as np
 import pytest
+from tests.helpers.playing import simulate
 from tests.simulation.small import Scripted, world
 
 from sortition.aggregation import CombineRule
@@ -26,22 +27,14 @@ def setup(inner=None, selector=None, **options):
     return Setup(inner, selector or Scripted(cohort=EVERYBODY, weights=tuple(np.arange(1, 11) / 55)), 10, 3, **options)
 
 
-def played(made, rounds=3):
-    carry, records = start(made), []
-    for _ in range(rounds):
-        record = carry.play_round()
-        records.append(record)
-    return carry, records
-
-
 def alike(made):
     """Rounds with all updates at once and with blocks of three."""
-    whole, expected = played(made())
+    whole, expected = simulate(made(), 3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(round_cache, "BLOCK_BYTES", 4 * 3 * whole.params.size)
         fresh = made()
         assert start(fresh)._folds(10)
-        folded, found = played(fresh)
+        folded, found = simulate(fresh, 3)
     np.testing.assert_allclose(folded.params, whole.params, atol=1e-5)
     for one, other in zip(found, expected, strict=True):
         for volatile in ("test", "train_loss"):

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers.playing import simulate
 from tests.simulation.small import Scripted, world
 
 from sortition.core import Guards
@@ -32,42 +33,31 @@ class Crafted(FaultDraws):
         return type(reading)(reading.ids, values)
 
 
-def played(guards, selector, rounds=1, faults=None, cohort=10):
+def setup(guards, selector, faults=None, cohort=10):
     inner = world()
-    made = Setup(
-        inner,
-        selector,
-        cohort,
-        max(rounds, 2),
-        guards=guards,
-        faults=None if faults is None else Crafted(inner, faults),
-    )
-    carry, records = start(made), []
-    for _ in range(rounds):
-        record = carry.play_round()
-        records.append(record)
-    return carry, records
+    draws = None if faults is None else Crafted(inner, faults)
+    return Setup(inner, selector, cohort, 5, guards=guards, faults=draws)
 
 
 @pytest.mark.parametrize(("factor", "kept"), [(50.0, False), (1e6, False), (1e30, False), (np.nan, False), (2.0, True)])
 def test_an_absurd_update_is_not_aggregated_and_the_others_carry_the_mass(factor, kept):
-    carry, (record,) = played(Guards(norm=20), Scripted(cohort=EVERYBODY), faults=factor)
+    carry, (record,) = simulate(setup(Guards(norm=20), Scripted(cohort=EVERYBODY), faults=factor), 1)
     assert record["notes"].get("unsound_updates") == (None if kept else [4])
     assert carry.registrar.quarantined[4] == (0 if kept else 1)
     assert np.isfinite(carry.params).all()
     if not kept:
-        honest, _ = played(Guards(), Scripted(cohort=tuple(k for k in EVERYBODY if k != 4)), cohort=9)
+        honest, _ = simulate(setup(Guards(), Scripted(cohort=tuple(k for k in EVERYBODY if k != 4)), cohort=9), 1)
         np.testing.assert_allclose(carry.params, honest.params, atol=1e-6)
 
 
 def test_without_the_guard_it_would_have_been():
-    free, _ = played(Guards(norm=0, bound=0), Scripted(cohort=EVERYBODY), faults=1e6)
+    free, _ = simulate(setup(Guards(norm=0, bound=0), Scripted(cohort=EVERYBODY), faults=1e6), 1)
     assert np.abs(free.params).max() > 1e3
 
 
 def test_an_unsound_update_leads_to_quarantine_and_both_are_recorded():
     guards = Guards(norm=20, strikes=1, quarantine=2)
-    _, records = played(guards, Scripted(cohort=EVERYBODY), rounds=4, faults=100.0)
+    _, records = simulate(setup(guards, Scripted(cohort=EVERYBODY), faults=100.0), 4)
     assert [4 in record["cohort"] for record in records] == [True, False, False, True]
     assert [record["notes"].get("guards") for record in records] == [None, {"quarantined": 1}, {"quarantined": 1}, None]
     json.dumps(records)
@@ -75,11 +65,11 @@ def test_an_unsound_update_leads_to_quarantine_and_both_are_recorded():
 
 def test_a_cohort_that_shrinks_below_the_minimum_moves_nothing():
     scripted = Scripted(cohort=(4, 1, 7), reported=(LOSS,))
-    carry, (record,) = played(Guards(minimum=3, norm=20), scripted, faults=np.nan, cohort=3)
+    carry, (record,) = simulate(setup(Guards(minimum=3, norm=20), scripted, faults=np.nan, cohort=3), 1)
     assert record["answered"] == [1, 7]  # they did complete
     assert record["notes"]["guards"] == {"too_few_completed": 2}
     np.testing.assert_array_equal(carry.params, start(Setup(world(), scripted, 3, 2)).params)
-    enough, (record,) = played(Guards(minimum=2, norm=20), scripted, faults=np.nan, cohort=3)
+    enough, (record,) = simulate(setup(Guards(minimum=2, norm=20), scripted, faults=np.nan, cohort=3), 1)
     assert "guards" not in record["notes"]
     assert (enough.params != carry.params).any()
 
@@ -97,7 +87,7 @@ def test_too_few_eligible_skip_the_round():
 
 
 def test_explorers_stand_in_the_record_and_train():
-    _, records = played(Guards(explore=0.5), Scripted(cohort=(0, 1, 2, 3)), rounds=5, cohort=4)
+    _, records = simulate(setup(Guards(explore=0.5), Scripted(cohort=(0, 1, 2, 3)), cohort=4), 5)
     for record in records:
         explorers = record["notes"]["guards"]["explored"]
         assert record["cohort"][-2:] == explorers

@@ -345,6 +345,6 @@ def test_the_learning_rate_is_the_versions():
         simulation = start(setup(pace, world={"rule": LocalRule(lr=0.1, epochs=1, batch=8, decay=0.5)}, rounds=4))
         for _ in range(4):
             simulation.play_round()
-        rates += [(work.version, work.training().drawn().how.lr) for work in simulation.work.values()]
+        rates += [(work.version, work.training().drawn().lr) for work in simulation.work.values()]
     assert rates
     assert all(rate == pytest.approx(0.1 * 0.5**version) for version, rate in rates)

@@ -1,3 +1,4 @@
+import inspect
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,8 @@ from sortition.core import Cohort, Selector, State, method
 from sortition.core.errors import InputError, StorageError
 from sortition.data import Dataset, partitions
 from sortition.studies.study_result import notes_of
+from sortition.studies.study_table import Study
+from sortition.studies.types import CompareOptions, StudyOptions
 
 X = np.random.default_rng(0).normal(size=(240, 6)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int) + 2 * (X[:, 1] > 0)
@@ -311,3 +314,11 @@ def test_callbacks_follow_every_run():
     recorder = Recorder()
     so.run("uniform", data=(X, Y), clients=6, callbacks=[recorder], **{**SMALL, "seeds": 2})
     assert recorder.seen == [("uniform", 0, 0), 0, 1, 2, "done", ("uniform", 1, 0), 0, 1, 2, "done"]
+
+
+def test_the_types_of_the_options_name_every_key_of_a_study():
+    """Keys that a study gains must be added to StudyOptions, else type checkers refuse them in calls of compare."""
+    arguments = {name for name in inspect.signature(so.compare).parameters if name != "more"}
+    passed_on = set(Study.model_fields) - arguments - {"method"}
+    assert set(StudyOptions.__annotations__) == passed_on
+    assert set(CompareOptions.__annotations__) == passed_on | arguments - {"methods"}

@@ -117,6 +117,8 @@ class AuditLog:
             "reports": _reports(turn.needs, reports, done),
             "rejected": json_value(turn.rejected) or None,
             "blamed": json_value(turn.blamed) or None,
+            "excused": sorted(turn.excused & turn.blamed.keys()) or None,
+            "scales": json_value(turn.scales) or None,
         }
         dispatched_before = self._registrar.is_dispatched(turn)
         number = self._registrar.events - (1 if dispatched_before else 0)

@@ -5,13 +5,13 @@ Commands import what they need when they are called, so that ``--help`` and comp
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from sortition.cli import advise, audit, begin, data, leaderboard, lint, methods, report, reproduce, run
 from sortition.cli.commands import Commands
+from sortition.cli.exit_codes import errors_as_exit_codes
 
 __all__ = ["app", "main"]
 
@@ -46,20 +46,5 @@ def root(
 
 def main() -> None:
     """Run the command line; a mistake of the user is one line on stderr and exit code 2."""
-    try:
+    with errors_as_exit_codes():
         app()
-    except MemoryError as error:
-        _leave(f"this needs more memory than there is: {error or 'no more was given'}.", 2)
-    except KeyboardInterrupt:
-        _leave("stopped.", 130)
-    except Exception as error:
-        from sortition.core.errors import SortitionError
-
-        if not isinstance(error, SortitionError):
-            raise
-        _leave(str(error), 2)
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    sys.stderr.write(f"sortition: {message}\n")
-    raise SystemExit(code) from None

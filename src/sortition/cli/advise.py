@@ -35,12 +35,16 @@ def advise(
     from sortition.advice.sources import known_federation
 
     with allowing(allow):
-        described = known_federation(source, cohort=cohort)
-        found = advisor.advise(described, seconds=seconds, say=(lambda text: None) if quiet else typer.echo)
+        federation = known_federation(source, cohort=cohort)
+        advice = advisor.advise(federation, seconds=seconds, say=_silent if quiet else typer.echo)
     if not quiet:
-        console().print(found.table())
-        _excluded(found.ruled_out)
-    typer.echo(found.sentence())
+        console().print(advice.table())
+        _print_left_out(advice.ruled_out)
+    typer.echo(advice.sentence())
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""
 
 
 def replay(
@@ -60,17 +64,18 @@ def replay(
 
     with allowing(allow):
         recorded = known_federation(source, cohort=cohort)
-        found, left = replayed(recorded, rounds, seed)
-    console().print(replay_table(found, recorded, rounds))
-    _excluded(left)
+        replays, reason_by_label = replayed(recorded, rounds, seed)
+    console().print(replay_table(replays, recorded, rounds))
+    _print_left_out(reason_by_label)
 
 
-def _excluded(reasons: dict[str, str]) -> None:
-    by: dict[str, list[str]] = {}
-    for label, why in reasons.items():
-        by.setdefault(why, []).append(label)
-    for why, labels in by.items():
-        typer.echo(f"left out, {why}: {', '.join(labels)}")
+def _print_left_out(reason_by_label: dict[str, str]) -> None:
+    """Print why methods were left out, one line for each reason."""
+    labels_by_reason: dict[str, list[str]] = {}
+    for label, reason in reason_by_label.items():
+        labels_by_reason.setdefault(reason, []).append(label)
+    for reason, labels in labels_by_reason.items():
+        typer.echo(f"left out, {reason}: {', '.join(labels)}")
 
 
 def register(app: typer.Typer) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sortition.cli.exit_codes import FAILED, INCOMPLETE
 from sortition.cli.options import Allow, allowing, console
 
 if TYPE_CHECKING:
@@ -56,22 +57,24 @@ def audit(
 
     Example: sortition audit runs/first
     """
-    found = []
+    findings = []
     for examine in _examinations(folders, replay, names):
         with allowing(allow):
-            found.append(examine())
+            findings.append(examine())
     screen = console()
-    screen.print(_findings(found))
-    for line in (*_remarks(found), *_believed(found)):
+    screen.print(_findings_table(findings))
+    for line in (*_remarks(findings), *_believed(findings)):
         screen.print(line, soft_wrap=True, highlight=False, markup=False)
-    if any(one.verdict != "holds" for one in found):
-        raise typer.Exit(1 if any(one.faults for one in found) else 3)
-    many = "log holds" if len(found) == 1 else "logs hold"
-    screen.print(f"{len(found)} {many}: chains, seeds, records and choices agree.", highlight=False)
+    if any(finding.faults for finding in findings):
+        raise typer.Exit(FAILED)
+    if any(finding.verdict != "holds" for finding in findings):
+        raise typer.Exit(INCOMPLETE)
+    logs_hold = "log holds" if len(findings) == 1 else "logs hold"
+    screen.print(f"{len(findings)} {logs_hold}: chains, seeds, records and choices agree.", highlight=False)
 
 
 def _examinations(folders: list[Path], replay: bool, names_file: Path | None) -> list[Callable[[], Finding]]:
-    """One for each run below the folders, then one for each federation."""
+    """Return one examination for each run below the folders, then one for each federation."""
     from sortition.core.errors import InputError
     from sortition.results import run_folder
     from sortition.results.history import find_history
@@ -99,27 +102,33 @@ def _name(finding: Finding) -> str:
     return "/".join(finding.run.parts[-3:])
 
 
-def _findings(found: list[Finding]) -> Table:
-    """A row for each log."""
+def _findings_table(findings: list[Finding]) -> Table:
+    """Return a row for each log."""
     from sortition.results.table import Table
 
     table = Table("", ["run", "rounds", "recomputed", "answers", "verdict"], prose=("run", "answers", "verdict"))
-    for one in found:
-        answers = "replayed" if one.replayed else "as logged"
-        table.rows.append([_name(one), str(one.rounds), str(one.recomputed), answers, one.verdict])
+    for finding in findings:
+        answers = "replayed" if finding.replayed else "as logged"
+        table.rows.append(
+            [_name(finding), str(finding.rounds), str(finding.recomputed), answers, finding.verdict],
+        )
     return table
 
 
-def _remarks(found: list[Finding]) -> list[str]:
-    """Faults and remarks, each with its run."""
-    return [f"{_name(one)}: {text}" for one in found for text in (*one.faults, *one.remarks)]
+def _remarks(findings: list[Finding]) -> list[str]:
+    """Return faults and remarks, each with its run."""
+    return [f"{_name(finding)}: {text}" for finding in findings for text in (*finding.faults, *finding.remarks)]
 
 
-def _believed(found: list[Finding]) -> list[str]:
-    """What was believed, not compared."""
-    checked = [one for one in found if one.recomputed]
-    lines = [AS_LOGGED] if any(not one.replayed and not one.federated for one in checked) else []
-    return [*lines, FEDERATED] if any(one.federated for one in checked) else lines
+def _believed(findings: list[Finding]) -> list[str]:
+    """Return what was believed, not compared."""
+    checked = [finding for finding in findings if finding.recomputed]
+    lines = []
+    if any(not finding.replayed and not finding.federated for finding in checked):
+        lines.append(AS_LOGGED)
+    if any(finding.federated for finding in checked):
+        lines.append(FEDERATED)
+    return lines
 
 
 def why(

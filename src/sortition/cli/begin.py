@@ -36,11 +36,17 @@ def models() -> None:
     from sortition.learning.models import MODELS
     from sortition.results.table import Table
 
-    table = Table("", columns := ["model", "what it is", "options"], prose=tuple(columns))
+    columns = ["model", "what it is", "options"]
+    table = Table("", columns, prose=tuple(columns))
     for name, make in MODELS.items():
-        given = inspect.signature(make).parameters.values()
-        options = [f"{one.name}={one.default}" for one in given if one.default is not one.empty]
-        table.rows.append([name, bare((inspect.getdoc(make) or "").splitlines()[0]), "\n".join(options)])
+        parameters = inspect.signature(make).parameters.values()
+        options = [
+            f"{parameter.name}={parameter.default}"
+            for parameter in parameters
+            if parameter.default is not parameter.empty
+        ]
+        summary = (inspect.getdoc(make) or "").splitlines()[0]
+        table.rows.append([name, bare(summary), "\n".join(options)])
     table.notes.append('Any other torch.nn.Module by import path: model = { name = "mypackage.mymodule:Net" }.')
     console().print(table)
 

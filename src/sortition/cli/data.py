@@ -16,6 +16,7 @@ from sortition.cli.options import console
 if TYPE_CHECKING:
     from sortition.core.registry import Family
     from sortition.results.table import Table
+    from sortition.studies.types import TomlTable
 
 app = Commands(help="Data sets, partitions and availability.", no_args_is_help=True)
 
@@ -40,7 +41,8 @@ def list_() -> None:
     from sortition.data.natural_sets import SETS
     from sortition.results.table import Table
 
-    table = Table("Data sets", columns := ["data set", "what it is", "where"], prose=tuple(columns))
+    columns = ["data set", "what it is", "where"]
+    table = Table("Data sets", columns, prose=tuple(columns))
     table.rows.append(["digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded"])
     table.rows.append(["synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used"])
     for entry in (*ENTRIES.values(), *SETS.values()):
@@ -158,25 +160,12 @@ def availability_(
         typer.echo(f"picture: {write(availability_chart(reachable, mode, width=800, height=300), plot)}")
 
 
-@app.command()
-def gallery(
-    folder: Annotated[Path, typer.Argument(help="where partitions.png and availability.png go")],
-    name: Annotated[str, typer.Option("--data", help="data set that is split")] = "fashion-mnist",
-    seed: Seed = 0,
-) -> None:
-    """Draw every partition and every availability mode: the pictures of the documentation."""
-    from sortition.cli import previews
-
-    for file in previews.gallery(name, folder, seed):
-        typer.echo(str(file))
-
-
-def _parameters(assignments: list[str] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What ``--set`` gives: options of the data set, named as in a study, and the other parameters."""
+def _parameters(assignments: list[str] | None) -> tuple[TomlTable, TomlTable]:
+    """Return what ``--set`` gives: options of the data set, named as in a study, and the other parameters."""
     from sortition.core.errors import bad
     from sortition.studies.overlay import assign
 
-    table: dict[str, Any] = {"data": {}}
+    table: TomlTable = {"data": {}}
     for text in assignments or ():
         table = assign(table, text)
     options = table.pop("data")
@@ -188,7 +177,8 @@ def _parameters(assignments: list[str] | None) -> tuple[dict[str, Any], dict[str
 def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
     from sortition.results.table import Table
 
-    table = Table(title, columns := ["name", "parameters and defaults"], prose=tuple(columns))
+    columns = ["name", "parameters and defaults"]
+    table = Table(title, columns, prose=tuple(columns))
     for name in family.discover():
         fields = family.find(name).model_fields
         table.rows.append([name, ", ".join(f"{key}={field.default!r}" for key, field in fields.items())])
@@ -197,5 +187,10 @@ def _rules(family: Family[Any], title: str, *more: list[str]) -> Table:
 
 
 def _lines(screen: Console) -> Callable[[str], None]:
-    """Plain lines where there is no terminal; the ticking of a download is left out."""
-    return lambda line: screen.print(line, highlight=False) if "trying" in line else None
+    """Return what prints plain lines where there is no terminal; the ticking of a download is left out."""
+
+    def report(line: str) -> None:
+        if "trying" in line:
+            screen.print(line, highlight=False)
+
+    return report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sortition.leaderboard.suite import Suite
     from sortition.studies.plan import StudyPlan
     from sortition.studies.runs.runner import Execution
+    from sortition.studies.types import TomlTable
 
 OUT = Path("runs") / "leaderboard"
 QUICK_SEEDS = 3
@@ -48,25 +49,26 @@ def leaderboard(
 
     A method of your own: sortition leaderboard --method mymethods.neglected:Neglected
     """
-    from sortition.cli.run import finish
+    from sortition.cli.exit_codes import exit_for
     from sortition.leaderboard.board import Board
     from sortition.leaderboard.suite import load_suite
     from sortition.leaderboard.variants import plain_rows
     from sortition.studies.overlay import label_of
 
     _exclude(method, tune, weights, half, quick)
-    own = [text.partition(",")[0].partition(":")[0] for text in method or () if ":" in text]
-    with allowing(own):
+    users_modules = [text.partition(",")[0].partition(":")[0] for text in method or () if ":" in text]
+    with allowing(users_modules):
         suite = load_suite()
         run = partial(_run, suite, out, None if show else partial(_played, out=out, jobs=jobs, quiet=quiet))
         cells = suite.cells("held-out" if tune else half, quick=quick)
         chosen = _tuned(suite, run) if tune else _entries(method, weights)
-        execution, rows = run(suite.study(cells, chosen, range(seeds or (QUICK_SEEDS if quick else suite.seeds))))
-        labels = [label_of(one) for one in chosen]
+        default_seeds = QUICK_SEEDS if quick else suite.seeds
+        execution, rows = run(suite.study(cells, chosen, range(seeds or default_seeds)))
+        labels = [label_of(entry) for entry in chosen]
         board = Board(suite, cells, plain_rows(rows, labels))
         _print_standings(board, labels if method or tune or weights else [], quiet)
         if execution is not None:
-            finish(execution, f"the same command goes on: {out}")
+            exit_for(execution, f"the same command goes on: {out}")
 
 
 def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
@@ -76,7 +78,7 @@ def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: st
         raise bad("leaderboard", "given --method, --tune or --weights", "several", "--tune runs both halves, in whole.")
 
 
-def _entries(method: list[str] | None, weights: str | None) -> list[dict[str, Any]]:
+def _entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
     from sortition.leaderboard.entries import chosen_entries, default_entries, weighed_entries
 
     if weights is not None:
@@ -84,12 +86,12 @@ def _entries(method: list[str] | None, weights: str | None) -> list[dict[str, An
     return chosen_entries(method) if method else default_entries()
 
 
-def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[dict[str, Any]]:
-    """The best alternative of each method, after those that are missing have run on the tuning half."""
+def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[TomlTable]:
+    """Return the best alternative of each method, after those that are missing have run on the tuning half."""
     from sortition.leaderboard.entries import chosen_entries
     from sortition.leaderboard.variants import candidates, tuned
 
-    labels = [label for several in candidates().values() for label in several]
+    labels = [label for alternatives in candidates().values() for label in alternatives]
     _, rows = run(suite.study(suite.cells("tuning"), chosen_entries(labels), range(QUICK_SEEDS)))
     return chosen_entries(list(tuned(suite, rows).values()))
 
@@ -98,7 +100,7 @@ def _run(
     suite: Suite, out: Path, played: Callable[[StudyPlan], Execution] | None, plan: StudyPlan
 ) -> tuple[Execution | None, pl.DataFrame]:
     """Run what is missing of a plan, unless nothing shall run, and read everything that is finished."""
-    execution = played(plan) if played else None
+    execution = played(plan) if played is not None else None
     return execution, _stored(suite, plan, out)
 
 
@@ -110,7 +112,7 @@ def _played(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execut
 
 
 def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
-    """All runs of the suite that are finished in the folder, which keeps them as one file."""
+    """Return all runs of the suite that are finished in the folder, which keeps them as one file."""
     from sortition.leaderboard import results
 
     rows = results.collected(suite, plan, out, results.stored(out / results.RUNS))
@@ -119,7 +121,7 @@ def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
 
 
 def _print_standings(board: Board, named: list[str], quiet: bool) -> None:
-    """The whole table, and a line for each method that was named."""
+    """Print the whole table, and a line for each method that was named."""
     from sortition.leaderboard.standings import standing_lines, standings_table
 
     if not quiet and board.ranked:

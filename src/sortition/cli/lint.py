@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sortition.cli.exit_codes import FAILED
 from sortition.cli.options import Allow, allowing
 
 if TYPE_CHECKING:
-    from sortition.privacy import PrivacyFinding, Promises
+    from sortition.privacy import Deployment, PrivacyFinding, Promises
     from sortition.studies.plan import StudyPlan
 
-Findings = dict[str, "list[PrivacyFinding]"]
-HELD = "no promise is broken."
+FindingsByLabel = dict[str, "list[PrivacyFinding]"]
+NOTHING_BROKEN = "no promise is broken."
 
 
 def lint(
@@ -40,21 +41,29 @@ def lint(
     """
     from sortition.privacy import Deployment, Promises
 
-    promised = Promises(secure_aggregation, "none" if dp is None else dp, amplification)  # type: ignore[arg-type]
+    promises = Promises(
+        secure_aggregation=secure_aggregation,
+        differential_privacy=dp or "none",  # type: ignore[arg-type]
+        amplification=amplification,
+    )
     with allowing(allow):
         if len(what) == 1 and what[0].endswith(".toml"):
-            found = _study(Path(what[0]), promised)
+            findings_by_label = _lint_study(Path(what[0]), promises)
         else:
-            found = _methods(what, promised, Deployment(clients, cohort, rounds))
+            deployment = Deployment(clients=clients, cohort=cohort, rounds=rounds)
+            findings_by_label = _lint_methods(what, promises, deployment)
     failed = False
-    for label, findings in found.items():
-        for text in map(str, findings) if findings else [HELD]:
-            typer.echo(f"{label}: {text}")
-        failed |= any(finding.unsound or strict for finding in findings)
-    raise typer.Exit(1 if failed else 0)
+    for label, findings in findings_by_label.items():
+        if not findings:
+            typer.echo(f"{label}: {NOTHING_BROKEN}")
+        for finding in findings:
+            typer.echo(f"{label}: {finding}")
+            failed |= finding.unsound or strict
+    if failed:
+        raise typer.Exit(FAILED)
 
 
-def _methods(names: list[str], promises: Promises, deployment: Any) -> Findings:
+def _lint_methods(names: list[str], promises: Promises, deployment: Deployment) -> FindingsByLabel:
     from sortition.cli.methods import default_instance
     from sortition.core.errors import InputError
     from sortition.privacy import Promises, lint
@@ -67,25 +76,28 @@ def _methods(names: list[str], promises: Promises, deployment: Any) -> Findings:
     return {name: lint(default_instance(selector_class(name)), promises, deployment) for name in names}
 
 
-def _study(path: Path, promises: Promises) -> Findings:
+def _lint_study(path: Path, promises: Promises) -> FindingsByLabel:
+    """Lint the methods of a study under the promises of the command line, or else under those of the study."""
     from sortition.core.errors import InputError
     from sortition.privacy import Promises
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
     from sortition.studies.promises import linted
 
-    made = plan({key: value for key, value in read(path).items() if key not in OURS}, owner=path.name)
-    given = None if promises == Promises() else promises
-    if given is None and not any(run.privacy for run in made.runs):
+    table = {key: value for key, value in read(path).items() if key not in OURS}
+    study_plan = plan(table, owner=path.name)
+    if promises != Promises():
+        return linted(study_plan, promises)
+    if not any(run.privacy for run in study_plan.runs):
         raise InputError(f"{path.name} must have a table [privacy]; got none. Or give --secure-aggregation or --dp.")
-    return linted(made, given)
+    return linted(study_plan)
 
 
-def announce(made: StudyPlan) -> None:
+def announce(plan: StudyPlan) -> None:
     """Print what is unsound about a study that is about to run, where it promises anything."""
     from sortition.studies.promises import linted
 
-    for label, findings in linted(made).items():
+    for label, findings in linted(plan).items():
         for finding in findings:
             typer.echo(f"privacy: {label}: {finding}", err=True)
 

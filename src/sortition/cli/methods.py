@@ -8,16 +8,17 @@ import textwrap
 import traceback
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sortition.cli.exit_codes import FAILED
 from sortition.cli.options import Allow, allowing, console
 from sortition.cli.prose import bare, print_prose
 
 if TYPE_CHECKING:
-    from sortition.core.selector import Selector
     from sortition.results.table import Table
+    from sortition.studies.types import AnySelector, SelectorClass, TomlTable
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -68,7 +69,7 @@ def methods_table() -> Table:
     return table
 
 
-def default_instance(cls: type[Selector[Any]]) -> Selector[Any]:
+def default_instance(cls: SelectorClass) -> AnySelector:
     """An instance with default parameters, or with its first example where some have no default."""
     from sortition.core.errors import SortitionError
 
@@ -98,17 +99,27 @@ def show(
     """
     from sortition.studies.overlay import assign
 
-    cls, screen = _find(name), console()
-    given: dict[str, Any] = {}
+    cls = _find(name)
+    parameters: TomlTable = {}
     for text in set_ or ():
-        given = assign(given, text)
-    selector = cls.load(**given) if given else default_instance(cls)
-    module = inspect.getdoc(sys.modules[cls.__module__]) or ""
-    print_prose(module.strip() or inspect.getdoc(cls) or "", screen)
+        parameters = assign(parameters, text)
+    selector = cls.load(**parameters) if parameters else default_instance(cls)
+    module_text = inspect.getdoc(sys.modules[cls.__module__]) or ""
+    screen = console()
+    print_prose(module_text.strip() or inspect.getdoc(cls) or "", screen)
     screen.print(_parameters(cls, selector))
     screen.print(_needs(selector))
     if model is not None:
-        screen.print(_traffic(selector, model, _shape(inputs), classes, clients, cohort, rounds))
+        table = _traffic(
+            selector,
+            model,
+            inputs=_shape(inputs),
+            classes=classes,
+            clients=clients,
+            cohort=cohort,
+            rounds=rounds,
+        )
+        screen.print(table)
     screen.print()
     screen.print(selector.cite.strip(), highlight=False, markup=False, soft_wrap=True)
 
@@ -123,9 +134,16 @@ def _shape(inputs: str) -> tuple[int, ...]:
 
 
 def _traffic(
-    selector: Selector[Any], model: str, inputs: tuple[int, ...], classes: int, clients: int, cohort: int, rounds: int
+    selector: AnySelector,
+    model: str,
+    *,
+    inputs: tuple[int, ...],
+    classes: int,
+    clients: int,
+    cohort: int,
+    rounds: int,
 ) -> Table:
-    """Mean bytes a round by kind, and their sum beside that of plain averaging."""
+    """Return the mean bytes a round by kind, and their sum beside that of plain averaging."""
     from sortition.results.table import Table
     from sortition.studies.estimate import price
 
@@ -134,13 +152,14 @@ def _traffic(
     )
     table = Table(f"Traffic: {model}, {size:,} numbers; {cohort} of {clients} clients", ["direction", "bytes a round"])
     table.rows = [[lane.replace("_", " "), f"{value:,.0f}"] for lane, value in lanes.items() if value]
-    total, plain = sum(lanes.values()), 2 * 4 * size * cohort
+    total = sum(lanes.values())
+    plain_averaging = 2 * 4 * size * cohort  # the model down and up, 4 bytes a number
     table.rows.append(["in all", f"{total:,.0f}"])
-    table.notes.append(f"{total / plain:.2f} × plain averaging.")
+    table.notes.append(f"{total / plain_averaging:.2f} × plain averaging.")
     return table
 
 
-def _parameters(cls: type[Selector[Any]], selector: Selector[Any]) -> Table:
+def _parameters(cls: SelectorClass, selector: AnySelector) -> Table:
     from sortition.results.table import Table
 
     meanings = dict(_attributes(inspect.getdoc(cls) or ""))
@@ -153,27 +172,29 @@ def _parameters(cls: type[Selector[Any]], selector: Selector[Any]) -> Table:
 
 
 def _attributes(doc: str) -> list[tuple[str, str]]:
-    """(name, meaning) of the docstring's ``Attributes:``."""
-    lines = doc.partition("Attributes:")[2].splitlines()
-    found: list[tuple[str, str]] = []
-    for line in lines:
-        head, colon, rest = line.strip().partition(":")
-        if colon and head.isidentifier():
-            found.append((head, rest.strip()))
-        elif found and line.strip():
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
-    return found
+    """Return the name and the meaning of each of the docstring's ``Attributes:``."""
+    meanings: list[tuple[str, str]] = []
+    for line in doc.partition("Attributes:")[2].splitlines():
+        name, colon, meaning = line.strip().partition(":")
+        if colon and name.isidentifier():
+            meanings.append((name, meaning.strip()))
+        elif meanings and line.strip():
+            last_name, last_meaning = meanings[-1]
+            meanings[-1] = (last_name, f"{last_meaning} {line.strip()}")
+    return meanings
 
 
-def _needs(selector: Selector[Any]) -> Table:
+def _needs(selector: AnySelector) -> Table:
     from sortition.results.table import Table
 
-    needs, columns = selector.needs, ["the server", "what"]
+    needs = selector.needs
+    columns = ["the server", "what"]
     rows = [["reads, once per client", ", ".join(needs.reads) or "nothing"]]
     if needs.optional:
         rows.append(["reads if all clients give it", ", ".join(needs.optional)])
     for title, signals in (("asks while choosing", needs.asks), ("has reported by the cohort", needs.reports)):
-        listed = ", ".join(f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals)
+        names = [f"{signal.name} ({signal.summary})" if signal.summary else signal.name for signal in signals]
+        listed = ", ".join(names)
         rows.append([title, listed or "nothing"])
     rows.append(["secure aggregation", "impossible: sees single updates" if needs.individual else "possible"])
     rows.append(["a million clients", "possible" if selector.scales else "not meant for more than some thousand"])
@@ -181,7 +202,7 @@ def _needs(selector: Selector[Any]) -> Table:
     return Table("Privacy label: what the server learns", columns, rows, prose=tuple(columns))
 
 
-def _find(name: str) -> type[Selector[Any]]:
+def _find(name: str) -> SelectorClass:
     from sortition.studies.methods import selector_class
 
     sys.path.insert(0, str(Path.cwd()))
@@ -198,12 +219,13 @@ def cite(
         from sortition.studies.plan import read
 
         with allowing(allow):
-            given = read(what).get("method", [])
-            tables = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
-            found = [selector_class(str(one.get("name", ""))) for one in tables]
+            tables = read(what).get("method", [])
+            if not isinstance(tables, list):
+                tables = []
+            classes = [selector_class(str(table.get("name", ""))) for table in tables if isinstance(table, dict)]
     else:
-        found = [_find(what)]
-    entries = dict.fromkeys(one.cite.strip() for one in found)
+        classes = [_find(what)]
+    entries = dict.fromkeys(cls.cite.strip() for cls in classes)
     typer.echo("\n\n".join(entry for entry in entries if entry))
 
 
@@ -211,36 +233,39 @@ def check(name: Name) -> None:
     """Check a method against the contract that every method keeps, point by point."""
     from sortition.testing import ContractError, contract
 
-    broken: list[str] = []  # where each broken point raised
-    found = _find(name)
-    for title, point in contract(found):
+    broken_lines: list[str] = []  # where each broken point raised
+    cls = _find(name)
+    for title, point in contract(cls):
         try:
             point()
         except ContractError as error:
-            where = _where(error, found)
-            lines = "" if where in broken else _traceback(error)
-            typer.echo(f"BROKEN  {title}\n        {error}{where}{lines}")
-            broken.append(where)
+            line = _raising_line(error, cls)
+            full_traceback = "" if line in broken_lines else _traceback(error)
+            typer.echo(f"BROKEN  {title}\n        {error}{line}{full_traceback}")
+            broken_lines.append(line)
         else:
             typer.echo(f"kept    {title}")
-    if broken:
-        raise typer.Exit(1)
+    if broken_lines:
+        raise typer.Exit(FAILED)
 
 
-def _where(error: BaseException, found: type[Any]) -> str:
-    """Line of the method's file, else of any, where it raised; empty where it kept silent but chose wrongly."""
+def _raising_line(error: BaseException, cls: SelectorClass) -> str:
+    """Return the line of the method's file, else of any, where it raised; nothing where it chose wrongly in silence."""
     cause = error.__cause__
     if cause is None:
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
-    last = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(found)), frames[-1])
+    last = next((frame for frame in reversed(frames) if frame.filename == inspect.getfile(cls)), frames[-1])
     return f"\n        at {last.filename}:{last.lineno}"
 
 
 def _traceback(error: BaseException) -> str:
-    """What a method raised in full, which is printed once for each line of its code."""
+    """Return what a method raised in full, which is printed once for each line of its code."""
     cause = error.__cause__
-    return "" if cause is None else "\n" + textwrap.indent("".join(traceback.format_exception(cause)).rstrip(), " " * 8)
+    if cause is None:
+        return ""
+    text = "".join(traceback.format_exception(cause)).rstrip()
+    return "\n" + textwrap.indent(text, " " * 8)
 
 
 def register(app: typer.Typer) -> None:

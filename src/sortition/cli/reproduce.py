@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from sortition.cli.exit_codes import exit_for
 from sortition.cli.options import Allow, Jobs, On, Quiet, allowing, console
-from sortition.cli.run import finish
 
 if TYPE_CHECKING:
     from sortition.reproduction.page import ReproductionPage
@@ -56,17 +56,20 @@ def reproduce(
     screen = console()
     cuts = Cuts(tuple(only or ()), seeds, rounds)
     with allowing(allow):
-        loaded, total, pages = [preset.load_preset(name) for name in names], runner.Execution(out), []
-        for one in loaded if len(loaded) > 1 else []:  # what the last one lacks is reported before the first one runs
-            runner.check(cut(one, cuts).runs)
-        for one in loaded:
-            pages.append(_reproduced(one, total, page, cuts, jobs, on, quiet))
+        presets = [preset.load_preset(name) for name in names]
+        if len(presets) > 1:
+            for loaded in presets:  # what the last one lacks is reported before the first one runs
+                runner.check(cut(loaded, cuts).runs)
+        total = runner.Execution(out)
+        pages = []
+        for loaded in presets:
+            pages.append(_reproduce(loaded, total, page=page, cuts=cuts, jobs=jobs, on=on, quiet=quiet))
             if total.interrupted:
                 break
         if page:
             write_pages(page, pages)
             screen.print(f"page: {page}", soft_wrap=True)
-    finish(total, "the same command goes on.")
+    exit_for(total, "the same command goes on.")
 
 
 def _print_index() -> None:
@@ -76,27 +79,42 @@ def _print_index() -> None:
         typer.echo(line)
 
 
-def _reproduced(
-    preset: Preset, total: Execution, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
+def _reproduce(
+    preset: Preset, total: Execution, *, page: Path | None, cuts: Cuts, jobs: int | None, on: str | None, quiet: bool
 ) -> ReproductionPage:
     """Run and show one preset, write its page where it has one of its own, and add to what failed."""
     from sortition.reproduction.page import write_pages
     from sortition.reproduction.reproduce import reproduce
     from sortition.studies.runs.progress import showing
 
-    screen, folder = console(), total.out / preset.name
-    say = (lambda text: None) if quiet else (lambda text: screen.print(text, highlight=False))
-    place, shown = page.parent if page else folder, showing(screen, quiet=quiet)
-    made = reproduce(preset, folder, cuts, folder=place, jobs=jobs, on=on, progress=shown, say=say)
-    for table in [] if quiet else made.page.tables:
-        screen.print(table)
+    screen = console()
+    runs_folder = total.out / preset.name
+
+    def say(text: str) -> None:
+        if not quiet:
+            screen.print(text, highlight=False)
+
+    reproduction = reproduce(
+        preset,
+        runs_folder,
+        cuts,
+        folder=page.parent if page else runs_folder,
+        jobs=jobs,
+        on=on,
+        progress=showing(screen, quiet=quiet),
+        say=say,
+    )
+    if not quiet:
+        for table in reproduction.page.tables:
+            screen.print(table)
     if not page:
-        write_pages(folder / f"{preset.name}.md", [made.page])
-        screen.print(f"page: {folder / preset.name}.md", soft_wrap=True)
-    if made.outcome:
-        total.failed |= made.outcome.failed
-        total.interrupted |= made.outcome.interrupted
-    return made.page
+        own_page = runs_folder / f"{preset.name}.md"
+        write_pages(own_page, [reproduction.page])
+        screen.print(f"page: {own_page}", soft_wrap=True)
+    if reproduction.outcome:
+        total.failed |= reproduction.outcome.failed
+        total.interrupted |= reproduction.outcome.interrupted
+    return reproduction.page
 
 
 def register(app: typer.Typer) -> None:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from sortition.cli.exit_codes import exit_for
 from sortition.cli.lint import announce
 from sortition.cli.options import Allow, Jobs, On, Quiet, Set, allowing, console, naming
 
 if TYPE_CHECKING:
     from sortition.studies.plan import StudyPlan
-    from sortition.studies.runs.runner import Execution
 
 File = Annotated[Path, typer.Argument(help="a study's TOML file", show_default=False)]
 Out = Annotated[Path | None, typer.Option("-o", "--out", help="folder of the runs", show_default="runs/NAME")]
@@ -48,87 +48,97 @@ def run(
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
         with naming(file):
-            whole = plan(table, tuple(set_ or ()), owner=file.name)
-        chosen = matching_runs(whole, tuple(only or ()))
+            whole_plan = plan(table, tuple(set_ or ()), owner=file.name)
+        chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:
-            _estimate(chosen, jobs)
+            _print_estimate(chosen_plan, jobs)
         else:
-            place = out or Path("runs") / file.stem
-            play(chosen, place, whole=whole, jobs=jobs, resume=resume, quiet=quiet, on=on)
+            folder = out or Path("runs") / file.stem
+            play(chosen_plan, folder, whole_plan=whole_plan, jobs=jobs, resume=resume, quiet=quiet, on=on)
 
 
 def play(
     plan: StudyPlan,
     out: Path,
     *,
-    whole: StudyPlan,
+    whole_plan: StudyPlan,
     jobs: int | None,
     resume: bool,
     quiet: bool,
     on: str | None = None,
 ) -> None:
-    """Run a plan, print the table of the whole study that it is part of, and what failed, which sets the exit code."""
+    """Run a plan, print the table of the whole study that it is part of, and exit with a code where a run failed."""
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
     screen = console()
     if not quiet:
         announce(plan)
-    outcome = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
+    execution = runner.execute(plan, out, jobs=jobs, resume=resume, progress=showing(screen, quiet=quiet), on=on)
     if not quiet:
-        print_summary(out, screen, asked=runner.places(out, whole))
-    finish(outcome, f"add --resume to go on: {out}")
+        print_summary(out, screen, run_folders=runner.places(out, whole_plan))
+    exit_for(execution, f"add --resume to go on: {out}")
 
 
-def print_summary(out: Path, screen: Console, page: Path | None = None, asked: Collection[Path] | None = None) -> None:
-    """Print the tables of the runs in a folder, or of those ``asked`` for, and what follows in plain words."""
+def print_summary(
+    out: Path, screen: Console, page: Path | None = None, run_folders: Collection[Path] | None = None
+) -> None:
+    """Print the tables of the runs in a folder, or of ``run_folders`` in it, and what follows in plain words."""
     from sortition.results import run_folder, summary
     from sortition.results.comparisons import criteria_of
     from sortition.studies.study_result import left_out_note, notes_of
 
-    found = run_folder.find(out)
+    stored_runs = run_folder.find(out)
     criteria = criteria_of([out])
-    runs = [run for run in found if asked is None or run.path in asked]
+    runs = stored_runs
+    notes_on_others = []
+    if run_folders is not None:
+        runs = [run for run in stored_runs if run.path in run_folders]
+        notes_on_others = left_out_note(stored_runs, run_folders)
     for sentence in summary.inputs(runs):
-        screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
-    for one in summary.tables(runs, criteria):
-        screen.print(one)
-    for note in [*notes_of(runs), *([] if asked is None else left_out_note(found, asked))]:
-        screen.print(f"note: {note}", soft_wrap=True, markup=False, highlight=False)
+        _print_line(screen, sentence)
+    for table in summary.tables(runs, criteria):
+        screen.print(table)
+    for note in [*notes_of(runs), *notes_on_others]:
+        _print_line(screen, f"note: {note}")
     screen.print(f"\nruns: {out}", soft_wrap=True)
     if page is not None:
         screen.print(f"open: {page}", soft_wrap=True)
     conclusions = summary.conclusions(runs, criteria)
-    for sentence in ["", summary.heading(runs, criteria), *conclusions] if conclusions else []:
-        screen.print(sentence, soft_wrap=True, markup=False, highlight=False)
+    if conclusions:
+        for sentence in ["", summary.heading(runs, criteria), *conclusions]:
+            _print_line(screen, sentence)
 
 
-def finish(outcome: Execution, hint: str) -> None:
-    """Print what failed or was stopped, and exit with the code that says so."""
-    for path, why in outcome.failed.items():
-        log = Path(path) / "failure.log"
-        where = f" (log: {log})" if log.exists() else ""
-        typer.echo(f"failed: {path}: {why.strip().splitlines()[-1]}{where}", err=True)
-    if outcome.interrupted:
-        typer.echo(f"stopped; {hint}", err=True)
-        raise typer.Exit(130)
-    if outcome.failed:
-        raise typer.Exit(1)
+def _print_line(screen: Console, text: str) -> None:
+    """Print a text as it is, on one line however long."""
+    screen.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
-def _estimate(plan: StudyPlan, jobs: int | None) -> None:
+def _print_estimate(plan: StudyPlan, jobs: int | None) -> None:
     from sortition.results.table import Table
     from sortition.studies.estimate import estimates
     from sortition.studies.workers.local import cores
 
-    found, side = estimates(plan.runs), jobs or cores()
-    listing = Table(f"{len(plan.runs)} runs", ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"])
-    for one in found:
-        cells = [one.setting, one.method, str(one.runs), str(one.rounds)]
-        listing.rows.append([*cells, f"{1000 * one.seconds_per_round:.1f}", f"{one.seconds:.0f}"])
-    total = sum(one.seconds for one in found) / min(side, max(1, len(plan.runs)))
-    listing.notes.append(f"About {max(total / 60, 0.1):.1f} minutes with {side} side by side, by the first rounds.")
-    console().print(listing)
+    columns = ["setting", "method", "runs", "rounds", "ms/round", "core-seconds"]
+    table = Table(f"{len(plan.runs)} runs", columns)
+    total_seconds = 0.0
+    for estimate in estimates(plan.runs):
+        table.rows.append(
+            [
+                estimate.setting,
+                estimate.method,
+                str(estimate.runs),
+                str(estimate.rounds),
+                f"{1000 * estimate.seconds_per_round:.1f}",
+                f"{estimate.seconds:.0f}",
+            ]
+        )
+        total_seconds += estimate.seconds
+    processes = jobs or cores()
+    minutes = total_seconds / min(processes, max(1, len(plan.runs))) / 60
+    table.notes.append(f"About {max(minutes, 0.1):.1f} minutes with {processes} side by side, by the first rounds.")
+    console().print(table)
 
 
 def schema() -> None:
@@ -146,37 +156,35 @@ def demo(
     quiet: Quiet = False,
 ) -> None:
     """Compare the methods on embedded data in about a minute: 100 clients that come and go, skewed labels."""
-    from sortition import selectors
     from sortition.studies.plan import DEMO, plan, read
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
-    study = read(DEMO)
-    known = [*selectors.discover(), *selectors.ALIASES]
-    study["method"] = [one for one in study["method"] if one["name"] in known]
+    overrides = []
+    if seeds:
+        overrides.append(f"seeds={seeds}")
+    if rounds:
+        overrides.append(f"rounds={rounds}")
     screen = console()
-    made = plan(study, [f"{key}={value}" for key, value in (("seeds", seeds), ("rounds", rounds)) if value])
-    outcome = runner.execute(made, out / "runs", jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
-    page = _report(out)
+    runs = out / "runs"
+    demo_plan = plan(read(DEMO), overrides)
+    execution = runner.execute(demo_plan, runs, jobs=jobs, resume=True, progress=showing(screen, quiet=quiet))
+    page = _write_report(out)
     if not quiet:
-        print_summary(out / "runs", screen, page)
-    finish(outcome, "the same command goes on.")
+        print_summary(runs, screen, page)
+    exit_for(execution, "the same command goes on.")
 
 
-def _report(out: Path) -> Path | None:
-    """The page of the runs, where the report is installed."""
+def _write_report(out: Path) -> Path | None:
+    """Write the page of the demo's runs; None where there is nothing to write about."""
+    from sortition import report
     from sortition.core.errors import SortitionError
 
     try:
-        from sortition import report
-
-        made = report.write([out / "runs"], out / "report.html")
-    except (ImportError, AttributeError):
-        return None
+        return Path(report.write([out / "runs"], out / "report.html"))
     except SortitionError as error:
         typer.echo(f"report: {error}", err=True)
         return None
-    return Path(made)
 
 
 def register(app: typer.Typer) -> None:

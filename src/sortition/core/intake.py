@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Ids, as_array
+from sortition.core.arrays import Floats, Ids, as_array
 from sortition.core.errors import InputError, bad, unknown
-from sortition.core.guards.screening import Answers, Screened, in_order_asked, screen, winsorised
+from sortition.core.guards.scales import MODEL
+from sortition.core.guards.screening import Answers, Screened, in_order_asked, is_compared, screen, winsorised
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
+from sortition.core.rounds import NOBODY
 from sortition.core.selector import Selector
 from sortition.core.signals import Signal
 
 if TYPE_CHECKING:
     from sortition.core.observer import Reports
+
+
+class UpdateVerdict(NamedTuple):
+    """What the guards say of the updates of a step.
+
+    Attributes:
+        refused: which updates are refused, by their row, and why.
+        longest: the largest length that an update, and their combination, may have; infinite: any.
+    """
+
+    refused: dict[int, str]
+    longest: float
 
 
 @dataclass
@@ -29,8 +43,13 @@ class Intake:
         selector: the method that gets them.
         guards: how far clients are trusted.
         shapes: the shapes of vector signals' rows that are known.
+        scale: gives how long the rows of a signal usually are, where that is remembered.
+        longest: the largest length that a vector may have where its shape is not known.
+        just_come: clients that are new, or back after an absence, where the guards ask.
         rejected: client → why something that it sent was withheld.
         blamed: client → why its update is unsound.
+        excused: clients whose refused update is no strike.
+        sent: signal, clients, and the norms of what they sent.
         votes: signal, clients, and the length of the vectors that they sent.
         misshapen: client → signal → a length that was refused.
         unsound: clients with something that was refused for another reason.
@@ -41,8 +60,13 @@ class Intake:
     selector: Selector[Any]
     guards: Guards
     shapes: dict[str, tuple[int, ...]]
+    scale: Callable[[str], float | None] = lambda name: None
+    longest: int | None = None
+    just_come: Ids = field(default_factory=lambda: NOBODY)
     rejected: dict[int, str] = field(default_factory=dict)
     blamed: dict[int, str] = field(default_factory=dict)
+    excused: set[int] = field(default_factory=set)
+    sent: list[tuple[str, Ids, Floats]] = field(default_factory=list)
     votes: list[tuple[str, Ids, int]] = field(default_factory=list)
     misshapen: dict[int, dict[str, int]] = field(default_factory=dict)
     unsound: set[int] = field(default_factory=set)
@@ -51,12 +75,13 @@ class Intake:
 
     def copy(self) -> Intake:
         """An independent copy: what a step adds to it counts when the step does."""
-        return Intake(
-            selector=self.selector,
-            guards=self.guards,
+        return replace(
+            self,
             shapes=dict(self.shapes),
             rejected=dict(self.rejected),
             blamed=dict(self.blamed),
+            excused=set(self.excused),
+            sent=list(self.sent),
             votes=list(self.votes),
             misshapen={client: dict(lengths) for client, lengths in self.misshapen.items()},
             unsound=set(self.unsound),
@@ -70,6 +95,9 @@ class Intake:
         both.shapes |= later.shapes
         both.rejected |= later.rejected
         both.blamed |= later.blamed
+        both.excused |= later.excused
+        both.sent += later.sent
+        both.just_come = np.union1d(self.just_come, later.just_come)
         both.votes += later.votes
         for client, lengths in later.misshapen.items():
             both.misshapen.setdefault(client, {}).update(lengths)
@@ -103,14 +131,54 @@ class Intake:
     def strikes(self, overturned: Mapping[str, int]) -> set[int]:
         """The clients that get a strike; not those whose vectors only have the length that most clients send."""
         wrong = {c for c, sent in self.misshapen.items() if any(overturned.get(name) != n for name, n in sent.items())}
-        return self.unsound | wrong | self.blamed.keys()
+        return self.unsound | wrong | (self.blamed.keys() - self.excused)
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge updates by their lengths ‖Δ_k‖ (k,), in the order of ``ids``."""
+        guards = self.guards
+        scale = self.scale(MODEL)
+        compared = guards.too_far(norms, scale)
+        refused = compared | guards.absurd(norms)
+        if self._excuses(ids, scale):
+            self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
+        self.sent.append((MODEL, ids, np.asarray(norms, np.float64)))
+        longest = np.inf
+        if guards.clip and scale is not None:
+            longest = guards.clip * scale
+        elif guards.clip and norms.size > len(refused):  # nothing is known yet: the shortest of the round is safe
+            longest = float(np.delete(norms, list(refused)).min())
+        shortened = int((np.delete(norms, list(refused)) > longest).sum())
+        if shortened:
+            self.guarded["shortened"] = shortened
+        return UpdateVerdict(refused, longest)
+
+    def _excuses(self, ids: Ids, scale: float | None) -> bool:
+        """Whether norms that exceed those of others are no strike: nobody knows what is usual, or most have just come.
+
+        Without a memory they always are one.
+        """
+        if not self.guards.remember:
+            return False
+        return scale is None or 2 * int(np.isin(ids, self.just_come).sum()) > ids.size
+
+    def sent_norms(self) -> list[tuple[str, Ids, Floats]]:
+        """The norms of what clients sent, by signal: the votes on scales of those who have not just come."""
+        votes = []
+        for name, ids, norms in self.sent:
+            settled = np.isin(ids, self.just_come, invert=True)
+            votes.append((name, ids[settled], norms[settled]))
+        return votes
 
     def _screened(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
-        return screen(signal, answers, asked, self.shapes.get(signal.name), self.guards)
+        shape = self.shapes.get(signal.name)
+        scale = self.scale(signal.name)
+        return screen(signal, answers, asked, shape, self.guards, longest=self.longest, scale=scale)
 
     def _accepted(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
-        reading, rejected, lengths = screened
+        reading = screened.reading
+        rejected = screened.rejected
+        lengths = screened.lengths
         self.counters["rejected"] += len(rejected)
         self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
@@ -118,7 +186,12 @@ class Intake:
         if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
             self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
         self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        self.unsound |= rejected.keys() - lengths.keys()
+        struck = rejected.keys() - lengths.keys()
+        if is_compared(signal) and self.guards.remember:
+            if self._excuses(screened.ids, self.scale(signal.name)):
+                struck -= screened.compared
+            self.sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
+        self.unsound |= struck
         for client, length in lengths.items():
             self.misshapen.setdefault(client, {})[signal.name] = length
         limit = self.guards.winsorise
@@ -137,20 +210,27 @@ class Intake:
             "votes": [[name, clients.tolist(), length] for name, clients, length in self.votes],
             "misshapen": {str(client): lengths for client, lengths in self.misshapen.items()},
             "unsound": sorted(self.unsound),
+            "excused": sorted(self.excused),
+            "sent": [[name, clients.tolist(), norms.tolist()] for name, clients, norms in self.sent],
+            "just_come": self.just_come.tolist(),
             "counters": dict(self.counters),
         }
 
     def restored(self, stored: Mapping[str, Any]) -> Intake:
         """What :meth:`export` gave, for the same selection."""
-        return Intake(
-            selector=self.selector,
-            guards=self.guards,
+        return replace(
+            self,
             shapes={str(name): tuple(int(n) for n in shape) for name, shape in stored["shapes"].items()},
             rejected={int(client): str(reason) for client, reason in stored["rejected"].items()},
             blamed={int(client): str(reason) for client, reason in stored["blamed"].items()},
             votes=[(str(name), np.array(ids, np.int64), int(length)) for name, ids, length in stored["votes"]],
             misshapen={int(c): {str(k): int(n) for k, n in sent.items()} for c, sent in stored["misshapen"].items()},
             unsound={int(client) for client in stored["unsound"]},
+            excused={int(client) for client in stored["excused"]},
+            sent=[
+                (str(name), np.array(ids, np.int64), np.array(norms, np.float64)) for name, ids, norms in stored["sent"]
+            ],
+            just_come=np.array(stored["just_come"], np.int64),
             counters={name: int(stored["counters"][name]) for name in ("late", "rejected")},
         )
 

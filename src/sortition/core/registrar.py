@@ -10,6 +10,7 @@ Every change is prepared aside and booked at once (``_book``): whoever interrupt
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +25,10 @@ from sortition.core.errors import bad
 from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.screening import is_compared
 from sortition.core.guards.settings import Guards
-from sortition.core.intake import Intake, with_ids
-from sortition.core.observer import Observer, Reports
+from sortition.core.intake import Intake, UpdateVerdict, with_ids
+from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import NEVER, Feedback, Reading
 from sortition.core.rounds import NOBODY, Cohort, Population, Round
@@ -36,6 +38,9 @@ from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
 from sortition.core.turn import Turn, TurnContext
+from sortition.core.validation import is_whole
+
+WHO = "A registrar and its turns"
 
 
 class Registrar:
@@ -68,12 +73,15 @@ class Registrar:
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
         if not isinstance(population, Population):
             raise bad("Registrar.population", "a Population", population, "Make one with Population(sizes).")
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+        if horizon is not None and not is_whole(horizon, 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
+        check_observer("Registrar.observer", observer)
         self.guards = Guards() if guards is None else guards
         if not isinstance(self.guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.horizon, self.seed, self.observer = horizon, seed, observer
+        self.horizon = None if horizon is None else int(horizon)
+        self.seed = seed
+        self.observer = observer
         self._unresolved, self.selector = selector, resolved_for(selector, population)
         self.owner = type(selector).__name__
         self.index = 0
@@ -89,11 +97,30 @@ class Registrar:
         self._open: Turn | None = None
         self._latest: Turn | None = None  # the turn that was dispatched last, before the step
         self._last_round: tuple[Ids, int] = (NOBODY, 1)  # whom and how many it could choose
-        self._thread = OneThread("A registrar and its turns")
+        self._thread = OneThread(WHO)
         self._selection = object()  # by which a turn is recognised as one of this registrar
-        self.eligibility = Eligibility(self.guards, population)
+        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
         self.population, self._view = population, self._disclosed(population, self.eligibility)
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds: like a snapshot, what was before an open turn; observers stay behind."""
+        attributes = self.__dict__.copy()
+        for name in ("_open", "_latest", "_thread", "_selection", "observer"):
+            del attributes[name]
+        return attributes
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+        self.observer = None
+        self._open = None
+        self._latest = None
+        self._thread = OneThread(WHO)
+        self._selection = object()
+
+    def __copy__(self) -> Self:
+        """An independent registrar: two that share their memory would spoil each other's."""
+        return copy.deepcopy(self)
 
     @property
     def needs(self) -> Needs:
@@ -102,6 +129,11 @@ class Registrar:
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
+
+    def _remembered_signals(self) -> list[str]:
+        """The signals of which the guards may remember how long clients' rows are."""
+        signals = (*self.needs.asks, *self.needs.reports)
+        return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -162,6 +194,7 @@ class Registrar:
         self._abandon()
         context = self._context(ids, admitted, busy, clock)
         turn = self._open = Turn(context, self.state.copy(), round if admitted.ids.size else None, admitted.notes)
+        turn.scales = self.eligibility.remembered_scales(self.version)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn
@@ -193,8 +226,11 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
+            longest=self.lengths.longest,
             available=available,
             kept_out=admitted.kept_out,
+            just_come=admitted.just_come,
+            scale=self._scale,
             capped=self.eligibility.capped,
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
@@ -204,6 +240,23 @@ class Registrar:
             late=lambda: self.count("late"),
             thread=self._thread,
         )
+
+    def _scale(self, name: str) -> float | None:
+        """How long the rows of a signal usually are, as remembered now."""
+        scales = self.eligibility.scales
+        return None if scales is None else scales.scale(name, self.version)
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+
+        Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
+        what is longer than ``longest``: each update, and the update that they make together.
+        """
+        with self._thread.inside():
+            intake = self._intake().copy()
+            verdict = intake.judge_updates(ids, norms)
+            self.intake = intake
+            return verdict
 
     def dispatch(self, turn: Turn) -> None:
         """Send the cohort of a turn to work.
@@ -217,7 +270,7 @@ class Registrar:
             if turn.cohort is None:
                 raise bad("dispatch(turn)", "a turn whose questions are answered", "one with an open question")
             books = self._dispatched_books(turn, turn.cohort)
-            if self.observer is not None:
+            if self.observer is not None and hasattr(self.observer, "dispatched"):
                 self.observer.dispatched(turn)
             self._book(books)
 
@@ -387,9 +440,17 @@ class Registrar:
 
     def _intake(self) -> Intake:
         """What came since the last step."""
-        if self.intake is not None:
-            return self.intake
-        return Intake(self.selector, self.guards, self.lengths.in_force(self.shapes))
+        return self.fresh_intake() if self.intake is None else self.intake
+
+    def fresh_intake(self) -> Intake:
+        """Before anything has come."""
+        return Intake(
+            selector=self.selector,
+            guards=self.guards,
+            shapes=self.lengths.in_force(self.shapes),
+            scale=self._scale,
+            longest=self.lengths.longest,
+        )
 
     def _round_now(self) -> Round:
         """The latest selection, as the method is told when it observes."""
@@ -424,6 +485,7 @@ class Registrar:
         if strikes or eligibility.counts:
             eligibility = eligibility.copied()
             eligibility.record(online, chosen, used)
+            eligibility.remember(intake.sent_norms(), self.version)
             eligibility.blame(strikes, self.version)
         if overturned:
             shapes |= {name: (length,) for name, length in overturned.items()}
@@ -497,6 +559,7 @@ class Registrar:
             raise
         turn.close()
         turn.state = self.state
+        turn.usable = usable
         return usable
 
     def _has_others_at_work(self, turn: Turn) -> bool:
@@ -591,8 +654,7 @@ class Registrar:
             found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
             self.selector, self._view = twin.selector, twin._view
             self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-            self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-            self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
+            self.eligibility, self.lengths = found.eligibility, found.lengths
             self._abandon()
             self._book(found.under_way.books())
             self._forget(self.lengths.other_than(self.shapes))

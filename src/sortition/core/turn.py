@@ -6,12 +6,14 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from sortition.core.arrays import Array, Ids, not_among
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.guards.exploration import explored
 from sortition.core.guards.screening import Answers, in_order_asked
 from sortition.core.guards.settings import Guards
-from sortition.core.intake import Intake
+from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
@@ -47,8 +49,11 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
+        longest: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
+        just_come: available clients that are new, or back after an absence, where the guards ask.
+        scale: gives how long the rows of a signal usually are, where that is remembered.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
@@ -65,8 +70,11 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, tuple[int, ...]]
+    longest: int
     available: Ids
     kept_out: Mapping[str, Ids]
+    just_come: Ids
+    scale: Callable[[str], float | None]
     capped: Array | None
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
@@ -94,7 +102,17 @@ class Turn:
         self.question: Measure | None = None
         self.cohort: Cohort | None = None
         self.asked: list[Asked] = []
-        self.intake = Intake(context.selector, context.guards, dict(context.shapes), guarded=dict(guarded))
+        self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
+        self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
+        self.intake = Intake(
+            selector=context.selector,
+            guards=context.guards,
+            shapes=dict(context.shapes),
+            scale=context.scale,
+            longest=context.longest,
+            just_come=context.just_come,
+            guarded=dict(guarded),
+        )
         self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
         self.open = True
         self._context = context
@@ -124,6 +142,11 @@ class Turn:
     def blamed(self) -> dict[int, str]:
         """Client → why its update is unsound."""
         return self.intake.blamed
+
+    @property
+    def excused(self) -> set[int]:
+        """Clients whose refused update is no strike."""
+        return self.intake.excused
 
     @property
     def guarded(self) -> dict[str, Any]:
@@ -162,7 +185,7 @@ class Turn:
 
     @property
     def kept_out(self) -> Mapping[str, Ids]:
-        """The available clients that the guards kept out: by ``quarantined``, ``ceiling`` and ``quota``."""
+        """The available clients that the guards kept out, by ``quarantined``, ``ceiling``, ``returning``, ``quota``."""
         return self._context.kept_out
 
     @property
@@ -201,8 +224,23 @@ class Turn:
         self._advance(reading)
 
     def blame(self, clients: Mapping[int, str]) -> None:
-        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
-        self.intake.blamed |= clients
+        """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
+        if not isinstance(clients, Mapping):
+            raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
+        ids = as_ids("turn.blame(clients)", list(clients))
+        members = np.empty(0, np.int64) if self.cohort is None else np.sort(self.cohort.ids)
+        outside = not_among(ids, members)
+        if outside.size:
+            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+        self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+
+        Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
+        is longer than ``longest``: each update, and the update that they make together.
+        """
+        return self.intake.judge_updates(ids, norms)
 
     # -- the choice ------------------------------------------------------------------------------------------------
 

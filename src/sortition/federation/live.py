@@ -67,6 +67,8 @@ class LiveFederation:
 
     def _started(self, registrar: Registrar) -> None:
         self.messenger.needs = registrar.needs
+        if isinstance(self.messenger, OverlappingMessenger):
+            self.messenger.judge = registrar
         self.files.watch(registrar)
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 

@@ -34,6 +34,7 @@ from sortition.federation.messenger import (
     Training,
 )
 from sortition.federation.pace import Staleness
+from sortition.federation.screening import Judge
 
 LATE_ROUNDS = 10  # rounds' deadlines for which a late update is waited for, where max_staleness does not say
 TOO_SLOW = "no answer before the deadline"
@@ -75,6 +76,7 @@ class OverlappingMessenger(Messenger):
         flights: the work of each client, until its step.
         landed: updates that wait for their step, in the order in which they came.
         prepared: called when work is noted and before it is sent: a checkpoint written here loses nothing.
+        judge: holds updates against what the registrar remembers, once there is one.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -82,6 +84,7 @@ class OverlappingMessenger(Messenger):
         self.flights: dict[int, Flight] = {}
         self.landed: dict[int, Landed] = {}
         self.prepared: Callable[[], object] = lambda: None
+        self.judge: Judge | None = None
         self._taken: list[int] = []  # whose updates the step is made of
         self._ended: set[int] = set()  # whose work ended since the last step
         self._sent: list[int] = []  # who was dispatched since the last step
@@ -102,6 +105,7 @@ class OverlappingMessenger(Messenger):
             self._late.clear()
             self._faults = {}
             self._models = {}
+            self._shortened = {}
             self._ended = set()
             self._sent = []
         at_work = bool(self.flights)
@@ -249,11 +253,12 @@ class OverlappingMessenger(Messenger):
         self._taken = sorted(list(self.landed)[:most])
         replies = {client: self.landed[client].reply for client in self._taken}
         sent = {client: self._rebased(client, reply) for client, reply in replies.items() if not reply.fault}
-        sound, faults = self.check.judge(sent, self.engine.model)
+        sound, faults = self.check.judge(sent, self.engine.model, self.judge)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         faults |= self.engine.objections({client: replies[client] for client in sound})
         self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
         self._models = {client: model for client, model in sound.items() if client not in faults}
+        self._shortened = self.check.shortened(self._models, self.engine.model)
         self.training = Training(replies=replies, over=True)
         for client, reason in self._faults.items():
             self.logger.warning("Client %s is left out: %s", self.members[client].name, reason)

@@ -42,24 +42,24 @@ class Standing:
 
 
 def values_of(rows: pl.DataFrame, figure: str) -> Values:
-    """The figure by cell, method and seed."""
-    found: Values = {}
+    """Return the figure by cell, method and seed."""
+    values: Values = {}
     for cell, method, seed, value in rows.select("cell", "method", "seed", figure).iter_rows():
         if value is not None:
-            found.setdefault(cell, {}).setdefault(method, {})[seed] = float(value)
-    return found
+            values.setdefault(cell, {}).setdefault(method, {})[seed] = float(value)
+    return values
 
 
 def paired(values: Values, methods: Sequence[str]) -> Values:
     """Only these methods, in cells where all of them have at least three seeds in common, and only those seeds."""
-    kept: Values = {}
-    for cell, found in values.items():
-        if not all(method in found for method in methods):
+    paired_values: Values = {}
+    for cell, by_method in values.items():
+        if not all(method in by_method for method in methods):
             continue
-        seeds = set.intersection(*(set(found[method]) for method in methods))
+        seeds = sorted(set.intersection(*(set(by_method[method]) for method in methods)))
         if len(seeds) >= FEWEST_SEEDS:
-            kept[cell] = {method: {seed: found[method][seed] for seed in sorted(seeds)} for method in methods}
-    return kept
+            paired_values[cell] = {method: {seed: by_method[method][seed] for seed in seeds} for method in methods}
+    return paired_values
 
 
 def standings(values: Values, methods: Sequence[str]) -> list[Standing]:
@@ -143,10 +143,13 @@ def gains_by_family(
     values: Values, families: Mapping[str, Mapping[str, str]], kind: str, methods: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Family → method → mean gain over the baseline in the cells of that family."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for cell, held in values.items():
+    gains: dict[str, dict[str, list[float]]] = {}
+    for cell, by_method in values.items():
         for method in methods:
-            value = gain(held, method)
-            if value is not None:
-                found.setdefault(families[cell][kind], {}).setdefault(method, []).append(value)
-    return {name: {method: float(np.mean(gains)) for method, gains in held.items()} for name, held in found.items()}
+            gain_in_cell = gain(by_method, method)
+            if gain_in_cell is not None:
+                gains.setdefault(families[cell][kind], {}).setdefault(method, []).append(gain_in_cell)
+    return {
+        family: {method: float(np.mean(gains_of_method)) for method, gains_of_method in by_method_gains.items()}
+        for family, by_method_gains in gains.items()
+    }

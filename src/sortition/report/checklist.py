@@ -114,12 +114,12 @@ def _alike(settings: list[Setting]) -> Point:
 
 
 def _baseline(settings: list[Setting]) -> Point:
-    missing = [setting.name for setting in settings if not setting.baseline]
+    without_baseline = [setting.name for setting in settings if not setting.baseline]
     baseline = settings[0].criteria.baseline or BASELINE
     return Point(
         asks=f"A baseline: {baseline} is among the methods",
-        passed=not missing,
-        fact=_fact("none in", missing),
+        passed=not without_baseline,
+        fact=_fact("none in", without_baseline),
     )
 
 
@@ -152,12 +152,12 @@ def _finished(runs: list[Digest]) -> Point:
 
 def _tuning(settings: list[Setting]) -> Point:
     """Tell whether each method was given the same number of tried values, the baseline among them."""
-    tried: dict[str, set[str]] = {}
+    values_by_method: dict[str, set[str]] = {}
     for setting in settings:
         for runs in setting.methods.values():
             if runs[0].name not in REFERENCES:
-                tried.setdefault(runs[0].name, set()).add(_tuned_values(runs[0]))
-    counts = {name: len(values) for name, values in tried.items()}
+                values_by_method.setdefault(runs[0].name, set()).add(_tuned_values(runs[0]))
+    counts = {name: len(values) for name, values in values_by_method.items()}
     fewest = min(counts.values(), default=0)
     most = max(counts.values(), default=0)
     if fewest != most:

@@ -156,11 +156,11 @@ def _bytes_by_kind(records: Sequence[Record]) -> dict[str, float]:
 
 
 def _questions(records: Sequence[Record]) -> dict[str, int]:
-    asked: dict[str, int] = {}
+    asked_by_signal: dict[str, int] = {}
     for record in records:
         for question in record.get("questions") or ():
-            asked[question["signal"]] = asked.get(question["signal"], 0) + int(question["asked"])
-    return asked
+            asked_by_signal[question["signal"]] = asked_by_signal.get(question["signal"], 0) + int(question["asked"])
+    return asked_by_signal
 
 
 def _skew(records: Sequence[Record], label_counts: Array | None) -> Floats:

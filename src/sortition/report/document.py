@@ -70,9 +70,9 @@ def html_document(
         selector: markup at the end of the navigation.
         warnings: markup before the first section.
     """
-    shown = {key: body for key, body in bodies.items() if body}
-    parts = [f'<section id="{key}">{_heading(headings[key])}{body}</section>' for key, body in shown.items()]
-    links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown)
+    shown_bodies = {key: body for key, body in bodies.items() if body}
+    parts = [f'<section id="{key}">{_heading(headings[key])}{body}</section>' for key, body in shown_bodies.items()]
+    links = "".join(f'<a href="#{key}">{headings[key] or "Result"}</a>' for key in shown_bodies)
     charts = json.dumps(_finite(canvas.specs), separators=(",", ":"), default=float, allow_nan=False)
     charts = charts.replace("<", "\\u003c")  # cannot end the script
     page = (

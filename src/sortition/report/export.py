@@ -81,12 +81,12 @@ def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:
 
 def _known_titles(setting: Setting, column_titles: Sequence[str]) -> list[str]:
     """Return the titles as the table has them, or refuse one that it has not."""
-    known = [*[column.title for column in columns(setting)], "verdict", "seeds"]
-    by_keyboard = {title.replace("−", "-"): title for title in known}
+    known_titles = [*[column.title for column in columns(setting)], "verdict", "seeds"]
+    by_keyboard = {title.replace("−", "-"): title for title in known_titles}
     titles = [by_keyboard.get(title, title) for title in column_titles]
     for title in titles:
-        if title not in known:
-            raise unknown("column", title, known)
+        if title not in known_titles:
+            raise unknown("column", title, known_titles)
     return titles
 
 

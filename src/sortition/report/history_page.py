@@ -75,17 +75,17 @@ class HistoryPage:
     def lead(self) -> str:
         """What happened, in two sentences."""
         totals = self.digest.totals
-        asked = sum(totals.values())
+        requested = sum(totals.values())
         backend = f" of a federation run by {self.history.backend}" if self.history.backend else ""
         rounds = _counted(len(self.digest.records), "round")
         method = self.history.method[0].upper() + self.history.method[1:]  # "the method" where it is unknown
         choice = f"{method} chose among {self.history.clients:,} clients in {rounds}{backend}"
-        if not asked:
+        if not requested:
             return f"{choice}: nobody was ever chosen."
         unused = [f"{totals[fate]:,} {fate}" for fate in FATES if fate != "used" and fate in totals]
         listed = f" ({', '.join(unused)})" if unused else ""
-        used = f"{totals.get('used', 0):,} of {asked:,} updates that were asked for were used{listed}"
-        return f"{choice}: {used}. {self._never_chosen()}"
+        usage = f"{totals.get('used', 0):,} of {requested:,} updates that were asked for were used{listed}"
+        return f"{choice}: {usage}. {self._never_chosen()}"
 
     def _never_chosen(self) -> str:
         count = self.digest.never_chosen
@@ -98,12 +98,12 @@ class HistoryPage:
     def facts(self) -> str:
         """The line below: which file, by what, when."""
         about = self.history.about
-        now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
         parts = [printable(self.history.path.name), self.history.backend, f"{self.history.cohort} clients a round"]
         overselect = about.get("overselect", 1.0)
         if overselect != 1.0:
             parts.append(f"{overselect:g} × over-selected")
-        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", now]
+        parts += [f"Sortition {printable(str(about.get('sortition') or __version__))}", written_at]
         return escape(" · ".join(part for part in parts if part))
 
     # -- sections ------------------------------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ class HistoryPage:
 
     def chosen(self) -> str:
         """The strip, counts, the table of clients, and where guards acted."""
-        drawn = self._drawn(fates.figures(self.digest))
-        return drawn + self.client_table() + actions_table({self.history.method: self.digest.guarded})
+        charts = self._drawn(fates.figures(self.digest))
+        return charts + self.client_table() + actions_table({self.history.method: self.digest.guarded})
 
     def client_table(self) -> str:
         """How often each client was there, was chosen, and what became of it."""

@@ -99,7 +99,13 @@ def _main_table(setting: Setting, palette: Palette) -> str:
     is_uneven = len({(row.seeds, row.finished) for row in table_rows}) > 1
     if is_uneven or any(row.finished < row.seeds for row in table_rows):
         first_columns["seeds"] = _seeds
-    return _table(setting, palette, table_rows, first_columns, list(table_rows[0].cells))
+    return _table(
+        setting,
+        palette,
+        table_rows=table_rows,
+        first_columns=first_columns,
+        titles=list(table_rows[0].cells),
+    )
 
 
 def _all_figures(setting: Setting, palette: Palette) -> str:
@@ -109,13 +115,15 @@ def _all_figures(setting: Setting, palette: Palette) -> str:
     parts = []
     for start in range(0, len(titles), COLUMNS_THAT_FIT):
         first_columns = {"seeds": _seeds} if start == 0 else {}
-        parts.append(_table(setting, palette, table_rows, first_columns, titles[start : start + COLUMNS_THAT_FIT]))
+        part = titles[start : start + COLUMNS_THAT_FIT]
+        parts.append(_table(setting, palette, table_rows=table_rows, first_columns=first_columns, titles=part))
     return "".join(parts)
 
 
 def _table(
     setting: Setting,
     palette: Palette,
+    *,
     table_rows: Sequence[Row],
     first_columns: Mapping[str, Callable[[Row], Cell]],
     titles: Sequence[str],
@@ -157,15 +165,15 @@ def _kind(comparison: Comparison | None) -> str:
 
 def _best_of(setting: Setting) -> str:
     """Return the table of each method at its best value, where a study tries several."""
-    tried = variants({label: runs[0].config for label, runs in setting.methods.items()})
-    if not tried:
+    variants_by_method = variants({label: runs[0].config for label, runs in setting.methods.items()})
+    if not variants_by_method:
         return ""
     comparisons = setting.compared()
     unit = unit_of(setting.metric)
     last = figure_title("last", setting.comparison.window)
     columns = ["method", "tried", "best value", f"{last} {setting.metric}", f"− {setting.baseline}"]
     table = Table("Best of each method", columns, notes=[BEST_OF])
-    for name, parameters_by_label in tried.items():
+    for name, parameters_by_label in variants_by_method.items():
         means: dict[str, float] = {}
         for label in parameters_by_label:
             mean = setting.mean(label, f"last-{setting.metric}")

@@ -161,8 +161,8 @@ class Page:
             n_seeds = len({run.seed for run in gathered.runs})
             seeds = "1 seed" if n_seeds == 1 else f"{n_seeds} seeds"
             summary = f"{len(gathered.methods)} methods · {len(gathered.settings)} settings · {seeds}"
-        now = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
-        return f"{summary} · Sortition {__version__} · {now}"
+        written_at = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M")
+        return f"{summary} · Sortition {__version__} · {written_at}"
 
     def _left_out(self) -> str:
         left_out = self.gathered.left_out

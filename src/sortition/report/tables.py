@@ -63,7 +63,7 @@ class Row:
 def rows(setting: Setting, whole: bool = True) -> list[Row]:
     """Make the rows of one setting: all figures, or those that decide. Columns without any figure are left out."""
     comparisons = setting.compared()
-    shown = [
+    shown_columns = [
         column
         for column in columns(setting)
         if (whole or column.main) and any(column.text(label).strip("– ") for label in setting.methods)
@@ -76,8 +76,8 @@ def rows(setting: Setting, whole: bool = True) -> list[Row]:
             diverged=sum(run.diverged for run in runs),
             comparison=comparisons.get(label),
             verdict=cell_text(label, comparisons.get(label), setting.baseline),
-            cells={column.title: column.text(label) for column in shown},
-            values={column.title: column.value(label) for column in shown},
+            cells={column.title: column.text(label) for column in shown_columns},
+            values={column.title: column.value(label) for column in shown_columns},
         )
         for label, runs in setting.methods.items()
     ]
@@ -107,15 +107,15 @@ def _cheapest(column: Column, table_rows: Sequence[Row]) -> list[str]:
     if not costs:
         return []
     texts = {label: column.text(label) for label in costs}
-    least = texts[min(costs, key=lambda label: costs[label])]
-    cheapest = [label for label, text in texts.items() if text == least]
+    least_text = texts[min(costs, key=lambda label: costs[label])]
+    cheapest = [label for label, text in texts.items() if text == least_text]
     return cheapest if len(cheapest) < len(texts) else []
 
 
 def columns(setting: Setting) -> list[Column]:
     """Return all that is known of a setting's methods."""
     metric = setting.metric
-    other = "loss" if metric == "accuracy" else "accuracy"
+    other_metric = "loss" if metric == "accuracy" else "accuracy"
     unit = ", %" if metric == "accuracy" else ""
     last = figure_title("last", setting.comparison.window)
     return [
@@ -127,8 +127,8 @@ def columns(setting: Setting) -> list[Column]:
         _spread(setting, f"best{unit}", f"best-{metric}", metric),
         _spread(setting, f"final{unit}", f"final-{metric}", metric),
         _spread(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
-        _spread(setting, f"{last} {other}", f"last-{other}", other),
-        _spread(setting, f"final {other}", f"final-{other}", other),
+        _spread(setting, f"{last} {other_metric}", f"last-{other_metric}", other_metric),
+        _spread(setting, f"final {other_metric}", f"final-{other_metric}", other_metric),
         _rounds(setting, "first crossing", "rounds-to-target"),
         _rounds(setting, "rounds to target", "rounds-to-target-smoothed", main=True),
         _speed_up(setting),

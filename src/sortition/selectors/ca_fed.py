@@ -87,27 +87,27 @@ class CAFed(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Asking:
         """Learn losses, estimate availabilities, and keep the clients that the bound wants."""
-        known = round.population.known
+        known_ids = round.population.known
         losses = yield Measure(LOSS, round.available)
         self._learn(state, losses)
         rounds_passed = round.index - state.last if state.last >= 0 else 0
         count_moves(state.moves, state.was_available, round.available, rounds_passed)
         state.last = round.index
-        pi, correlation = estimates(state.moves[known])
+        pi, correlation = estimates(state.moves[known_ids])
         alpha = self._target(round)
         most_correlated_first = np.argsort(-rounded(np.abs(correlation)), kind="stable")
         rarest_first = np.argsort(rounded(pi), kind="stable")
         keeps = prune(
             alpha=alpha,
-            loss=self._losses(state, known),
+            loss=self._losses(state, known_ids),
             order=np.concatenate([most_correlated_first, rarest_first]),
             bias=self.bias,
             tolerance=self.tolerance,
         )
         q = np.zeros(round.n_clients)
-        q[known[keeps]] = alpha[keeps] / pi[keeps]
+        q[known_ids[keeps]] = alpha[keeps] / pi[keeps]
         ids = round.available[q[round.available] > 0]
-        notes = {"left_out": int(known.size - keeps.sum()), "kept_available": int(ids.size)}
+        notes = {"left_out": int(known_ids.size - keeps.sum()), "kept_available": int(ids.size)}
         if self.cohort == "all":
             return Cohort(ids, q[ids], full=True, mass="expected", notes=notes)
         chosen = np.sort(uniformly(ids, round.budget, round.rng))
@@ -122,20 +122,20 @@ class CAFed(Selector[Memory]):
         smoothed = self.smoothing * previous + (1 - self.smoothing) * losses.values
         state.loss[losses.ids] = np.where(np.isnan(previous), losses.values, smoothed)
 
-    def _losses(self, state: Memory, known: Ids) -> Floats:
+    def _losses(self, state: Memory, known_ids: Ids) -> Floats:
         """Return F̂_k of the known clients; where there is none, the mean of the others. F*_k counts as 0."""
-        loss = state.loss[known]
+        loss = state.loss[known_ids]
         unknown = np.isnan(loss)
         if unknown.all():
-            return np.zeros(known.size)
+            return np.zeros(known_ids.size)
         return np.where(unknown, loss[~unknown].mean(), loss)
 
     def _target(self, round: Round) -> Floats:
         """Return α_k of the known clients."""
-        known = round.population.known
+        known_ids = round.population.known
         if self.target == "equal":
-            return shares(np.ones(known.size))
-        return shares(np.asarray(round.population.sizes[known], np.float64))
+            return shares(np.ones(known_ids.size))
+        return shares(np.asarray(round.population.sizes[known_ids], np.float64))
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

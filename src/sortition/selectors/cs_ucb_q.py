@@ -92,13 +92,13 @@ class CSUCBQ(Selector[Memory]):
 
     def _required(self, round: Round) -> Floats:
         """Return c_k of all clients (N,); 0 for unknown ones."""
-        known = round.population.known
-        sizes = np.asarray(round.population.sizes[known], np.float64)
+        known_ids = round.population.known
+        sizes = np.asarray(round.population.sizes[known_ids], np.float64)
         share = np.zeros(round.n_clients)
         if self.rate == "size" and sizes.sum() > 0:
-            share[known] = sizes / sizes.sum()
+            share[known_ids] = sizes / sizes.sum()
         else:
-            share[known] = 1.0 / known.size
+            share[known_ids] = 1.0 / known_ids.size
         return np.minimum(self.fraction * round.budget * share, 1.0)
 
     def _optimistic(self, state: Memory, ids: Ids, t: int) -> Floats:

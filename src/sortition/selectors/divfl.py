@@ -139,8 +139,8 @@ class DivFL(Selector[Memory]):
         """Cover every known client by the pool; return the chosen and how many clients each stands for."""
         if pool.size == 0 or state.distance is None:
             return pool, np.empty(0)
-        known = np.flatnonzero(state.has_gradient)
-        table = state.distance[np.ix_(pool, known)]
+        known_ids = np.flatnonzero(state.has_gradient)
+        table = state.distance[np.ix_(pool, known_ids)]
         if self.greedy == "exact":
             picks = greedy_cover(table, round.budget)
         else:
@@ -152,11 +152,11 @@ class DivFL(Selector[Memory]):
         """Cover a sample of the known clients by the best of the whole pool, beyond ``exact_up_to``."""
         if pool.size == 0:
             return pool, np.empty(0)
-        known = np.flatnonzero(state.has_gradient)
+        known_ids = np.flatnonzero(state.has_gradient)
         size = sample_size(self.sample, round.budget)
-        references = np.sort(uniformly(known, size, round.rng))
+        references = np.sort(uniformly(known_ids, size, round.rng))
         candidates = np.sort(uniformly(pool, size, round.rng))
-        mass = np.full(references.size, known.size / references.size)
+        mass = np.full(references.size, known_ids.size / references.size)
         ids = sampled_cover(
             rows=state.rows, pool=pool, candidates=candidates, references=references, k=round.budget, mass=mass
         )
@@ -182,11 +182,11 @@ class DivFL(Selector[Memory]):
         state.rows = stored(state.rows, reading.ids, vectors, width)
         state.has_gradient[reading.ids] = True
         if state.distance is not None:
-            known = np.flatnonzero(state.has_gradient)
-            table = between(state.rows[reading.ids], state.rows[known])
-            table[reading.ids[:, None] == known] = 0.0
-            state.distance[np.ix_(reading.ids, known)] = table
-            state.distance[np.ix_(known, reading.ids)] = table.T
+            known_ids = np.flatnonzero(state.has_gradient)
+            table = between(state.rows[reading.ids], state.rows[known_ids])
+            table[reading.ids[:, None] == known_ids] = 0.0
+            state.distance[np.ix_(reading.ids, known_ids)] = table
+            state.distance[np.ix_(known_ids, reading.ids)] = table.T
 
     @classmethod
     def examples(cls) -> list[dict[str, Any]]:

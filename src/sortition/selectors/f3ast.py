@@ -74,25 +74,25 @@ class F3AST(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Choose by the largest marginals, then update the rates, then weigh by them."""
-        known = round.population.known
+        known_ids = round.population.known
         p = data_shares(round.population)
         self._enrol(state, round, p)
         skipped = round.index - state.last - 1
-        state.rate[known] *= (1 - self.beta) ** skipped
+        state.rate[known_ids] *= (1 - self.beta) ** skipped
         state.last = round.index
         chosen = top(round.available, _ratio(p, state.rate, round.available), round.budget)
-        state.rate[known] *= 1 - self.beta
+        state.rate[known_ids] *= 1 - self.beta
         state.rate[chosen] += self.beta
         weights = _ratio(p, state.rate, chosen)
         if self.divide:
             weights = weights / round.budget
-        notes = {"expected_size": float(state.rate[known].sum())}
+        notes = {"expected_size": float(state.rate[known_ids].sum())}
         return Cohort(chosen, weights, mass="expected", notes=notes)
 
     def _enrol(self, state: Memory, round: Round, p: Floats) -> None:
         """Set r(0) of clients that are known for the first time."""
-        known = round.population.known
-        newcomers = known[np.isnan(state.rate[known])]
+        known_ids = round.population.known
+        newcomers = known_ids[np.isnan(state.rate[known_ids])]
         start = p[newcomers]
         if self.start == "budget":
             start = start * round.budget

@@ -107,8 +107,8 @@ class FLIPS(Selector[Memory]):
 
     def _enrol(self, state: Memory, round: Round) -> Array:
         """Find the cluster of clients that have none, and return the centres, which are made when first called."""
-        known = round.population.known
-        newcomers = known[state.cluster[known] < 0]
+        known_ids = round.population.known
+        newcomers = known_ids[state.cluster[known_ids] < 0]
         if state.centres is None:
             clusters = cluster(
                 self._histograms(round, newcomers),

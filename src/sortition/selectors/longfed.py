@@ -186,29 +186,29 @@ class LongFed(Selector[Memory]):
 
     def _cover(self, state: Memory, round: Round, pool: Ids) -> Cover:
         """Cover every known client; every known available one is a candidate."""
-        known = np.flatnonzero(state.has_update)
-        distance = self._distances(state, known)
-        price = self._price(state, known, distance)
-        mass = self._mass(round, known)
-        table = distance[np.searchsorted(known, pool)]
+        known_ids = np.flatnonzero(state.has_update)
+        distance = self._distances(state, known_ids)
+        price = self._price(state, known_ids, distance)
+        mass = self._mass(round, known_ids)
+        table = distance[np.searchsorted(known_ids, pool)]
         picks = greedy_cover(table, round.budget, price=price[pool], mass=None if self.weights == "count" else mass)
         chosen = pool[picks]
         note: picture_notes.Note = {}
         if picture_notes.due(round):
             representatives = chosen[nearest_of(table[picks])]
-            note = picture_notes.coverage_note(round, known, distance, chosen, representatives)
+            note = picture_notes.coverage_note(round, known_ids, distance, chosen, representatives)
         return Cover(chosen, represented_mass(table[picks], mass), note)
 
     def _cover_sample(self, state: Memory, round: Round, pool: Ids) -> Cover:
         """Cover a sample of the known clients by the best of the whole pool, beyond ``exact_up_to``."""
-        known = np.flatnonzero(state.has_update)
+        known_ids = np.flatnonzero(state.has_update)
         size = sample_size(self.sample, round.budget)
-        references = np.sort(uniformly(known, size, round.rng))
+        references = np.sort(uniformly(known_ids, size, round.rng))
         candidates = np.sort(uniformly(pool, size, round.rng))
         ever_chosen = np.flatnonzero(state.has_update & (state.chosen > 0))
         most_chosen = ever_chosen[np.argsort(-state.chosen[ever_chosen], kind="stable")[:size]]  # to be held back
         compared = np.unique(np.concatenate([references, candidates, most_chosen]))
-        mass = self._mass(round, references) * (known.size / references.size)
+        mass = self._mass(round, references) * (known_ids.size / references.size)
         ids = sampled_cover(
             rows=state.rows,
             pool=pool,
@@ -279,14 +279,14 @@ class LongFed(Selector[Memory]):
         state.has_update[reading.ids] = True
 
     @staticmethod
-    def _distances(state: Memory, known: Ids) -> Floats:
+    def _distances(state: Memory, known_ids: Ids) -> Floats:
         """Return d_ij of the known clients; of pairs that never trained together, from their last updates."""
         if state.distance is None:
             raise RuntimeError("the table is kept up to exact_up_to clients")
-        table = state.distance[np.ix_(known, known)]
+        table = state.distance[np.ix_(known_ids, known_ids)]
         unknown = np.isnan(table)
         if unknown.any():
-            table[unknown] = pairwise(state.rows[known])[unknown]
+            table[unknown] = pairwise(state.rows[known_ids])[unknown]
         return table
 
     @classmethod

@@ -130,9 +130,9 @@ class TiFL(Selector[Memory]):
         if self.policy in POLICIES:
             return np.asarray(POLICIES[self.policy])
         if self.policy == "fast":
-            return np.eye(self.tiers)[0]
+            return np.asarray(np.eye(self.tiers)[0])
         if self.policy == "slow":
-            return np.eye(self.tiers)[-1]
+            return np.asarray(np.eye(self.tiers)[-1])
         return np.full(self.tiers, 1.0 / self.tiers)
 
     def select(self, state: Memory, round: Round) -> Asking:

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sortition.aggregation.limits import shortened_rows
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
@@ -322,7 +323,8 @@ class OverlappingSimulation(Simulation):
         for t, part in self._by_selection(outcome, flights):
             parts.append(_as_rows(now.setup.faults.updates(t, part), self.params))
         updates = np.concatenate(parts)
-        reasons = now.setup.guards.absurd(norms(updates))
+        lengths = norms(updates)
+        reasons, now.longest = self.registrar.judge_updates(ids, lengths)
         now.ledger.training(ids[:0], ids.size, 0)
         now.ledger.reports(self.reported, outcome.reports)
         reports = self._damaged_reports(outcome, flights)
@@ -332,7 +334,7 @@ class OverlappingSimulation(Simulation):
             if now.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 now.ledger.passes["wasted"] += sum(flights[row].examples for row in reasons)
             reports = {name: _rows_of(rows, kept) for name, rows in reports.items()}
-        now.updates = updates[sound]
+        now.updates = shortened_rows(updates[sound], lengths[sound], now.longest)
         now.losses = outcome.losses[sound]
         now.reports = reports | self._of_server_now(kept)
         if outcome.states is not None and self.local is not None:

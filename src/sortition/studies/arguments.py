@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from sortition import selectors
 from sortition.availability._tables import as_matrix
@@ -18,6 +19,7 @@ from sortition.availability.trace import Trace
 from sortition.core.errors import bad
 from sortition.core.selector import Selector
 from sortition.data import Dataset, by_client, load, partitions
+from sortition.data.load import DataObject
 from sortition.data.user_data import from_items
 from sortition.studies import python_objects
 from sortition.studies.types import (
@@ -123,7 +125,7 @@ def data_table(source: DataLike, clients: ClientsLike | None) -> TomlTable:
     elif isinstance(source, Mapping) and "name" in source:
         table = {str(key): value for key, value in source.items()}
     else:
-        dataset = _dataset(source, clients)
+        dataset = _dataset(cast(DataObject, source), clients)  # a name or a table was taken above
         table = {"name": python_objects.register("data", dataset, dataset.digest)}
     if isinstance(clients, int | np.integer) and not isinstance(clients, bool):
         table["clients"] = int(clients)
@@ -132,11 +134,15 @@ def data_table(source: DataLike, clients: ClientsLike | None) -> TomlTable:
     return table
 
 
-def _dataset(source: DataLike, clients: ClientsLike | None) -> Dataset:
+def _dataset(source: DataObject, clients: ClientsLike | None) -> Dataset:
     """Return the data set of Python's objects; where ``clients`` names the client of each example, it keeps them."""
     if clients is None or isinstance(clients, int | np.integer) or isinstance(source, Dataset | Mapping):
         return load(source)
-    arrays = source if isinstance(source, tuple | list) else from_items(source)
+    arrays: Sequence[ArrayLike]
+    if isinstance(source, tuple | list):
+        arrays = cast(Sequence[ArrayLike], source)
+    else:
+        arrays = from_items(source)
     if len(arrays) != 2:
         raise bad("data", "(x, y) where clients are given for each example", f"{len(arrays)} arrays")
     x, y = arrays

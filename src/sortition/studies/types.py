@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Required, TypeAlias, TypedDict
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from sortition.core.arrays import Ids
 from sortition.core.selector import Selector
-from sortition.data.dataset import Dataset
+from sortition.data.load import DataObject
 from sortition.data.partitions import Partition
 
 if TYPE_CHECKING:
@@ -64,16 +64,6 @@ class RunSummary(TypedDict, total=False):
 # -- what Python code gives -----------------------------------------------------------------------------------------
 
 
-class ExampleSource(Protocol):
-    """Examples one by one, such as a torch Dataset: item k is a pair of inputs and label."""
-
-    def __len__(self) -> int:
-        """Return the number of examples."""
-
-    def __getitem__(self, index: int, /) -> object:
-        """Return the pair (x, y) of one example."""
-
-
 class TraceFrame(Protocol):
     """A table with named columns, such as a polars or pandas frame."""
 
@@ -90,10 +80,7 @@ MethodLike = str | ReadOnlyTable | AnySelector | SelectorClass
 
 MethodsLike = MethodLike | Iterable[MethodLike]
 
-ExamplesPerClient = Mapping[Hashable, tuple[ArrayLike, ArrayLike]]
-"""A client's name or number → its ``(x, y)``."""
-
-DataLike = str | Path | ReadOnlyTable | Dataset | Sequence[ArrayLike] | ExamplesPerClient | ExampleSource
+DataLike = str | Path | ReadOnlyTable | DataObject
 """A name or file, a table, ``(x, y)`` with or without a test set, ``{client: (x, y)}`` or a torch Dataset."""
 
 ClientsLike = int | ArrayLike

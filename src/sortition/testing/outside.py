@@ -84,8 +84,8 @@ def same_cohorts(a: list[Cohort], b: list[Cohort]) -> bool:
     if len(a) != len(b):
         return False
     return all(
-        np.array_equal(one.ids, other.ids) and np.array_equal(one.weights, other.weights)
-        for one, other in zip(a, b, strict=True)
+        np.array_equal(cohort.ids, twin.ids) and np.array_equal(cohort.weights, twin.weights)
+        for cohort, twin in zip(a, b, strict=True)
     )
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play
 
 from sortition.core import Guards, InputError, Population, Reading, Registrar, StorageError
 from sortition.core.guards.ceiling import Ceiling
@@ -12,24 +13,33 @@ ADVERSARIES = np.arange(5)
 METHODS = {"power-of-choice": load("power-of-choice", d=30), "active": load("active"), "uniform": load("uniform")}
 
 
-def played(name, guards, rounds=ROUNDS, available=lambda t: np.arange(N)):
-    """Adversaries report by far the largest losses in every round; how often each client was chosen."""
-    registrar, chosen = Registrar(METHODS[name], Population(np.full(N, 10)), guards=guards), np.zeros(N)
-    for t in range(rounds):
-        turn = registrar.begin(available(t), BUDGET)
-        while turn.question is not None:
-            ids = turn.question.ids
-            turn.answer(Reading(ids, np.where(ids < 5, 4.0, 1.0 + 0.01 * np.cos(ids + t))))
-        chosen[turn.cohort.ids] += 1
-        reports = {s.name: np.where(turn.cohort.ids < 5, 4.0, 1.0) for s in turn.needs.reports}
-        registrar.finish(turn, reports=reports)
-    return registrar, chosen
+def attacked(name, guards, rounds=ROUNDS, available=None):
+    """Play rounds in which five adversaries report by far the largest losses; return how often each was chosen, too."""
+
+    def losses(turn):
+        ids = turn.question.ids
+        return Reading(ids, np.where(ids < 5, 4.0, 1.0 + 0.01 * np.cos(ids + turn.index)))
+
+    def reports(turn):
+        return {signal.name: np.where(turn.cohort.ids < 5, 4.0, 1.0) for signal in turn.needs.reports}
+
+    cohorts, registrar = play(
+        METHODS[name],
+        rounds,
+        budget=BUDGET,
+        sizes=np.full(N, 10),
+        available=available,
+        answer=losses,
+        report=reports,
+        guards=guards,
+    )
+    return registrar, np.bincount(np.concatenate([cohort.ids for cohort in cohorts]), minlength=N)
 
 
 @pytest.mark.parametrize("name", ["power-of-choice", "active"])
 def test_adversaries_hold_at_most_the_ceiling_times_their_share(name):
-    bare = played(name, Guards())[1]
-    registrar, chosen = played(name, Guards(ceiling=2.0))
+    bare = attacked(name, Guards())[1]
+    registrar, chosen = attacked(name, Guards(ceiling=2.0))
     assert bare[ADVERSARIES].sum() / bare.sum() > 0.25
     assert chosen[ADVERSARIES].sum() / chosen.sum() <= 0.2
     assert chosen.max() <= 2 * ROUNDS * BUDGET / N
@@ -41,7 +51,7 @@ def test_who_is_rarely_there_has_a_smaller_share():
     def available(t):
         return np.arange(N) if t % 4 == 0 else np.arange(5, N)
 
-    registrar, chosen = played("power-of-choice", Guards(ceiling=2.0), available=available)
+    registrar, chosen = attacked("power-of-choice", Guards(ceiling=2.0), available=available)
     assert (chosen[ADVERSARIES] <= np.maximum(1, 2 * registrar.eligibility.ceiling.fair[ADVERSARIES] + 1e-6)).all()
     assert registrar.eligibility.ceiling.fair[0] < registrar.eligibility.ceiling.fair[9] / 3
 
@@ -71,14 +81,14 @@ def test_cohorts_smaller_than_the_budget_add_one_round_to_the_bound(budget):
 
 
 def test_what_it_did_is_noted_and_logged():
-    registrar, _ = played("power-of-choice", Guards(ceiling=1.0), rounds=3)
+    registrar, _ = attacked("power-of-choice", Guards(ceiling=1.0), rounds=3)
     turn = registrar.begin(np.arange(N), BUDGET)
     assert turn.guarded["at_ceiling"] == turn.kept_out["ceiling"].size > 0
     assert not np.isin(turn.kept_out["ceiling"], turn.round.available).any()
 
 
 def test_an_abandoned_turn_counts_for_nobody():
-    registrar, _ = played("uniform", Guards(ceiling=2.0), rounds=2)
+    registrar, _ = attacked("uniform", Guards(ceiling=2.0), rounds=2)
     before = registrar.eligibility.ceiling.chosen.copy()
     registrar.begin(np.arange(N), BUDGET)
     registrar.begin(np.arange(N), BUDGET)
@@ -86,7 +96,7 @@ def test_an_abandoned_turn_counts_for_nobody():
 
 
 def test_snapshots_and_newcomers_keep_it(tmp_path):
-    registrar, chosen = played("uniform", Guards(ceiling=2.0), rounds=5)
+    registrar, chosen = attacked("uniform", Guards(ceiling=2.0), rounds=5)
     registrar.save(tmp_path / "r.npz")
     again = Registrar.load(tmp_path / "r.npz", load("uniform"), Population(np.full(N + 3, 10)))
     assert again.eligibility.ceiling.chosen.tolist() == [*chosen, 0, 0, 0]

@@ -36,7 +36,7 @@ def test_small_sets_are_the_best_of_all(n, places, enumerated, monkeypatch):
         gain = rng.normal(size=n)
         found = solve(gain, distance, 0.3, places, seed)
         best = max(value(list(S), gain, distance, 0.3) for S in combinations(range(n), places))
-        assert found.how == ("exact" if enumerated else "search")
+        assert found.solver == ("exact" if enumerated else "search")
         assert found.value == pytest.approx(best, abs=1e-9)
         assert value(found.members, gain, distance, 0.3) == pytest.approx(best, abs=1e-9)
 
@@ -102,4 +102,4 @@ def test_ties_go_by_lot_and_the_seed_decides():
 
 def test_all_fit():
     found = solve(np.array([1.0, 2.0]), np.ones((2, 2)), 0.5, 5)
-    assert (found.how, found.value, found.members.tolist()) == ("all", 3.5, [0, 1])
+    assert (found.solver, found.value, found.members.tolist()) == ("all", 3.5, [0, 1])

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.helpers.playing import play_run
 from tests.studies.tables import small
 
 from sortition.core.errors import InputError, StorageError
@@ -18,15 +19,8 @@ def config(**changes):
     return plan(small(**changes)).runs[-1]
 
 
-def played(run, out, rounds_before_stop=None):
-    ticks = []
-    path = place(out, run)
-    stopping = (lambda: len(ticks) >= rounds_before_stop) if rounds_before_stop is not None else (lambda: False)
-    return OneRun(run, path)(lambda *tick: ticks.append(tick), stopping), path, ticks
-
-
 def test_a_finished_run_has_all_its_files(tmp_path):
-    done, path, ticks = played(config(), tmp_path)
+    done, path, ticks = play_run(config(), tmp_path)
     run = run_folder.Run(path)
     assert done
     assert run.done
@@ -44,7 +38,7 @@ def test_a_finished_run_has_all_its_files(tmp_path):
 
 
 def test_the_largest_seed_of_a_study_is_read_back(tmp_path):
-    _, path, _ = played(config(seeds=[2**63 - 1], rounds=1), tmp_path)
+    _, path, _ = play_run(config(seeds=[2**63 - 1], rounds=1), tmp_path)
     assert run_folder.Run(path).config["seed"] == 2**63 - 1
     with pytest.raises(InputError, match=r"seeds\.0 must be <"):
         config(seeds=[2**63])
@@ -52,9 +46,9 @@ def test_the_largest_seed_of_a_study_is_read_back(tmp_path):
 
 def test_a_server_that_remembers_is_declared_and_resumed_to_the_same_bytes(tmp_path):
     run = config(server={"combine": "fedvarp", "step": "momentum"})
-    _, whole, _ = played(run, tmp_path / "whole")
-    assert not played(run, tmp_path / "parts", 2)[0]
-    done, path, _ = played(run, tmp_path / "parts")
+    _, whole, _ = play_run(run, tmp_path / "whole")
+    assert not play_run(run, tmp_path / "parts", 2)[0]
+    done, path, _ = play_run(run, tmp_path / "parts")
     assert done
     assert (path / run_folder.ROUNDS).read_bytes() == (whole / run_folder.ROUNDS).read_bytes()
     declared = run_folder.Run(path).manifest["aggregation"]
@@ -64,21 +58,21 @@ def test_a_server_that_remembers_is_declared_and_resumed_to_the_same_bytes(tmp_p
 
 def test_stopped_and_resumed_gives_the_same_bytes(tmp_path):
     run = config(server={"name": "momentum"})
-    _, whole, _ = played(run, tmp_path / "whole")
-    done, path, _ = played(run, tmp_path / "cut", rounds_before_stop=2)
+    _, whole, _ = play_run(run, tmp_path / "whole")
+    done, path, _ = play_run(run, tmp_path / "cut", stop_after=2)
     assert not done
     assert not (path / run_folder.SUMMARY).exists()
     with (path / run_folder.ROUNDS).open("ab") as file:  # what a crash may leave: a round after the checkpoint, torn
         file.write(b'{"round":2,"cohort":[1]}\n{"rou')
-    assert played(run, tmp_path / "cut")[0]
+    assert play_run(run, tmp_path / "cut")[0]
     for name in (run_folder.ROUNDS, run_folder.FEDERATION, run_folder.CONFIG, run_folder.MANIFEST):
         assert (path / name).read_bytes() == (whole / name).read_bytes(), name
 
 
 def test_more_rounds_go_on_where_the_run_ended(tmp_path):
-    played(config(rounds=4), tmp_path / "grown")
-    _, grown, ticks = played(config(rounds=6), tmp_path / "grown")
-    _, whole, _ = played(config(rounds=6), tmp_path / "whole")
+    play_run(config(rounds=4), tmp_path / "grown")
+    _, grown, ticks = play_run(config(rounds=6), tmp_path / "grown")
+    _, whole, _ = play_run(config(rounds=6), tmp_path / "whole")
     assert [tick[0] for tick in ticks] == [5, 6]
     assert (grown / run_folder.ROUNDS).read_bytes() == (whole / run_folder.ROUNDS).read_bytes()
 
@@ -87,14 +81,14 @@ def test_methods_share_everything_random(tmp_path):
     first, second = (config(method=[{"name": name}]) for name in ("uniform", "full"))
     one, two = (federation.setup(run)[0] for run in (first, second))
     assert one is two  # within a process, not even built twice
-    assert played(first, tmp_path)[0]
-    assert played(second, tmp_path)[0]
+    assert play_run(first, tmp_path)[0]
+    assert play_run(second, tmp_path)[0]
     runs = run_folder.find(tmp_path)
     assert runs[0].manifest["data"] == runs[1].manifest["data"]
 
 
 def test_a_run_stops_at_its_target(tmp_path):
-    _, path, _ = played(config(rounds=40, stop_at_target=True), tmp_path)
+    _, path, _ = play_run(config(rounds=40, stop_at_target=True), tmp_path)
     run = run_folder.Run(path)
     accuracies = [record["test"]["accuracy"] for record in run.records]
     assert run.done
@@ -125,7 +119,7 @@ def test_a_loss_that_is_not_finite_reaches_no_target():
 
 def test_figures_that_are_not_finite_are_null_in_the_summary(tmp_path, monkeypatch):
     monkeypatch.setattr(metrics, "summarise", lambda run: {"last-loss": float("nan")})
-    _, path, _ = played(config(rounds=1), tmp_path)
+    _, path, _ = play_run(config(rounds=1), tmp_path)
     assert '"last-loss": null' in (path / run_folder.SUMMARY).read_text()
 
 
@@ -139,18 +133,18 @@ def test_a_failure_leaves_its_log_and_nothing_else_broken(tmp_path):
     with pytest.raises(RuntimeError):
         OneRun(run, path)(tell, lambda: False)
     assert "boom" in (path / run_folder.FAILURE).read_text()
-    assert played(run, tmp_path)[0]
+    assert play_run(run, tmp_path)[0]
     assert not (path / run_folder.FAILURE).exists()
 
 
 def test_other_data_are_refused(tmp_path):
     run = config()
-    _, path, _ = played(run, tmp_path, rounds_before_stop=2)
+    _, path, _ = play_run(run, tmp_path, stop_after=2)
     manifest = run_folder.document(path / run_folder.MANIFEST)
     manifest["data"]["digest"] = "another"
     (path / run_folder.MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(StorageError, match="other data"):
-        played(run, tmp_path)
+        play_run(run, tmp_path)
 
 
 @pytest.mark.parametrize(

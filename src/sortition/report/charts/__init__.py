@@ -92,11 +92,11 @@ def spread_out(values: Sequence[float], gap: float, low: float = -np.inf, high: 
     order = np.argsort(values, kind="stable")
     positions = np.asarray(values, np.float64)[order]
     for _ in range(500):
-        missing = np.maximum(gap - np.diff(positions), 0.0) / 2
-        if not (missing > gap * 1e-3).any():
+        shortfall = np.maximum(gap - np.diff(positions), 0.0) / 2
+        if not (shortfall > gap * 1e-3).any():
             break
-        positions[:-1] -= missing
-        positions[1:] += missing
+        positions[:-1] -= shortfall
+        positions[1:] += shortfall
     steps = gap * np.arange(positions.size)
     positions = np.minimum(positions, high - steps[::-1])
     positions = np.maximum(positions, low + steps)

@@ -32,12 +32,12 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
     metrics = {setting.metric for setting in gathered.settings}
     if len(gathered.settings) < 2 or len(metrics) > 1:
         return []
-    missing = _left_out(gathered)
+    left_out_note = _left_out(gathered)
     charts = []
     ranking = mean_ranks(gathered)
     if ranking is not None:
-        charts.append(_ranks(ranking, palette, missing))
-    profile = _profiles(gathered, palette, missing)
+        charts.append(_ranks(ranking, palette, left_out_note))
+    profile = _profiles(gathered, palette, left_out_note)
     if profile is not None:
         charts.append(profile)
     return charts
@@ -79,7 +79,7 @@ def _left_out(gathered: Gathered) -> str:
     return f" Left out, since a setting lacks them: {'; '.join(texts)}."
 
 
-def _ranks(ranking: Ranking, palette: Palette, missing: str) -> Chart:
+def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
     """Draw a critical-difference diagram: bars join methods whose mean ranks are not shown to differ."""
     order = list(ranking.ranks)
     rows = [{"method": label, "rank": round(mean_rank, 3)} for label, mean_rank in ranking.ranks.items()]
@@ -102,7 +102,7 @@ def _ranks(ranking: Ranking, palette: Palette, missing: str) -> Chart:
         title="Mean ranks",
         caption=(
             f"Critical difference (Nemenyi, 5 %) of {ranking.settings} settings: {ranking.critical:.2f}. Bars join "
-            f"methods whose mean ranks differ by less.{friedman} Few settings show little.{missing}"
+            f"methods whose mean ranks differ by less.{friedman} Few settings show little.{left_out_note}"
         ),
         drawing=filling(alt.layer(points + text, bars).resolve_scale(x="independent"), 26 * len(order)),
         tables={"ranks": rows, "groups": groups},
@@ -110,7 +110,7 @@ def _ranks(ranking: Ranking, palette: Palette, missing: str) -> Chart:
     )
 
 
-def _profiles(gathered: Gathered, palette: Palette, missing: str) -> Chart | None:
+def _profiles(gathered: Gathered, palette: Palette, left_out_note: str) -> Chart | None:
     """Draw performance profiles: a setting and seed is a problem, its cost the rounds to target, or else the error."""
     shared = _shared(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
@@ -139,7 +139,7 @@ def _profiles(gathered: Gathered, palette: Palette, missing: str) -> Chart | Non
     return Chart(
         name="profiles",
         title="Performance profiles",
-        caption=PROFILE + (OF_ROUNDS if by_rounds else "") + missing,
+        caption=PROFILE + (OF_ROUNDS if by_rounds else "") + left_out_note,
         drawing=filling(chart, HEIGHT),
         tables={"profiles": rows, "profiles_names": end_labels(rows, "share", HEIGHT, zero=True)},
         span=3,

@@ -90,11 +90,11 @@ def pareto(setting: Setting, palette: Palette) -> list[Chart | str]:
         if len(rows) < 2:
             continue
         costs = [row["cost"] for row in rows]
-        least = min(costs)
-        most = max(costs)
-        if most - least < ALIKE * most:
+        lowest_cost = min(costs)
+        highest_cost = max(costs)
+        if highest_cost - lowest_cost < ALIKE * highest_cost:
             charts.append(
-                f"All methods cost the same {cost.words}: {least:,.3g} {cost.unit}, to within {100 * ALIKE:g} %."
+                f"All methods cost the same {cost.words}: {lowest_cost:,.3g} {cost.unit}, to within {100 * ALIKE:g} %."
             )
         else:
             charts.append(_pareto(cost, rows, setting, palette))
@@ -116,14 +116,14 @@ def _pareto(cost: Cost, rows: Rows, setting: Setting, palette: Palette) -> Chart
     metric = setting.metric
     table = f"pareto_{cost.name}"
     costs = {row["method"]: row["cost"] for row in rows}
-    least = min(costs.values())
-    most = max(costs.values())
-    room = 0.08 * (most - least or least)
-    middle = (least + most) / 2
+    lowest_cost = min(costs.values())
+    highest_cost = max(costs.values())
+    room = 0.08 * (highest_cost - lowest_cost or lowest_cost)
+    middle = (lowest_cost + highest_cost) / 2
     x = alt.X(
         "cost:Q",
         title=f"{cost.words}, {cost.unit}",
-        scale=alt.Scale(domain=[least - room, most + room], nice=False),
+        scale=alt.Scale(domain=[lowest_cost - room, highest_cost + room], nice=False),
         axis=amounts(tickCount=5),
     )
     last = figure_title("last", setting.comparison.window)

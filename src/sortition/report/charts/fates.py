@@ -58,7 +58,7 @@ def strip(digest: HistoryDigest) -> Chart:
     )
     size = {"width": alt.RelativeBandSize(0.9), "height": alt.RelativeBandSize(0.88)}
     tooltip = ["round:O", "client:N", "id:O", alt.Tooltip("fate:N", title="what became of it"), "weight:Q", "reason:N"]
-    away = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
+    absence = on("away").mark_rect(color="#9993", **size).encode(x=x, y=y, tooltip=["round:O", "client:N"])
     marks = on("strip").mark_rect(**size).encode(x=x, y=y, color=_colour(list(digest.totals)), tooltip=tooltip)
     row_height = 16 if len(labels) <= 40 else 7
     height = max(120, min(640, row_height * len(labels)))
@@ -66,7 +66,7 @@ def strip(digest: HistoryDigest) -> Chart:
         name="strip",
         title="Round by round",
         caption=_strip_caption(digest, clients, rounds),
-        drawing=filling(away + marks, height),
+        drawing=filling(absence + marks, height),
         tables={"away": _away(digest, label_of, first), "strip": _chosen(digest, label_of, first)},
     )
 
@@ -177,9 +177,9 @@ def _how_many(digest: HistoryDigest) -> Chart:
     times, clients = np.unique(digest.chosen, return_counts=True)
     rows = []
     for positions in np.array_split(np.arange(times.size), min(times.size, 40)):
-        fewest = times[positions[0]]
-        most = times[positions[-1]]
-        span = str(fewest) if fewest == most else f"{fewest}–{most}"
+        lowest = times[positions[0]]
+        highest = times[positions[-1]]
+        span = str(lowest) if lowest == highest else f"{lowest}–{highest}"
         rows.append({"times": span, "clients": int(clients[positions].sum())})
     chart = (
         on("how_many")

@@ -31,15 +31,15 @@ def figures(setting: Setting) -> list[Chart | str]:
 
 def label_holdings(counts: Array, of_seed: str = "") -> Chart:
     """FedGS Fig. 7: one bar a client, one colour a label, as long as its data; ``counts`` are (N, C)."""
-    shown = evenly_spread(len(counts), SHOWN_CLIENTS)
+    shown_clients = evenly_spread(len(counts), SHOWN_CLIENTS)
     rows = [
         {"client": int(client), "label": str(label), "examples": int(counts[client, label])}
-        for client in shown
+        for client in shown_clients
         for label in np.flatnonzero(counts[client])
     ]
     labels = [str(label) for label in range(counts.shape[1])]
     colours = [LABELS[position % len(LABELS)] for position in range(len(labels))]
-    ticks = shown[:: max(1, len(shown) // 10)].tolist()
+    ticks = shown_clients[:: max(1, len(shown_clients) // 10)].tolist()
     chart = (
         on("partition")
         .mark_bar()

@@ -167,16 +167,22 @@ def end_labels(rows: Rows, value: str, height: int = HEIGHT, by: str = "", *, ze
     for group in dict.fromkeys(row.get(by) for row in finite):
         inside = [row for row in finite if row.get(by) == group]
         last_rows = {row["method"]: row for row in inside}  # a later row replaces an earlier one
-        heights = [row[key] for row in inside for key in (value, "low", "high") if row.get(key) is not None]
-        if zero:
-            heights.append(0.0)
-        low = min(heights)
-        high = max(heights)
+        low, high = _extent(inside, value, zero=zero)
         gap = (high - low or 1.0) * LABEL_HEIGHT / height
         positions = spread_out([row[value] for row in last_rows.values()], gap, low, high)
-        for method, position in zip(last_rows, positions, strict=True):
-            labels.append({"method": method, by or "all": group, "label": round(float(position), 5)})
+        labels += [
+            {"method": method, by or "all": group, "label": round(float(position), 5)}
+            for method, position in zip(last_rows, positions, strict=True)
+        ]
     return labels
+
+
+def _extent(rows: Rows, value: str, *, zero: bool) -> tuple[float, float]:
+    """Return the lowest and the highest point of lines and bands; ``zero`` is a point of the axis as well."""
+    heights = [row[key] for row in rows for key in (value, "low", "high") if row.get(key) is not None]
+    if zero:
+        heights.append(0.0)
+    return min(heights), max(heights)
 
 
 def figures(setting: Setting, palette: Palette) -> list[Chart]:

@@ -37,8 +37,8 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
 def tuning(setting: Setting, palette: Palette) -> list[Chart]:
     """Draw a chart for each method that a study has with several values of a parameter."""
     charts = []
-    tried = variants({label: runs[0].config for label, runs in setting.methods.items()})
-    for method, values_by_label in tried.items():
+    variants_by_method = variants({label: runs[0].config for label, runs in setting.methods.items()})
+    for method, values_by_label in variants_by_method.items():
         for key in _numeric_keys(values_by_label):
             labels = sorted(values_by_label, key=lambda label: float(values_by_label[label][key]))
             rows = [_row(setting, label, values_by_label[label], key, line=method) for label in labels]
@@ -125,7 +125,7 @@ def _value_axis(parameter: str, values: list[float]) -> alt.X:
 
 
 def _other_values(values: Mapping[str, Any], key: str) -> str:
-    return ", ".join(f"{other}={value_text(value)}" for other, value in values.items() if other != key)
+    return ", ".join(f"{name}={value_text(value)}" for name, value in values.items() if name != key)
 
 
 def _numeric_keys(tables: Mapping[str, Mapping[str, Any]]) -> list[str]:

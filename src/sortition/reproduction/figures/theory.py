@@ -21,23 +21,23 @@ from sortition.results.table import Table
 from sortition.selectors import load
 from sortition.selectors.fedcor.gaussian_process import Likelihood, ascend
 
-PERCENT = 100
-LONG_TERM = {"LongFed": "longfed", "uniform": "uniform", "full": "full"}
+LONG_TERM = {"LongFed": "longfed", "uniform": "uniform", "full": "full"}  # heading → method
 
 
 def distance_and_cone(context: Context, *, labels: list[int], cohorts: int = 300, mixtures: int = 2000) -> str:
-    """Theorem 1: cohorts far apart can make up more of the label mixtures; C clients over C labels."""
+    """FedGS's Theorem 1: cohorts far apart can make up more of the label mixtures; C clients over C labels."""
     columns = ["labels C = M", "rank correlation", "near half, % of mixtures", "far half, % of mixtures"]
     table = Table("Distance on the graph, and the mixtures that a cohort can make up (claim: grow together)", columns)
     for c in labels:
         context.say(f"Theorem 1: C = {c}")
         rng = stream(0, "label shares", c)
         targets = rng.dirichlet(np.ones(c), mixtures)
-        drawn = [rng.dirichlet(np.full(c, 0.5), c) for _ in range(cohorts)]
-        far = np.array([mean_distance(one) for one in drawn])
-        inside = np.array([cone_share(one, targets) for one in drawn])
-        halves = [PERCENT * inside[far <= np.median(far)].mean(), PERCENT * inside[far > np.median(far)].mean()]
-        table.rows.append([str(c), f"{spearmanr(far, inside).statistic:.2f}", *[f"{half:.2f}" for half in halves]])
+        label_shares = [rng.dirichlet(np.full(c, 0.5), c) for _ in range(cohorts)]
+        distances = np.array([mean_distance(shares) for shares in label_shares])
+        mixtures_made_up = np.array([100 * cone_share(shares, targets) for shares in label_shares])
+        near, far = _means_of_halves(mixtures_made_up, distances)
+        rank = spearmanr(distances, mixtures_made_up).statistic
+        table.rows.append([str(c), f"{rank:.2f}", f"{near:.2f}", f"{far:.2f}"])
     table.notes.append(
         f"{cohorts} cohorts whose clients' labels are Dirichlet(½), {mixtures} mixtures uniform on the simplex. "
         "The theorem is proved for complete graphs and one local step."
@@ -45,10 +45,19 @@ def distance_and_cone(context: Context, *, labels: list[int], cohorts: int = 300
     return table.markdown()
 
 
+def _means_of_halves(values: Floats, distances: Floats) -> tuple[float, float]:
+    """Return the means of values over the near and over the far half of the cohorts."""
+    is_near = distances <= np.median(distances)
+    return float(values[is_near].mean()), float(values[~is_near].mean())
+
+
 def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2000, size: int = 12) -> str:
-    """Theorem 1 itself, on quadratics: the distance of a cohort, and how far its update is from the full one."""
-    columns = ["labels C = M", "rank, best weights", "near half", "far half"]
-    columns += ["rank, equal weights", "near half, equal", "far half, equal"]
+    """FedGS's Theorem 1 on quadratics: the distance of a cohort, and how far its update is from the full one."""
+    columns = [
+        "labels C = M",
+        *("rank, best weights", "near half", "far half"),
+        *("rank, equal weights", "near half, equal", "far half, equal"),
+    ]
     table = Table(
         "Distance on the graph, and the error of the cohort's update (claim: one falls as the other grows)", columns
     )
@@ -56,14 +65,15 @@ def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2
         context.say(f"Theorem 1, updates: C = {c}")
         rng = stream(0, "quadratic cohorts", c)
         gradients = rng.normal(size=(c, size))  # of ½‖w − c_i‖², one type of data each, at w = 0
-        drawn = [rng.dirichlet(np.full(c, 0.5), c) for _ in range(cohorts)]
-        far = np.array([mean_distance(one) for one in drawn])
-        errors = np.array([update_errors(one, rng.dirichlet(np.ones(c)), gradients) for one in drawn])
-        cells = [str(c)]
-        for column in errors.T:
-            halves = [column[far <= np.median(far)].mean(), column[far > np.median(far)].mean()]
-            cells += [f"{spearmanr(far, column).statistic:.2f}", *[f"{half:.3f}" for half in halves]]
-        table.rows.append(cells)
+        label_shares = [rng.dirichlet(np.full(c, 0.5), c) for _ in range(cohorts)]
+        distances = np.array([mean_distance(shares) for shares in label_shares])
+        errors = np.array([update_errors(shares, rng.dirichlet(np.ones(c)), gradients) for shares in label_shares])
+        row = [str(c)]
+        for errors_of_weights in errors.T:  # with the best weights, and with equal weights
+            near, far = _means_of_halves(errors_of_weights, distances)
+            rank = spearmanr(distances, errors_of_weights).statistic
+            row += [f"{rank:.2f}", f"{near:.3f}", f"{far:.3f}"]
+        table.rows.append(row)
     table.notes.append(
         f"{cohorts} cohorts, each with a population of its own, uniform on the simplex; one local step. Error: length "
         "of the difference over that of the full update, with the best weights ≥ 0, as in the proof, and with equal "
@@ -73,7 +83,7 @@ def distance_and_update(context: Context, *, labels: list[int], cohorts: int = 2
 
 
 def weights_of_uniform(context: Context, *, clients: int = 14, budgets: list[int]) -> str:
-    """Eqs. 19 to 23: the expected weights of uniform sampling, the paper's formula against all cohorts."""
+    """FedGS's eqs. 19 to 23: the expected weights of uniform sampling, the paper's formula against all cohorts."""
     sizes = np.round(stream(0, "sizes").lognormal(4.0, 0.8, clients))
     share = sizes / sizes.sum()
     table = Table(
@@ -81,10 +91,11 @@ def weights_of_uniform(context: Context, *, clients: int = 14, budgets: list[int
         ["M", "γ_k, exact", "γ_k, eq. 22", "largest error of eq. 22, %"],
     )
     for m in budgets:
-        exact, formula = exact_weights(sizes, m) / share, expected_weights(sizes, m) / share
-        error = PERCENT * np.max(np.abs(formula / exact - 1))
-        spans = [f"{values.min():.3f} … {values.max():.3f}" for values in (exact, formula)]
-        table.rows.append([str(m), *spans, f"{error:.2f}"])
+        exact = exact_weights(sizes, m) / share
+        formula = expected_weights(sizes, m) / share
+        largest_error = 100 * np.max(np.abs(formula / exact - 1))
+        spans = [f"{gammas.min():.3f} … {gammas.max():.3f}" for gammas in (exact, formula)]
+        table.rows.append([str(m), *spans, f"{largest_error:.2f}"])
     table.notes.append(
         f"{clients} clients of log-normal size. Eq. 20 replaces the mean of a ratio by the ratio of means; γ_k = 1 "
         "means unbiased."
@@ -95,7 +106,7 @@ def weights_of_uniform(context: Context, *, clients: int = 14, budgets: list[int
 def covariance_and_gradients(
     context: Context, *, rates: list[float], samples: list[int], size: int = 4, dimension: int = 6
 ) -> str:
-    """Lemma 3: ranking by the covariance of loss changes against ranking by gradients, sampled and fitted."""
+    """FedCor's Lemma 3: ranking by the covariance of loss changes against ranking by gradients, sampled and fitted."""
     world = Quadratics()
     truth = agreement(world.gradients, world.weights)
     columns = ["local rate", "samples", "sampled covariance", "fitted process"]
@@ -105,15 +116,17 @@ def covariance_and_gradients(
             context.say(f"Lemma 3: rate {rate:g}, {count} samples")
             changes = world.sampled_changes(count, size, rate)
             changes = changes - changes.mean(axis=0)
-            scores = [changes.T @ changes / count, _fitted(changes, dimension)]
-            ranks = [spearmanr(preference(one, world.weights), truth).statistic for one in scores]
-            table.rows.append([f"{rate:g}", str(count), *[f"{rank:.3f}" for rank in ranks]])
+            row = [f"{rate:g}", str(count)]
+            for covariance in (changes.T @ changes / count, _fitted_covariance(changes, dimension)):
+                rank = spearmanr(preference(covariance, world.weights), truth).statistic
+                row.append(f"{rank:.3f}")
+            table.rows.append(row)
     table.notes.append("20 quadratic clients in 6 dimensions, uniform cohorts of 4, one local step; mean taken off.")
     return table.markdown()
 
 
-def _fitted(changes: Floats, dimension: int) -> Floats:
-    """XXᵀ of FedCor's Gaussian process, fitted to loss changes that are scaled to a mean square of 1."""
+def _fitted_covariance(changes: Floats, dimension: int) -> Floats:
+    """Return XXᵀ of FedCor's Gaussian process, fitted to loss changes that are scaled to a mean square of 1."""
     scaled = changes / np.sqrt(np.mean(changes**2))
     start = stream(0, "embedding").normal(size=(changes.shape[1], dimension)) / np.sqrt(dimension)
     X = ascend(Likelihood(scaled, np.ones(len(scaled)), 0.01), start, 0.01, 1000)
@@ -121,30 +134,37 @@ def _fitted(changes: Floats, dimension: int) -> Floats:
 
 
 def queues_and_gap(context: Context, *, horizons: list[int], budget: int = 4, seeds: int = 5) -> str:
-    """Theorem 2 and eq. 32: queues over T and the gap to the optimum, along runs of growing length."""
-    many = context.seeds or seeds
-    found = {label: _runs_of(context, name, horizons, budget, many) for label, name in LONG_TERM.items()}
-    queues = [run.queue for run in found["LongFed"]]
-    gaps = {label: np.array([run.gap for run in runs]) for label, runs in found.items()}
+    """LongFed's Theorem 2 and eq. 32: queues over T and the gap to the optimum, along runs of growing length."""
+    n_seeds = context.seeds or seeds
+    runs_by_label = {
+        label: _mean_runs(context, name, horizons=horizons, budget=budget, seeds=n_seeds)
+        for label, name in LONG_TERM.items()
+    }
+    queues = [run.queue for run in runs_by_label["LongFed"]]
+    gaps = {label: np.array([run.gap for run in runs]) for label, runs in runs_by_label.items()}
     table = Table(
         "A quadratic federation with learning rate ∝ 1/√T (claims: queue/T → 0; gap = O(1/√T) and a term that stays)",
         ["T", "LongFed: longest queue / T", *[f"gap, {label}" for label in gaps]],
     )
-    for at, rounds in enumerate(horizons):
-        table.rows.append([str(rounds), f"{queues[at]:.4f}", *[f"{values[at]:.2e}" for values in gaps.values()]])
-    table.rows.append(["exponent", "", *[f"{slope(np.array(horizons), values):.2f}" for values in gaps.values()]])
+    for position, rounds in enumerate(horizons):
+        gaps_of_horizon = [f"{gaps_of_label[position]:.2e}" for gaps_of_label in gaps.values()]
+        table.rows.append([str(rounds), f"{queues[position]:.4f}", *gaps_of_horizon])
+    exponents = [slope(np.array(horizons), gaps_of_label) for gaps_of_label in gaps.values()]
+    table.rows.append(["exponent", "", *[f"{exponent:.2f}" for exponent in exponents]])
     table.notes.append(
-        f"20 clients of 4 kinds, {budget} a round, noisy gradients, {many} seeds. Gap: F(w_T) − F*. "
+        f"20 clients of 4 kinds, {budget} a round, noisy gradients, {n_seeds} seeds. Gap: F(w_T) − F*. "
         "Exponent: a of gap ~ T^a; −0.5 or less is what the claim needs, until the term that stays is reached."
     )
     return table.markdown()
 
 
-def _runs_of(context: Context, name: str, horizons: list[int], budget: int, seeds: int) -> list[LongRun]:
-    """Means over seeds, one for each horizon."""
-    found = []
+def _mean_runs(context: Context, name: str, *, horizons: list[int], budget: int, seeds: int) -> list[LongRun]:
+    """Return the means over seeds, one for each horizon."""
+    means = []
     for rounds in horizons:
         context.say(f"{name}: T = {rounds}")
         runs = [long_run(load(name), rounds, budget=budget, seed=seed) for seed in range(seeds)]
-        found.append(LongRun(float(np.mean([run.gap for run in runs])), float(np.mean([run.queue for run in runs]))))
-    return found
+        gap = float(np.mean([run.gap for run in runs]))
+        queue = float(np.mean([run.queue for run in runs]))
+        means.append(LongRun(gap=gap, queue=queue))
+    return means

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.stats import spearmanr
 
 from sortition.core import stream
-from sortition.reproduction.context import Context
+from sortition.reproduction.context import Context, Marks
 from sortition.reproduction.theory.identical_labels import between, classify, threshold
 from sortition.reproduction.theory.loss_covariance import Quadratics, check_posterior
 from sortition.reproduction.theory.precision import PrecisionCheck, StrataOfQuadratics, check_precision
@@ -17,6 +17,9 @@ from sortition.reproduction.theory.proxy_descent import QuadraticClients, descen
 from sortition.reproduction.theory.representation import error_bound, estimation_error
 from sortition.reproduction.theory.stratification import dissimilarity
 from sortition.results.table import Table
+
+if TYPE_CHECKING:
+    import altair as alt
 
 
 def precision_of_strata(
@@ -28,13 +31,20 @@ def precision_of_strata(
         "FedSS's Theorem 1 and Lemmas 4 to 6 (claims: gap ≤ bound; each lemma's ratio of left to right side ≤ 1)",
         ["S^k", "E[F(ω_T)] − F*", "bound, eq. 16", "Lemma 4, largest", "Lemma 5, mean", "Lemma 6, largest"],
     )
-    points: list[dict[str, Any]] = []
+    points: Marks = []
     for places in seats:
         context.say(f"Theorem 1: S^k = {places}")
         check = check_precision(world, np.array(places), rounds=rounds, steps=steps)
-        cells = [f"{check.gap[-1]:.4f}", f"{check.bound[-1]:.0f}", f"{check.lemma4.tightest:.2f}"]
-        cells += [f"{check.lemma5.typical:.2f}", f"{check.lemma6.tightest:.2f}"]
-        table.rows.append([", ".join(map(str, places)), *cells])
+        table.rows.append(
+            [
+                ", ".join(map(str, places)),
+                f"{check.gap[-1]:.4f}",
+                f"{check.bound[-1]:.0f}",
+                f"{check.lemma4.tightest:.2f}",
+                f"{check.lemma5.typical:.2f}",
+                f"{check.lemma6.tightest:.2f}",
+            ]
+        )
         points += _points(check, f"S = {sum(places)}")
     table.notes.append(
         f"Quadratic clients in strata of {', '.join(map(str, members))}; {rounds} rounds of {steps} noisy local steps "
@@ -44,17 +54,17 @@ def precision_of_strata(
     return "\n\n".join([table.markdown(), context.save("precision", _precision_chart(points))])
 
 
-def _points(check: PrecisionCheck, label: str) -> list[dict[str, Any]]:
-    """The curves of a check, as rows of a chart."""
+def _points(check: PrecisionCheck, label: str) -> Marks:
+    """Return the curves of a check, as marks of a chart."""
     curves = {f"measured, {label}": check.gap, f"bound, {label}": check.bound}
     return [
-        {"round": at + 1, "value": float(value), "curve": name}
+        {"round": number, "value": float(value), "curve": name}
         for name, values in curves.items()
-        for at, value in enumerate(values)
+        for number, value in enumerate(values, start=1)
     ]
 
 
-def _precision_chart(points: list[dict[str, Any]]) -> Any:
+def _precision_chart(points: Marks) -> alt.Chart:
     import altair as alt
 
     return (
@@ -72,18 +82,38 @@ def _precision_chart(points: list[dict[str, Any]]) -> Any:
 
 
 def identical_labels(context: Context, *, labels: list[int], clients: int, most: int, separations: list[float]) -> str:
-    """FedSS's Proposition 2: who is classified how, and from which separation of the gradients on it pays."""
-    classes = Table(
+    """FedSS's Proposition 2: how clients are classified, and from which separation of the gradients on it pays."""
+    return "\n\n".join(
+        [
+            _classification_table(labels=labels, clients=clients, most=most).markdown(),
+            _gain_table(separations).markdown(),
+        ]
+    )
+
+
+def _classification_table(*, labels: list[int], clients: int, most: int) -> Table:
+    table = Table(
         "Proposition 2, first step: one label a client (claim: K = L, score 1, and no other K° has score 1)",
         ["labels L", "strata found", "they are the labels", "score", "largest score of another K°"],
     )
-    for count in labels:
-        found = classify(count, clients, most=most)
-        other = "none" if found.next_best < 0 else f"{found.next_best:.3f}"
-        right = "yes" if found.right else "no"
-        classes.rows.append([str(count), str(found.strata), right, f"{found.score:.3f}", other])
-    classes.notes.append(f"{clients} clients, K° = 2 … {most}.")
-    gains = Table(
+    for n_labels in labels:
+        classification = classify(n_labels, clients, most=most)
+        next_best = "none" if classification.next_best < 0 else f"{classification.next_best:.3f}"
+        table.rows.append(
+            [
+                str(n_labels),
+                str(classification.strata),
+                "yes" if classification.right else "no",
+                f"{classification.score:.3f}",
+                next_best,
+            ]
+        )
+    table.notes.append(f"{clients} clients, K° = 2 … {most}.")
+    return table
+
+
+def _gain_table(separations: list[float]) -> Table:
+    table = Table(
         "Proposition 2, second step: the gain of stratifying (claim: positive where strata are far enough apart)",
         ["distance of the strata's centres", "between, Σ N_k‖h̄_k − h̄‖²", "threshold", "H² − Σ N_k H_k²/N"],
     )
@@ -91,17 +121,15 @@ def identical_labels(context: Context, *, labels: list[int], clients: int, most:
     rng = stream(0, "separated gradients")
     directions = np.eye(4) / np.sqrt(2)  # any two are at distance 1
     scatter = rng.normal(size=(groups.size, 4))
-    for k in range(4):
-        scatter[groups == k] -= scatter[groups == k].mean(
-            axis=0
-        )  # so that the strata's centres are where they should be
+    for k in range(4):  # so that the strata's centres are where they should be
+        scatter[groups == k] -= scatter[groups == k].mean(axis=0)
     for separation in separations:
         gradients = separation * directions[groups] + scatter
-        found_spread = dissimilarity(gradients, groups)
-        cells = [between(gradients, groups), threshold(found_spread), found_spread.gain]
-        gains.rows.append([f"{separation:g}", *[f"{value:.3f}" for value in cells]])
-    gains.notes.append("20 clients in four strata; inside a stratum gradients scatter by 1 in each of four directions.")
-    return "\n\n".join([classes.markdown(), gains.markdown()])
+        spread = dissimilarity(gradients, groups)
+        figures = [between(gradients, groups), threshold(spread), spread.gain]
+        table.rows.append([f"{separation:g}", *[f"{figure:.3f}" for figure in figures]])
+    table.notes.append("20 clients in four strata; inside a stratum gradients scatter by 1 in each of four directions.")
+    return table
 
 
 def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int = 10, size: int = 3) -> str:
@@ -112,9 +140,17 @@ def posterior_of_cohorts(context: Context, *, rates: list[float], clients: int =
         ["local rate", "rank correlation", "best ΔL", "ΔL of eq. 7's cohort", "mean ΔL", "gained of best − mean, %"],
     )
     for rate in rates:
-        found = check_posterior(world, size, rate)
-        losses = [f"{value:.4f}" for value in (found.best, found.chosen, found.average)]
-        table.rows.append([f"{rate:g}", f"{found.rank:.3f}", *losses, f"{100 * found.gained:.1f}"])
+        check = check_posterior(world, size, rate)
+        table.rows.append(
+            [
+                f"{rate:g}",
+                f"{check.rank:.3f}",
+                f"{check.best:.4f}",
+                f"{check.chosen:.4f}",
+                f"{check.average:.4f}",
+                f"{100 * check.gained:.1f}",
+            ]
+        )
     table.notes.append(
         f"{clients} quadratic clients in 6 dimensions, all cohorts of {size}, one local step; mean and covariance are "
         "those of all cohorts."
@@ -132,12 +168,16 @@ def proxy_convergence(context: Context, *, apart: dict[str, float], moments: lis
         context.say(f"Theorem 1: {name}")
         world = QuadraticClients.drawn(20, 6, apart=distance)
         proxy = descend_by_proxy(world, rounds=max(moments), cohort=cohort)
-        plain = descend_by_proxy(world, rounds=max(moments), cohort=cohort, uniform=True)
+        uniform = descend_by_proxy(world, rounds=max(moments), cohort=cohort, uniform=True)
         for t in moments:
-            recent = slice(t - t // 10 - 1, t)  # the last tenth, since single rounds scatter
-            means = [proxy.distance[recent].mean(), proxy.gap[recent].mean(), plain.gap[recent].mean()]
-            needed = proxy.needed[: t - 1].max()
-            table.rows.append([name, str(t), *[f"{value:.1e}" for value in means], f"{needed:.1e}"])
+            last_tenth = slice(t - t // 10 - 1, t)  # since single rounds scatter
+            figures = [
+                proxy.distance[last_tenth].mean(),
+                proxy.gap[last_tenth].mean(),
+                uniform.gap[last_tenth].mean(),
+                proxy.needed[: t - 1].max(),
+            ]
+            table.rows.append([name, str(t), *[f"{figure:.1e}" for figure in figures]])
     table.notes.append(
         f"20 quadratic clients in 6 dimensions, cohorts of {cohort}, 5 local steps, η_t = β/(t + γ) as the theorem has "
         "it; means over the last tenth of the rounds."
@@ -160,9 +200,15 @@ def representation_bound(context: Context, *, kinds: list[int], clients: int = 1
         errors = np.array([estimation_error(gradients, cohort) for cohort in cohorts])
         bounds = np.array([error_bound(gradients, cohort) for cohort in cohorts])
         ratio = errors / bounds
-        rank = spearmanr(errors, bounds).statistic
-        cells = [ratio.max(), ratio.mean(), rank, errors[bounds.argmin()], errors.min(), errors.mean()]
-        table.rows.append([str(count), *[f"{value:.3f}" for value in cells]])
+        figures = [
+            ratio.max(),
+            ratio.mean(),
+            spearmanr(errors, bounds).statistic,
+            errors[bounds.argmin()],
+            errors.min(),
+            errors.mean(),
+        ]
+        table.rows.append([str(count), *[f"{figure:.3f}" for figure in figures]])
     table.notes.append(
         f"{clients} clients, all {len(cohorts)} cohorts of {size}; gradients of a kind scatter by 0.5 around it. "
         "Ratios of at most 1: the bound holds."

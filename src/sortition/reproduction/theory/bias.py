@@ -23,35 +23,40 @@ Sets = Iterable[tuple[float, Ids]]  # available ids, with their probability
 
 
 def exact(selector: Selector[Any], population: Population, sets: Sets, budget: int) -> Floats:
-    """E[a] (N,) of a first round, over (probability, available ids) and over all of the method's own draws.
+    """Return E[a] (N,) of a first round, over the available sets and over all of the method's own draws.
 
-    For methods that ask nothing and draw by choices; others are simulated.
+    This is for methods that ask nothing and draw by choices; others are simulated.
     """
-    weights = np.zeros(population.n_clients)
-    for probability, one in _outcomes(selector, population, sets, budget):
-        weights += probability * one
-    return weights
+    expected = np.zeros(population.n_clients)
+    for probability, weights in _outcomes(selector, population, sets, budget):
+        expected += probability * weights
+    return expected
 
 
 def exact_error(
     selector: Selector[Any], population: Population, sets: Sets, budget: int, vectors: Array, target: Array
 ) -> float:
-    """E‖Σ_k a_k x_k − target‖² of a first round, over the same outcomes; vectors are (N, d)."""
-    outcomes = _outcomes(selector, population, sets, budget)
-    return float(sum(probability * np.sum((one @ vectors - target) ** 2) for probability, one in outcomes))
+    """Return E‖Σ_k a_k x_k − target‖² of a first round, over the same outcomes; vectors are (N, d)."""
+    expected = 0.0
+    for probability, weights in _outcomes(selector, population, sets, budget):
+        expected += probability * np.sum((weights @ vectors - target) ** 2)
+    return float(expected)
 
 
 def _outcomes(
     selector: Selector[Any], population: Population, sets: Sets, budget: int
 ) -> Iterator[tuple[float, Floats]]:
-    """(probability, weights (N,)) of every outcome of a first round."""
+    """Yield probability and weights (N,) of every outcome of a first round."""
     view = population.disclose(selector.needs.reads, type(selector).__name__)
     for probability, available in sets:
         draws = EveryOutcome()
         for _ in draws.outcomes():
             rng = cast(np.random.Generator, draws)
             state = selector.init(population.n_clients, rng)
-            cohort = selector.select(state, Round(0, None, np.asarray(available), budget, view, rng))
+            first_round = Round(
+                index=0, horizon=None, available=np.asarray(available), budget=budget, population=view, rng=rng
+            )
+            cohort = selector.select(state, first_round)
             if isinstance(cohort, Generator):
                 raise InputError(
                     f"exact(selector) must be of a method that asks nothing; got {type(selector).__name__}."
@@ -63,7 +68,13 @@ def _outcomes(
 
 @dataclass(frozen=True)
 class Simulated:
-    """Mean weights (N,) over rounds, their standard errors (N,), and the weights round by round (T, N)."""
+    """The weights of a played federation, over the rounds in which somebody was chosen.
+
+    Attributes:
+        mean: (N,), over rounds.
+        error: (N,), standard errors of the mean.
+        rounds: (T, N), round by round.
+    """
 
     mean: Floats
     error: Floats
@@ -79,70 +90,82 @@ def simulated(
     budget: int,
     seed: int = 0,
 ) -> Simulated:
-    """E[a] over the rounds of a played federation: any method, any availability."""
+    """Estimate E[a] over the rounds of a played federation, for any method and any availability."""
     registrar = Registrar(selector, world.population, horizon=rounds, seed=seed)
-    table = np.zeros((rounds, world.n_clients))
+    weights = np.zeros((rounds, world.n_clients))
     for turn in turns(registrar, world, rounds, budget, available):
         if turn.cohort is not None and turn.cohort.ids.size:
-            table[turn.index, turn.cohort.ids] = turn.cohort.weights
-    played = table[table.sum(axis=1) > 0]
-    return Simulated(played.mean(axis=0), played.std(axis=0) / np.sqrt(max(len(played), 1)), played)
+            weights[turn.index, turn.cohort.ids] = turn.cohort.weights
+    played = weights[weights.sum(axis=1) > 0]
+    n_played = max(len(played), 1)
+    return Simulated(mean=played.mean(axis=0), error=played.std(axis=0) / np.sqrt(n_played), rounds=played)
 
 
 def bias(weights: Array, population_weights: Array, vectors: Array) -> Floats:
-    """Σ_k (E[a_k] − p_k) x_k; vectors are (N,) or (N, d)."""
+    """Return Σ_k (E[a_k] − p_k) x_k; vectors are (N,) or (N, d)."""
     return np.asarray((np.asarray(weights) - np.asarray(population_weights)) @ np.asarray(vectors))
 
 
 def recorded(run: Run) -> Floats:
-    """(T, N) weights of the rounds of a run in which somebody trained, each summing to one."""
+    """Return the weights (T, N) of the rounds of a run in which somebody trained, each summing to one."""
     n = run.federation()["sizes"].size
     rows = []
     for record in run.records:
-        ids, weights = np.asarray(record["cohort"], np.int64), np.asarray(record["weights"], np.float64)
+        ids = np.asarray(record["cohort"], np.int64)
+        weights = np.asarray(record["weights"], np.float64)
         if record.get("answered") is not None:
             weights = np.where(np.isin(ids, record["answered"]), weights, 0.0)
         if weights.sum() > 0:
             row = np.zeros(n)
             row[ids] = weights / weights.sum()
             rows.append(row)
-    return np.stack(rows) if rows else np.zeros((0, n))
+    if not rows:
+        return np.zeros((0, n))
+    return np.stack(rows)
 
 
 # -- metrics of a run -----------------------------------------------------------------------------------------------
 
 
-def _labels(run: Run) -> tuple[Floats, Floats]:
-    """(T, C) label distribution of each round's aggregate, and the population's (C,)."""
+def _label_shares(run: Run) -> tuple[Floats, Floats]:
+    """Return the label distribution of each round's aggregate (T, C), and the population's (C,)."""
     counts = run.federation()["label_counts"].astype(np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return recorded(run) @ shares, counts.sum(axis=0) / counts.sum()
 
 
 def label_bias(run: Run) -> float | None:
-    """Total variation between the mean aggregate's label distribution and the population's, in per cent."""
-    rounds, population = _labels(run)
-    return float(50 * np.abs(rounds.mean(axis=0) - population).sum()) if len(rounds) else None
+    """Return the total variation between the mean aggregate's label distribution and the population's, in per cent."""
+    rounds, population = _label_shares(run)
+    if not len(rounds):
+        return None
+    return float(50 * np.abs(rounds.mean(axis=0) - population).sum())
 
 
 def chance_bias(run: Run) -> float | None:
-    """What ``label_bias`` would be, in expectation, of an unbiased method that scatters as much, in as many rounds.
+    """Return the expected ``label_bias`` of an unbiased method that scatters as much, in as many rounds.
 
     Rounds are taken as independent: E|N(0, s²/T)| = s √(2/(πT)).
     """
-    rounds, _ = _labels(run)
+    rounds, _ = _label_shares(run)
     if len(rounds) < 2:
         return None
     return float(50 * np.sqrt(2 / np.pi / len(rounds)) * rounds.std(axis=0, ddof=1).sum())
 
 
 def round_error(run: Run) -> float | None:
-    """Root mean square distance of a single round's label distribution from the population's, in per cent."""
-    rounds, population = _labels(run)
-    return float(100 * np.sqrt(((rounds - population) ** 2).sum(axis=1).mean())) if len(rounds) else None
+    """Return the root mean square distance of single rounds' label distributions from the population's, in per cent."""
+    rounds, population = _label_shares(run)
+    if not len(rounds):
+        return None
+    squared_distances = ((rounds - population) ** 2).sum(axis=1)
+    return float(100 * np.sqrt(squared_distances.mean()))
 
 
 def client_bias(run: Run) -> float | None:
-    """Total variation between the clients' mean weights and their shares of the data, in per cent."""
-    rounds, sizes = recorded(run), run.federation()["sizes"].astype(np.float64)
-    return float(50 * np.abs(rounds.mean(axis=0) - sizes / sizes.sum()).sum()) if len(rounds) else None
+    """Return the total variation between the clients' mean weights and their shares of the data, in per cent."""
+    weights = recorded(run)
+    if not len(weights):
+        return None
+    sizes = run.federation()["sizes"].astype(np.float64)
+    return float(50 * np.abs(weights.mean(axis=0) - sizes / sizes.sum()).sum())

@@ -22,30 +22,31 @@ class LabelQuadratics:
         rng = stream(seed, "label quadratics")
         prior = np.asarray(prior, np.float64) / np.sum(prior)
         blocks = np.array_split(np.arange(clients), len(alphas))
-        pairs = zip(alphas, blocks, strict=True)
-        self.shares: Floats = np.concatenate([rng.dirichlet(a * prior * prior.size, block.size) for a, block in pairs])
+        self.shares: Floats = np.concatenate(
+            [rng.dirichlet(alpha * prior * prior.size, block.size) for alpha, block in zip(alphas, blocks, strict=True)]
+        )
         self.centres: Floats = 3.0 * rng.normal(size=(prior.size, size))
         self.entropy: Floats = label_entropy(self.shares)
 
     @property
     def optima(self) -> Floats:
-        """(N, d) each client's own optimum Σ_c p_kc c_c."""
+        """Each client's own optimum Σ_c p_kc c_c (N, d)."""
         return np.asarray(self.shares @ self.centres)
 
     def dissimilarity(self) -> Floats:
-        """(N,) ‖∇F_k − ∇F‖², the same at every model."""
+        """Return ‖∇F_k − ∇F‖² (N,), the same at every model."""
         optima = self.optima
         return np.asarray(((optima - optima.mean(axis=0)) ** 2).sum(axis=1))
 
     def chances(self, gamma: float) -> Floats:
-        """(N,) π_k ∝ e^{γ H(D_k)}: the preference for balanced clients, without groups."""
+        """Return π_k ∝ e^{γ H(D_k)} (N,): the preference for balanced clients, without groups."""
         odds = np.exp(gamma * (self.entropy - self.entropy.max()))
         return np.asarray(odds / odds.sum())
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Along a descent.
+    """What was measured along a descent.
 
     Attributes:
         term: the slides' Σ_k ω_k e^{β(H(D_k) − H(D_0))}, mean over the rounds.
@@ -72,21 +73,35 @@ def descend(
     beta: float = 1.0,
     seed: int = 0,
 ) -> Descent:
-    """Federated averaging over cohorts that are drawn by e^{γ H}, each client with ``steps`` noisy local steps."""
-    optima, odds = world.optima, world.chances(gamma)
-    weight = np.exp(beta * (world.entropy - np.log(world.shares.shape[1])))
-    model, rng = np.zeros(optima.shape[1]), stream(seed, "entropy descent")
-    terms, models = [], []
+    """Average over cohorts that are drawn by e^{γ H}, each client with ``steps`` noisy local steps."""
+    optima = world.optima
+    chances = world.chances(gamma)
+    largest_entropy = np.log(world.shares.shape[1])  # H(D_0)
+    term = np.exp(beta * (world.entropy - largest_entropy))
+    rng = stream(seed, "entropy descent")
+    model = np.zeros(optima.shape[1])
+    terms = []
+    models = []
     for _ in range(rounds):
-        ids = weighted(np.arange(odds.size), odds, cohort, rng)
+        ids = weighted(np.arange(chances.size), chances, cohort, rng)
         local = np.tile(model, (cohort, 1))
         for _ in range(steps):
             local -= rate * (local - optima[ids] + noise * rng.normal(size=local.shape))
         model = local.mean(axis=0)
-        terms.append(weight[ids].mean())
+        terms.append(term[ids].mean())
         models.append(model)
-    path, best = np.stack(models), optima.mean(axis=0)
-    late = path[rounds // 2 :]
-    middle = late.mean(axis=0)
-    squares = [((path - best) ** 2).sum(axis=1), ((middle - best) ** 2).sum(), ((late - middle) ** 2).sum(axis=1)]
-    return Descent(float(np.mean(terms)), *[float(np.mean(one)) for one in squares])
+    path = np.stack(models)
+    optimum = optima.mean(axis=0)
+    second_half = path[rounds // 2 :]
+    mean_model = second_half.mean(axis=0)
+    return Descent(
+        term=float(np.mean(terms)),
+        gradient=_mean_square(path - optimum),
+        bias=_mean_square(mean_model - optimum),
+        scatter=_mean_square(second_half - mean_model),
+    )
+
+
+def _mean_square(vectors: Floats) -> float:
+    """Return the mean squared length of vectors (…, d)."""
+    return float((vectors**2).sum(axis=-1).mean())

@@ -24,27 +24,30 @@ def cone_share(shares: Array, mixtures: Array) -> float:
 
 
 def update_errors(shares: Array, population: Array, gradients: Array) -> tuple[float, float]:
-    """How far a cohort's update is from the full one, over the length of that: with the best weights ≥ 0, and alike.
+    """Return how far a cohort's update is from the full one, relative to it: with the best weights ≥ 0, and with equal.
 
     A client's update is Σ_c p_kc g_c (eq. 30), the full one Σ_c p*_c g_c (eq. 28): ``shares`` is (M, C), ``population``
     (C,), and ``gradients`` (C, d) has one row for each type of data. The best weights sum to whatever is best, as in
     the proof (μ > 0).
     """
-    updates, full = np.asarray(shares) @ gradients, np.asarray(population) @ gradients
-    best = nnls(updates.T, full)[1]
-    alike = float(np.linalg.norm(updates.mean(axis=0) - full))
-    return best / float(np.linalg.norm(full)), alike / float(np.linalg.norm(full))
+    updates = np.asarray(shares) @ gradients
+    full_update = np.asarray(population) @ gradients
+    length = float(np.linalg.norm(full_update))
+    _, error_best_weights = nnls(updates.T, full_update)
+    error_equal_weights = float(np.linalg.norm(updates.mean(axis=0) - full_update))
+    return error_best_weights / length, error_equal_weights / length
 
 
 def expected_weights(sizes: Array, budget: int) -> Floats:
-    """Eq. 23: n_k/n · γ_k under uniform sampling of ``budget`` clients, weighted by their data."""
-    n, mean = len(sizes), np.mean(sizes)
+    """Return eq. 23: n_k/n · γ_k under uniform sampling of ``budget`` clients, weighted by their data."""
+    n = len(sizes)
+    mean = np.mean(sizes)
     gamma = 1 / (1 + (n - budget) / (budget * (n - 1)) * (sizes - mean) / mean)
     return np.asarray(sizes / np.sum(sizes) * gamma)
 
 
 def exact_weights(sizes: Array, budget: int) -> Floats:
-    """The same expectation without the paper's approximation: the mean over all cohorts."""
+    """Return the same expectation without the paper's approximation: the mean over all cohorts."""
     sizes = np.asarray(sizes, np.float64)
     cohorts = np.array(list(combinations(range(len(sizes)), budget)))
     shares = sizes[cohorts] / sizes[cohorts].sum(axis=1, keepdims=True)

@@ -19,10 +19,10 @@ class Classification:
     """How clients of one label each are classified.
 
     Attributes:
-        strata: how many are found.
-        right: whether they are the labels.
+        strata: number of strata found.
+        right: whether the strata are the labels.
         score: the silhouette of the choice (eq. 23).
-        next_best: the largest silhouette of any other number of strata.
+        next_best: the largest silhouette of any other number of strata; −1 where no other was tried.
     """
 
     strata: int
@@ -34,37 +34,42 @@ class Classification:
 def classify(labels: int, clients: int, *, most: int, seed: int = 0) -> Classification:
     """Classify ``clients`` with one of so many ``labels`` each (Assumption 6), trying K° = 2 … ``most`` strata."""
     rng = stream(seed, "identical labels")
-    held = np.concatenate([np.arange(labels), rng.integers(labels, size=clients - labels)])
-    vectors = np.eye(labels)[held]
-    found = stratify(vectors, most, stream(seed, "strata"))
+    label_of_client = np.concatenate([np.arange(labels), rng.integers(labels, size=clients - labels)])
+    vectors = np.eye(labels)[label_of_client]
+    strata = stratify(vectors, most, stream(seed, "strata"))
     distances = pairwise(vectors)
-    others = []
-    for components in range(2, min(most, labels) + 1):
-        if components != labels:
-            mixture = fitted(vectors, components, RESTARTS, FLOOR, seed)
-            others.append(silhouette(distances, mixture.labels(vectors)))
-    same = pairs_together(found.labels) == pairs_together(held)
-    return Classification(len(found.means), bool(same.all()), found.score, max(others, default=-1.0))
+    other_scores = []
+    for n_components in range(2, min(most, labels) + 1):
+        if n_components != labels:
+            mixture = fitted(vectors, n_components, RESTARTS, FLOOR, seed)
+            other_scores.append(silhouette(distances, mixture.labels(vectors)))
+    agrees = pairs_together(strata.labels) == pairs_together(label_of_client)
+    return Classification(
+        strata=len(strata.means),
+        right=bool(agrees.all()),
+        score=strata.score,
+        next_best=max(other_scores, default=-1.0),
+    )
 
 
 def pairs_together(groups: Array) -> Array:
-    """(N, N) which two clients are in one group."""
+    """Return which two clients are in one group (N, N)."""
     groups = np.asarray(groups)
     return np.asarray(groups[:, None] == groups[None, :])
 
 
-def threshold(found: Dissimilarity) -> float:
-    """Σ_k (1 − N_k/N) H_k²: stratifying pays where Σ_k N_k ‖h̄_k − h̄‖² is larger.
+def threshold(spread: Dissimilarity) -> float:
+    """Return Σ_k (1 − N_k/N) H_k²: stratifying pays where Σ_k N_k ‖h̄_k − h̄‖² is larger.
 
     Since (N − 1) H² = Σ_k (N_k − 1) H_k² + Σ_k N_k ‖h̄_k − h̄‖², H² − Σ_k N_k H_k²/N > 0 says just that. The
     proposition claims that there is such a threshold; this is it.
     """
-    share = found.members / found.members.sum()
-    return float(((1 - share) * found.inside).sum())
+    share = spread.members / spread.members.sum()
+    return float(((1 - share) * spread.inside).sum())
 
 
 def between(gradients: Array, groups: Array) -> float:
-    """Σ_k N_k ‖h̄_k − h̄‖² of one gradient a client (N, d)."""
+    """Return Σ_k N_k ‖h̄_k − h̄‖² of one gradient per client (N, d)."""
     rows: Floats = np.asarray(gradients, np.float64)
     groups = np.asarray(groups)
     mean = rows.mean(axis=0)

@@ -15,7 +15,12 @@ from sortition.testing.play import everybody, turns
 
 @dataclass(frozen=True)
 class LongRun:
-    """The gap F(w_T) − F* at the end of a run of T rounds, and the longest queue over T (0 without queues)."""
+    """What a run of T rounds ended with.
+
+    Attributes:
+        gap: F(w_T) − F*.
+        queue: the longest queue over T; 0 for a method without queues.
+    """
 
     gap: float
     queue: float
@@ -31,15 +36,16 @@ def long_run(
     for _ in turns(registrar, world, rounds, budget, everybody(world)):
         pass
     queues = [getattr(registrar.state, name, np.zeros(1)) for name in ("z", "q")]
-    return LongRun(_gap(world), max(float(np.max(queue)) for queue in queues) / rounds)
+    longest_queue = max(float(np.max(queue)) for queue in queues)
+    return LongRun(gap=_gap(world), queue=longest_queue / rounds)
 
 
 def _gap(world: QuadraticWorld) -> float:
-    """F(w) − F*, F the mean of the clients' losses weighted by their data: ½‖w − Σ p_k c_k‖²."""
+    """Return F(w) − F*, F the mean of the clients' losses weighted by their data: ½‖w − Σ p_k c_k‖²."""
     share = world.population.sizes / world.population.sizes.sum()
     return float(0.5 * np.sum((world.model - share @ world.centres) ** 2))
 
 
 def slope(horizons: Array, gaps: Array) -> float:
-    """The exponent a of gap ~ T^a, by least squares on logarithms."""
+    """Return the exponent a of gap ~ T^a, by least squares on logarithms."""
     return float(np.polyfit(np.log(horizons), np.log(gaps), 1)[0])

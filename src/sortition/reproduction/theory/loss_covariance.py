@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -9,7 +10,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from sortition.core import stream
-from sortition.core.arrays import Array, Floats
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.sampling import uniformly
 
 
@@ -24,24 +25,30 @@ class Quadratics:
         self.gradients: Floats = -self.curvature * self.centres  # at w = 0
 
     def losses(self, w: Array) -> Floats:
-        """(N,) losses at w."""
+        """Return the losses (N,) at w."""
         return np.asarray(0.5 * np.sum(self.curvature * (w - self.centres) ** 2, axis=1))
 
     def sampled_changes(self, samples: int, size: int, rate: float, seed: int = 0) -> Floats:
-        """(samples, N) changes of everybody's loss when a uniform cohort takes one gradient step at this rate."""
-        rng, everybody = stream(seed, "quadratic cohorts"), np.arange(len(self.centres))
-        before = self.losses(np.zeros(self.centres.shape[1]))
-        steps = [-rate * self.gradients[uniformly(everybody, size, rng)].mean(axis=0) for _ in range(samples)]
-        return np.stack([self.losses(step) - before for step in steps])
+        """Return the changes (samples, N) of everybody's loss after one gradient step of a uniform cohort."""
+        rng = stream(seed, "quadratic cohorts")
+        everybody = np.arange(len(self.centres))
+        cohorts = [uniformly(everybody, size, rng) for _ in range(samples)]
+        return self.changes(cohorts, rate)
+
+    def changes(self, cohorts: Sequence[Ids], rate: float) -> Floats:
+        """Return the changes (cohorts, N) of everybody's loss after one gradient step of each cohort from w = 0."""
+        losses_before = self.losses(np.zeros(self.centres.shape[1]))
+        steps = [-rate * self.gradients[cohort].mean(axis=0) for cohort in cohorts]
+        return np.stack([self.losses(step) - losses_before for step in steps])
 
 
 def preference(covariance: Array, weights: Array) -> Floats:
-    """Σ_i p_i Σ_ik of each client k, by which the proxy algorithm chooses (eq. 61)."""
+    """Return Σ_i p_i Σ_ik of each client k, by which the proxy algorithm chooses (eq. 61)."""
     return np.asarray(np.asarray(weights) @ np.asarray(covariance))
 
 
 def agreement(gradients: Array, weights: Array) -> Floats:
-    """(Bᵀ∇L)ᵀ Bᵀ∇l_k of each client k (eq. 63), where BBᵀ is the covariance of the clients' gradients."""
+    """Return (Bᵀ∇L)ᵀ Bᵀ∇l_k of each client k (eq. 63), where BBᵀ is the covariance of the clients' gradients."""
     spread = np.cov(gradients, rowvar=False)
     return np.asarray(gradients @ spread @ (np.asarray(weights) @ gradients))
 
@@ -64,7 +71,7 @@ class PosteriorCheck:
 
     @property
     def gained(self) -> float:
-        """How much of what the best cohort gains over the average the chosen one gains; 1 is all of it."""
+        """The chosen cohort's gain over the average, as a share of the best cohort's gain."""
         return (self.average - self.chosen) / (self.average - self.best)
 
 
@@ -75,16 +82,15 @@ def check_posterior(world: Quadratics, size: int, rate: float, *, noise: float =
     diagonal, in units of its mean, since the covariance can be singular.
     """
     cohorts = [np.array(cohort) for cohort in combinations(range(len(world.centres)), size)]
-    before = world.losses(np.zeros(world.centres.shape[1]))
-    steps = [-rate * world.gradients[cohort].mean(axis=0) for cohort in cohorts]
-    changes = np.stack([world.losses(step) - before for step in steps])
+    changes = world.changes(cohorts, rate)
     mean = changes.mean(axis=0)
     covariance = np.cov(changes, rowvar=False)
-    covariance = covariance + noise * np.trace(covariance) / len(covariance) * np.eye(len(covariance))
+    mean_variance = np.trace(covariance) / len(covariance)
+    covariance = covariance + noise * mean_variance * np.eye(len(covariance))
     posterior = []
     for cohort, change in zip(cohorts, changes, strict=True):
-        known = covariance[np.ix_(cohort, cohort)]
-        shift = covariance[:, cohort] @ np.linalg.solve(known, (change - mean)[cohort])
+        covariance_of_cohort = covariance[np.ix_(cohort, cohort)]
+        shift = covariance[:, cohort] @ np.linalg.solve(covariance_of_cohort, (change - mean)[cohort])
         posterior.append(float(world.weights @ (mean + shift)))
     actual = changes @ world.weights
     return PosteriorCheck(

@@ -127,12 +127,12 @@ def precision_bound(
 
 @dataclass
 class _Played:
-    """What was met along the SGD steps of a play, one value for each, and after its rounds.
+    """What was measured at each SGD step of a play, and after its rounds.
 
     Attributes:
         rate: η_i.
-        after: E‖ω̄_{i+1} − ω*‖².
-        before: E‖v̄_i − ω*‖².
+        distance_after: E‖ω̄_{i+1} − ω*‖².
+        distance_before: E‖v̄_i − ω*‖².
         noise: E‖g_i − ḡ_i‖².
         spread: E Σ_n‖v̄_i − v_i^n‖²/N.
         length: the largest E‖∇f_n(v_i^n; ξ)‖² of any client.
@@ -141,8 +141,8 @@ class _Played:
     """
 
     rate: list[float] = field(default_factory=list)
-    after: list[float] = field(default_factory=list)
-    before: list[float] = field(default_factory=list)
+    distance_after: list[float] = field(default_factory=list)
+    distance_before: list[float] = field(default_factory=list)
     noise: list[float] = field(default_factory=list)
     spread: list[float] = field(default_factory=list)
     length: list[float] = field(default_factory=list)
@@ -160,7 +160,7 @@ def check_precision(
     rates = np.array(played.rate)
     largest_gradient = max(played.length)  # R²
     noise = world.noise**2 / world.groups.size  # Σ_n σ_n²/N²
-    contraction = (1 - rates * mu) * np.array(played.before) + rates**2 * np.array(played.noise)
+    contraction = (1 - rates * mu) * np.array(played.distance_before) + rates**2 * np.array(played.noise)
     step_bound = contraction + 6 * beta * rates**2 * world.heterogeneity + 2 * np.array(played.spread)
     bound = precision_bound(
         beta=beta,
@@ -176,17 +176,19 @@ def check_precision(
     return PrecisionCheck(
         gap=np.array(played.gap),
         bound=bound,
-        lemma4=LemmaSides(np.array(played.after), step_bound),
+        lemma4=LemmaSides(np.array(played.distance_after), step_bound),
         lemma5=LemmaSides(np.array(played.noise), np.full(rates.size, noise)),
         lemma6=LemmaSides(np.array(played.spread), 4 * rates**2 * (steps - 1) ** 2 * largest_gradient),
     )
 
 
 def _play(world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, repeats: int, seed: int) -> _Played:
-    """All clients train from ω_0 = 0 at the theorem's rates; a stratified sample is aggregated after each round."""
+    """Train all clients from ω_0 = 0 at the theorem's rates; aggregate a stratified sample after each round."""
     mu = float(world.curvature.min())
     offset = max(8 * float(world.curvature.max()) / mu - 1, steps)  # α₁
-    groups, optima, size = world.groups, world.optima, len(world.curvature)
+    groups = world.groups
+    optima = world.optima
+    size = len(world.curvature)
     best = optima.mean(axis=0)
     rng = stream(seed, "precision")
     models = np.zeros((repeats, groups.size, size))  # v_i^n
@@ -197,8 +199,8 @@ def _play(world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, rep
         gradients = world.curvature * (models - optima) + errors
         moved = models - rate * gradients  # ω_{i+1}^n
         played.rate.append(rate)
-        played.after.append(_mean_square(moved.mean(axis=1) - best))
-        played.before.append(_mean_square(models.mean(axis=1) - best))
+        played.distance_after.append(_mean_square(moved.mean(axis=1) - best))
+        played.distance_before.append(_mean_square(models.mean(axis=1) - best))
         played.noise.append(_mean_square(errors.mean(axis=1)))
         played.spread.append(_mean_square(models - models.mean(axis=1, keepdims=True)))
         played.length.append(float((gradients**2).sum(axis=2).mean(axis=0).max()))
@@ -212,27 +214,31 @@ def _play(world: StrataOfQuadratics, seats: Ids, *, rounds: int, steps: int, rep
 
 
 def _mean_square(vectors: Array) -> float:
-    """The mean squared length of vectors (…, d)."""
+    """Return the mean squared length of vectors (…, d)."""
     return float((vectors**2).sum(axis=-1).mean())
 
 
 def _variances(gradients: Array, groups: Ids) -> Floats:
-    """E[Σ_{n∈N_k}‖h_n − h̄_k‖²/(N_k − 1)] of each stratum (K,); gradients are (repeats, N, d)."""
-    found = []
+    """Return E[Σ_{n∈N_k}‖h_n − h̄_k‖²/(N_k − 1)] of each stratum (K,); gradients are (repeats, N, d)."""
+    variances = []
     for k in range(groups.max() + 1):
-        rows = gradients[:, groups == k]
-        apart = rows - rows.mean(axis=1, keepdims=True)
-        found.append((apart**2).sum(axis=(1, 2)).mean() / max(rows.shape[1] - 1, 1))
-    return np.array(found)
+        gradients_of_stratum = gradients[:, groups == k]
+        deviations = gradients_of_stratum - gradients_of_stratum.mean(axis=1, keepdims=True)
+        n_members = gradients_of_stratum.shape[1]
+        variances.append((deviations**2).sum(axis=(1, 2)).mean() / max(n_members - 1, 1))
+    return np.array(variances)
 
 
 def _stratified(models: Array, groups: Ids, seats: Ids, rng: np.random.Generator) -> Floats:
-    """Eq. 9 with equal sizes: from each stratum S^k clients at random, their mean weighted by N_k/N; (repeats, d)."""
+    """Aggregate by eq. 9 with equal sizes: S^k random clients of each stratum, their mean weighted by N_k/N.
+
+    Models are (repeats, N, d), the aggregate is (repeats, d).
+    """
     repeats, clients, size = models.shape
     aggregate = np.zeros((repeats, size))
     for k, places in enumerate(seats):
         members = np.flatnonzero(groups == k)
         order = rng.random((repeats, members.size)).argsort(axis=1)[:, :places]
-        drawn = np.take_along_axis(models[:, members], order[:, :, None], axis=1)
-        aggregate += members.size / clients * drawn.mean(axis=1)
+        sampled_models = np.take_along_axis(models[:, members], order[:, :, None], axis=1)
+        aggregate += members.size / clients * sampled_models.mean(axis=1)
     return aggregate

@@ -22,7 +22,7 @@ SAME = 1e-20  # a squared distance below is rounding
 
 @dataclass(frozen=True)
 class ProxyDescent:
-    """Along a descent of T rounds.
+    """What was measured along a descent of T rounds.
 
     Attributes:
         distance: Δ_t of each round (T,).
@@ -49,45 +49,48 @@ class QuadraticClients:
 
     @classmethod
     def drawn(cls, clients: int, dimensions: int, *, apart: float, seed: int = 0) -> QuadraticClients:
-        """Random clients; with ``apart`` = 0 they share their optimum, at a distance from the starting point 0."""
+        """Draw random clients; with ``apart`` = 0 they share their optimum, at a distance from the starting point 0."""
         rng = stream(seed, "proxy clients")
         shared = rng.normal(size=dimensions) + 2.0
         centres = shared + apart * rng.normal(size=(clients, dimensions))
         return cls(centres=centres, curvature=rng.uniform(0.5, 2.0, size=(clients, dimensions)))
 
     def gradients(self, model: Floats) -> Floats:
-        """(N, d) the gradients at a model."""
+        """Return the gradients (N, d) at a model."""
         return np.asarray(self.curvature * (model - self.centres))
 
     def optimum(self, cohort: Ids) -> Floats:
-        """The minimum of the cohort's mean loss (d,)."""
+        """Return where the cohort's mean loss is least (d,)."""
         weights = self.curvature[cohort]
         return np.asarray((weights * self.centres[cohort]).sum(axis=0) / weights.sum(axis=0))
 
     def loss(self, model: Floats) -> float:
-        """The mean loss of all clients."""
+        """Return the mean loss of all clients."""
         return float(0.5 * (self.curvature * (model - self.centres) ** 2).sum(axis=1).mean())
 
 
 def descend_by_proxy(
     world: QuadraticClients, *, rounds: int, cohort: int, steps: int = 5, uniform: bool = False, seed: int = 0
 ) -> ProxyDescent:
-    """Federated averaging with η_t = β/(t + γ), β = 2/m and γ such that η_1 = 1/(4M), as the theorem wants it.
+    """Run federated averaging with η_t = β/(t + γ), β = 2/m and γ such that η_1 = 1/(4M), as the theorem wants it.
 
     ``uniform`` draws cohorts at random instead.
     """
-    strong, smooth = float(world.curvature.min()), float(world.curvature.max())
-    scale = 2 / strong
-    offset = 4 * smooth * scale - 1
+    m = float(world.curvature.min())
+    M = float(world.curvature.max())
+    beta = 2 / m
+    gamma = 4 * M * beta - 1
     everybody = np.arange(len(world.centres))
     weights = np.full(everybody.size, 1 / everybody.size)
-    best = world.loss(world.optimum(everybody))
+    least_loss = world.loss(world.optimum(everybody))
     rng = stream(seed, "proxy cohorts")
     model = np.zeros(world.centres.shape[1])
-    distances, gaps, needed = [], [], []
-    previous: tuple[Floats, Floats] | None = None
+    distances = []
+    gaps = []
+    needed = []
+    previous: tuple[Floats, Floats] | None = None  # the last cohort's optimum, and the covariance
     for t in range(1, rounds + 1):
-        rate = scale / (t + offset)
+        rate = beta / (t + gamma)
         gradients = world.gradients(model)
         if uniform:
             chosen = uniformly(everybody, cohort, rng)
@@ -96,14 +99,15 @@ def descend_by_proxy(
         target = world.optimum(chosen)
         covariance = rate**2 / cohort * gradients @ np.cov(gradients, rowvar=False) @ gradients.T  # eq. 78
         if previous is not None:
-            moved = float(((target - previous[0]) ** 2).sum())
-            changed = float(np.abs(covariance - previous[1]).sum())
-            needed.append(moved / changed if moved > SAME else 0.0)
-        previous = target, covariance
+            previous_target, previous_covariance = previous
+            optimum_moved = float(((target - previous_target) ** 2).sum())
+            covariance_changed = float(np.abs(covariance - previous_covariance).sum())
+            needed.append(optimum_moved / covariance_changed if optimum_moved > SAME else 0.0)
+        previous = (target, covariance)
         distances.append(float(((model - target) ** 2).sum()))
         local = np.tile(model, (cohort, 1))
         for _ in range(steps):
             local = local - rate * world.curvature[chosen] * (local - world.centres[chosen])
         model = local.mean(axis=0)
-        gaps.append(world.loss(model) - best)
+        gaps.append(world.loss(model) - least_loss)
     return ProxyDescent(distance=np.array(distances), gap=np.array(gaps), needed=np.array(needed))

@@ -168,8 +168,8 @@ class FedGS(Selector[Memory]):
         if self.graph == "updates" and self.sketch is not None:
             return UPDATE.sketch(self.sketch)
         return probe(
-            self._moment("noise_mean", self.noise_mean),  # type: ignore[arg-type]
-            self._moment("noise_scale", self.noise_scale),  # type: ignore[arg-type]
+            self._moment("noise_mean", self.noise_mean),
+            self._moment("noise_scale", self.noise_scale),
         )
 
     def _moment(self, name: str, value: float | tuple[float, ...]) -> Floats:
@@ -289,9 +289,11 @@ class FedGS(Selector[Memory]):
         chosen = row[solution.members]
         block = candidates.distance[np.ix_(chosen, chosen)]
         mean_distance = (block.sum() - np.trace(block)) / max(M * (M - 1), 1)
-        notes: picture_notes.Note = {"distance": float(np.round(mean_distance, 6)), "solver": solution.how}
-        shown = picture_notes.spread_positions(ids.size)
-        notes |= picture_notes.graph_note(round, ids[shown], candidates.distance[np.ix_(row[shown], row[shown])])
+        notes: picture_notes.Note = {"distance": float(np.round(mean_distance, 6)), "solver": solution.solver}
+        positions = picture_notes.spread_positions(ids.size)
+        notes |= picture_notes.graph_note(
+            round, ids[positions], candidates.distance[np.ix_(row[positions], row[positions])]
+        )
         return Cohort.by_size(ids[solution.members], round.population.sizes, notes=notes)
 
     def _candidates(self, state: Memory, round: Round, weight: float) -> Candidates:

@@ -31,7 +31,7 @@ class Solution:
 
     members: Ids
     value: float
-    how: str  # "all", "exact", "search" or "time limit"
+    solver: str  # "all", "exact", "search" or "time limit"
 
 
 def disperse(
@@ -67,15 +67,15 @@ def disperse(
     gain = on_grid(gain, step)
     if places >= kind.size:
         members = np.arange(kind.size)
-        how = "all"
+        solver = "all"
     elif math.comb(kind.size, places) <= ENUMERATED:
         members = _enumerated(kind, gain, pair, places)
-        how = "exact"
+        solver = "exact"
     else:
         search = Search(pair, places, step, time.monotonic() + time_limit)
         members = _searched(search, kind, gain, starts, rng)
-        how = "time limit" if search.late else "search"
-    return Solution(members, _objective(members, kind, gain, pair), how)
+        solver = "time limit" if search.late else "search"
+    return Solution(members, _objective(members, kind, gain, pair), solver)
 
 
 def step_of(pair: Floats, gain: Floats, places: int) -> float:
@@ -127,8 +127,8 @@ def _searched(search: Search, kind: Ids, gain: Floats, starts: int, rng: np.rand
     first = np.searchsorted(kind, np.arange(n_kinds))
     rank = np.arange(kind.size) - first[kind]
     n_starts = max(2, min(starts, CELLS // (search.places * n_kinds)))
-    taken = search.run(_best_gains(gain[order], kind, rank, n_kinds, search.places), n_starts, rng)
-    return np.sort(order[rank < taken[kind]])
+    counts = search.run(_best_gains(gain[order], kind, rank, n_kinds, search.places), n_starts, rng)
+    return np.sort(order[rank < counts[kind]])
 
 
 def _best_gains(gain: Floats, kind: Ids, rank: Ids, n_kinds: int, places: int) -> Floats:
@@ -143,7 +143,7 @@ def _best_gains(gain: Floats, kind: Ids, rank: Ids, n_kinds: int, places: int) -
 class Search:
     """Greedy starts and best-improvement swaps, all R starts side by side, with maintained row sums.
 
-    ``taken`` (R, C) counts the members of each kind, ``reach`` (R, C) is Σ_{l∈S} pair[c, l], ``slots`` (R, M) the kinds
+    ``counts`` (R, C) are the members of each kind, ``reach`` (R, C) is Σ_{l∈S} pair[c, l], ``slots`` (R, M) the kinds
     of the members, and ``best`` (C, K + 1) the gains of each kind's members, best first.
 
     Attributes:
@@ -159,29 +159,29 @@ class Search:
 
     def run(self, best: Floats, starts: int, rng: np.random.Generator) -> Ids:
         """Return how many of each kind the best set has, shape (C,)."""
-        taken, reach, slots = self._greedy(best, starts, rng)
-        self._swap(best, taken, reach, slots)
-        return np.asarray(taken[np.argmax(self._values(best, taken, reach))])
+        counts, reach, slots = self._greedy(best, starts, rng)
+        self._swap(best, counts, reach, slots)
+        return np.asarray(counts[np.argmax(self._values(best, counts, reach))])
 
-    def _values(self, best: Floats, taken: Ids, reach: Floats) -> Floats:
+    def _values(self, best: Floats, counts: Ids, reach: Floats) -> Floats:
         """Return the objective of each start's set (R,)."""
         gains = np.where(np.isfinite(best), best, 0.0)
         sums = np.cumsum(np.pad(gains, ((0, 0), (1, 0))), axis=1)
-        single = sums[np.arange(len(best)), taken].sum(axis=1)
-        return np.asarray(single + ((reach - np.diag(self.pair)) * taken).sum(axis=1) / 2)
+        single = sums[np.arange(len(best)), counts].sum(axis=1)
+        return np.asarray(single + ((reach - np.diag(self.pair)) * counts).sum(axis=1) / 2)
 
     def _greedy(self, best: Floats, starts: int, rng: np.random.Generator) -> tuple[Ids, Floats, Ids]:
         """Build the plain greedy set, the set of best gains, and greedy sets that begin with 1, 2, … random members."""
         n_kinds = len(best)
         row = np.arange(starts)
-        taken = np.zeros((starts, n_kinds), np.int64)
+        counts = np.zeros((starts, n_kinds), np.int64)
         reach = np.zeros((starts, n_kinds))
         slots = np.empty((starts, self.places), np.int64)
         distance_factor = np.ones((starts, 1))
         distance_factor[1] = 0.0  # the second start looks at gains alone
         n_random = np.maximum(row - 1, 0) % (self.places + 1)
         for place in range(self.places):
-            next_gain = best[np.arange(n_kinds), taken]
+            next_gain = best[np.arange(n_kinds), counts]
             score = next_gain + distance_factor * reach
             random = np.flatnonzero(place < n_random)
             if random.size:
@@ -189,13 +189,13 @@ class Search:
                 score[random] = np.where(np.isfinite(next_gain[random]), lot, -np.inf)
             pick = np.argmax(score, axis=1)
             slots[:, place] = pick
-            taken[row, pick] += 1
+            counts[row, pick] += 1
             reach += self.pair[pick]
-        return taken, reach, slots
+        return counts, reach, slots
 
-    def _swap(self, best: Floats, taken: Ids, reach: Floats, slots: Ids) -> None:
+    def _swap(self, best: Floats, counts: Ids, reach: Floats, slots: Ids) -> None:
         """Exchange one member while that gains: Δ = (in_j + r_j − p_ij) − (out_i + r_i − p_ii)."""
-        active = np.arange(len(taken))
+        active = np.arange(len(counts))
         kinds = np.arange(len(best))
         diagonal = np.diag(self.pair)
         while active.size:
@@ -204,22 +204,22 @@ class Search:
                 return
             row = np.arange(active.size)[:, None]
             members = slots[active]
-            counts = taken[active]
+            active_counts = counts[active]
             sums = reach[active]
-            leaving = best[members, counts[row, members] - 1] + sums[row, members] - diagonal[members]
-            delta = (best[kinds, counts] + sums)[:, None, :] - self.pair[members]
+            leaving = best[members, active_counts[row, members] - 1] + sums[row, members] - diagonal[members]
+            delta = (best[kinds, active_counts] + sums)[:, None, :] - self.pair[members]
             delta -= leaving[:, :, None]
             flat = delta.reshape(active.size, -1)
             largest = np.argmax(flat, axis=1)
             improves = flat[row[:, 0], largest] > self.step / 2
             active = active[improves]
             place, joining = np.divmod(largest[improves], kinds.size)
-            self._exchange(taken, reach, slots, active=active, place=place, joining=joining)
+            self._exchange(counts, reach, slots, active=active, place=place, joining=joining)
 
-    def _exchange(self, taken: Ids, reach: Floats, slots: Ids, *, active: Ids, place: Array, joining: Array) -> None:
+    def _exchange(self, counts: Ids, reach: Floats, slots: Ids, *, active: Ids, place: Array, joining: Array) -> None:
         """Exchange the member at a place of each active start for one of another kind."""
         leaving = slots[active, place]
-        taken[active, leaving] -= 1
-        taken[active, joining] += 1
+        counts[active, leaving] -= 1
+        counts[active, joining] += 1
         slots[active, place] = joining
         reach[active] += self.pair[joining] - self.pair[leaving]

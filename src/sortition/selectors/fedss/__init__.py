@@ -194,10 +194,10 @@ class FedSS(Selector[Memory]):
             weight = np.zeros(n_strata)
             weight[chosen] = strata.mass[chosen] / chance[positions]
             return seats, weight
-        wanted = strata.members
+        places_share = strata.members
         if self.allocation == "neyman":
-            wanted = strata.members * self._spreads(state, n_strata)  # eq. 19
-        seats[reachable] = apportion(wanted[reachable], round.places, strata.reachable[reachable])
+            places_share = strata.members * self._spreads(state, n_strata)  # eq. 19
+        seats[reachable] = apportion(places_share[reachable], round.places, strata.reachable[reachable])
         return seats, strata.mass
 
     def _spreads(self, state: Memory, n_strata: int) -> Floats:
@@ -260,8 +260,8 @@ class FedSS(Selector[Memory]):
 
     def _enrol(self, state: Memory, round: Round) -> Array:
         """Make the strata when first called, find those of clients that joined later, and return the means."""
-        known = round.population.known
-        newcomers = known[state.stratum[known] < 0]
+        known_ids = round.population.known
+        newcomers = known_ids[state.stratum[known_ids] < 0]
         if not newcomers.size and state.means is not None:
             return state.means
         strata = self._strata_of(newcomers, state, round)

@@ -262,8 +262,8 @@ class Microcosm(Selector[Memory]):
 
     def _enrol(self, state: Memory, round: Round, epsilon: float) -> None:
         """Let clients that are new to the server send label counts with noise, once."""
-        known = round.population.known
-        newcomers = known[~row_known(state.rows)[known]]
+        known_ids = round.population.known
+        newcomers = known_ids[~row_known(state.rows)[known_ids]]
         if newcomers.size:
             counts = round.population.label_counts[newcomers]
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)

@@ -90,9 +90,9 @@ def provisional(owed: Floats, places: int) -> Floats:
     due = np.maximum(owed, 0.0)
     places = min(places, due.size)
     if places == 0:
-        return np.minimum(1.0, due + 1.0)
+        return np.asarray(np.minimum(1.0, due + 1.0))
     largest = np.partition(due, due.size - places)[due.size - places :].sum()
-    return np.minimum(1.0, due + max(0.0, 1.0 - largest) / places)
+    return np.asarray(np.minimum(1.0, due + max(0.0, 1.0 - largest) / places))
 
 
 def unexplained(phi: Floats, updates: Floats, p: Floats) -> float | None:
@@ -109,7 +109,7 @@ def unexplained(phi: Floats, updates: Floats, p: Floats) -> float | None:
     if n < 2 * (rank - 1) + 6 or total <= 0:
         return None
     residual_share = float(((centred - design @ coefficients) ** 2).sum()) / total
-    r_squared = 1.0 - residual_share * (n - 1) / (n - rank)
+    r_squared = float(1.0 - residual_share * (n - 1) / (n - rank))
     if r_squared <= 0:
         return float("inf")
     return (1.0 - r_squared) / r_squared

@@ -6,6 +6,7 @@ import platform
 
 from sortition import __version__
 from sortition.audit.entries import installed_version
+from sortition.results import run_folder
 from sortition.simulation import Setup
 from sortition.studies import methods, own_code
 from sortition.studies.config import RunConfig

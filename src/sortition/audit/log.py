@@ -16,6 +16,7 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import encode_ids, encode_numbers, json_value
 from sortition.audit.entries import encode_answers, encode_cohort, encode_joined, encode_kept_out, encode_notes, header
+from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.audit.schema import AnswersEntry, JoinedEntry, QuestionEntry, compact
 from sortition.core.arrays import Ids
 from sortition.core.flights import Received
@@ -113,7 +114,9 @@ class AuditLog:
         cohort = turn.cohort or Cohort.uniform([])
         entry: dict[str, Any] = {
             **self._selection(turn),
+            "clock": turn.clock,
             "done": None if np.array_equal(done, cohort.ids) else encode_ids(done),
+            "durations": None if turn.durations is None else encode_numbers(turn.durations),
             "reports": _reports(turn.needs, reports, done),
             "rejected": json_value(turn.rejected) or None,
             "blamed": json_value(turn.blamed) or None,
@@ -127,7 +130,7 @@ class AuditLog:
     def dispatched(self, turn: Turn) -> None:
         """Make the selection's entry; a round that is finished next is one entry with it."""
         entry = {
-            "event": "selected",
+            "event": SELECTED,
             **self._selection(turn),
             "version": turn.version,
             "clock": turn.clock,
@@ -138,14 +141,14 @@ class AuditLog:
 
     def gave_up(self, ids: Ids, reason: str) -> None:
         """Note whose work has ended without an update."""
-        entry = {"event": "given up", "ids": encode_ids(np.sort(ids)), "reason": reason}
+        entry = {"event": GIVEN_UP, "ids": encode_ids(np.sort(ids)), "reason": reason}
         self._note(self._registrar.events, entry)
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Make a step's entry: whose updates arrived, how stale, and with what weights they were used."""
         known = not np.isnan(step.durations).any() and step.durations.size > 0
         entry = {
-            "event": "step",
+            "event": STEP,
             "version": step.version,
             "received": encode_ids(step.arrived),
             "used": None if np.array_equal(step.ids, step.arrived) else encode_ids(step.ids),
@@ -157,6 +160,7 @@ class AuditLog:
             "reports": _reports(self._registrar.needs, reports, step.arrived),
             "rejected": json_value(dict(step.rejected)) or None,
             "blamed": json_value(dict(step.blamed)) or None,
+            "excused": sorted(set(step.excused) & step.blamed.keys()) or None,
         }
         self._note(self._registrar.events, compact(entry))
 

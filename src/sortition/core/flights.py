@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -174,6 +174,7 @@ class Received:
         arrived: whose updates arrived.
         cohort: everybody whose work ended since the last step.
         blamed: clients whose updates are unsound, and why.
+        excused: of these, whose refused update is no strike.
         rejected: clients of whom something was withheld from the method, and why.
         guarded: what the guards did.
         notes: of the weights.
@@ -189,6 +190,7 @@ class Received:
     arrived: Ids
     cohort: Cohort
     blamed: Mapping[int, str]
+    excused: Collection[int]
     rejected: Mapping[int, str]
     guarded: Mapping[str, Any]
     notes: Mapping[str, Any]

@@ -11,7 +11,7 @@ Every change is prepared aside and booked at once (``_book``): whoever interrupt
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -356,6 +356,7 @@ class Registrar:
         normalise: Normalise = "mass",
         durations: npt.ArrayLike | None = None,
         blamed: Mapping[int, str] | None = None,
+        excused: Collection[int] = (),
     ) -> Received:
         """Make a step of the updates that have arrived: the method observes once, and the next version begins.
 
@@ -366,6 +367,7 @@ class Registrar:
             normalise: ``mass``: the weights sum to 1; ``count``: they are divided by the number of updates alone.
             durations: seconds from dispatch to arrival, one per id in ``ids``.
             blamed: clients in flight that sent an unsound update, and why: a strike each, and their work has ended.
+            excused: of these, whose refused update is no strike, beside those that :meth:`judge_updates` excused.
         """
         with self._thread.inside():
             if self._open is not None:
@@ -380,17 +382,21 @@ class Registrar:
                 durations=_numbers("receive(durations)", durations, given.size),
                 blamed=dict(blamed or {}),
             )
-            step, books = self._step_books(arrivals, unsound, normalise)
+            step, books = self._step_books(arrivals, unsound, normalise, set(excused))
             if self.observer is not None:
-                self.observer.stepped(step, arrivals.reports)
+                sent = {name: with_ids(name, rows, given) for name, rows in arrivals.reports.items()}
+                self.observer.stepped(step, sent)
             books["events"] = self.events + 1
             self._book(books)
             return step
 
-    def _step_books(self, arrivals: Arrived, unsound: Ids, normalise: Normalise) -> tuple[Received, dict[str, Any]]:
+    def _step_books(
+        self, arrivals: Arrived, unsound: Ids, normalise: Normalise, excused: set[int]
+    ) -> tuple[Received, dict[str, Any]]:
         """A step of work in flight, and what changes with it."""
         intake = self._intake().copy()
         intake.blamed |= arrivals.blamed
+        intake.excused |= excused
         flights = self.flights.given_up(unsound)
         done = flights.in_order(arrivals.ids)
         order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), done)]
@@ -416,6 +422,7 @@ class Registrar:
             arrived=done,
             cohort=weighed.cohort,
             blamed=arrivals.blamed,
+            excused=intake.excused,
             rejected=intake.rejected,
             guarded=intake.guarded,
             notes=weighed.notes,
@@ -547,6 +554,7 @@ class Registrar:
         version = self.version
         try:
             turn.intake = earlier.copy()
+            turn.durations = seconds
             usable, books = self._finish_books(turn, cohort, done, {} if reports is None else reports, seconds)
             if self.observer is not None:
                 self.observer.finished(turn, done, reports or {})

@@ -103,6 +103,7 @@ class Turn:
         self.cohort: Cohort | None = None
         self.asked: list[Asked] = []
         self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
+        self.durations: Floats | None = None  # seconds of those who completed, once the turn is finished
         self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
         self.intake = Intake(
             selector=context.selector,

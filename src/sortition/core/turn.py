@@ -274,8 +274,15 @@ class Turn:
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
         context = self._context
         shape = self.shapes.get(signal.name)
+        guards = context.guards
+        if self._is_winsorised(signal) and guards.remember:
+            guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
         scale = context.scale(signal.name)
-        return screen(signal, answers, asked, shape, context.guards, longest=context.longest, scale=scale)
+        return screen(signal, answers, asked, shape, guards, longest=context.longest, scale=scale)
+
+    def _is_winsorised(self, signal: Signal) -> bool:
+        """Whether large numbers of a signal are clipped."""
+        return bool(self._context.guards.winsorise) and signal.scalar and signal.nonnegative
 
     def _accept(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
@@ -292,9 +299,11 @@ class Turn:
         self._unsound |= self._struck(signal, screened)
         for client, length in lengths.items():
             self._misshapen.setdefault(client, {})[signal.name] = length
-        limit = self._context.guards.winsorise
-        if limit and signal.scalar and signal.nonnegative:
-            reading, clipped = winsorised(reading, limit)
+        if self._is_winsorised(signal):
+            guards = self._context.guards
+            scale = self._context.scale(signal.name)
+            most = np.inf if scale is None or not guards.norm else guards.norm * scale
+            reading, clipped = winsorised(reading, guards.winsorise, most)
             if clipped:
                 self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
         return reading

@@ -186,12 +186,7 @@ class Intake:
         if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
             self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
         self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        struck = rejected.keys() - lengths.keys()
-        if is_compared(signal) and self.guards.remember:
-            if self._excuses(screened.ids, self.scale(signal.name)):
-                struck -= screened.compared
-            self.sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
-        self.unsound |= struck
+        self.unsound |= self._struck(signal, screened)
         for client, length in lengths.items():
             self.misshapen.setdefault(client, {})[signal.name] = length
         limit = self.guards.winsorise
@@ -200,6 +195,15 @@ class Intake:
             if clipped:
                 self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
         return reading
+
+    def _struck(self, signal: Signal, screened: Screened) -> set[int]:
+        """Whose rows are a strike; where norms are remembered, they are noted."""
+        struck = screened.rejected.keys() - screened.lengths.keys()
+        if is_compared(signal) and self.guards.remember:
+            if self._excuses(screened.ids, self.scale(signal.name)):
+                struck -= screened.compared
+            self.sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
+        return struck
 
     def export(self) -> dict[str, Any]:
         """What the next step needs of it, as JSON knows it."""

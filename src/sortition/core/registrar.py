@@ -279,7 +279,9 @@ class Registrar:
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
         selection = Dispatched.begun(turn.index, turn.version, cohort, turn.clock, skipped=turn.skipped)
-        online = np.union1d(turn.available, turn.in_flight) if turn.in_flight.size else turn.available
+        online = turn.available
+        if turn.in_flight.size and self.eligibility.counts:
+            online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
         intake = turn.intake if self.intake is None else self.intake.joined_by(turn.intake)
         return {
             "state": state,

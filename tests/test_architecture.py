@@ -73,7 +73,7 @@ INSIDE_FUNCTIONS = {
     "data": (set(), {"torch", "PIL", "polars", "altair", "rich", "rdata"}),
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
-    "federation": ({"selectors"}, set()),
+    "federation": ({"selectors"}, {"prometheus_client"}),
     "studies": ({"flower", "report"}, {"ray", "threadpoolctl", "typer", "altair", "vl_convert"}),
     "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -72,6 +73,7 @@ class RunFiles:
         self.played = 0  # rounds before this start
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
+        self.written_at: float | None = None  # when this server wrote its last checkpoint, in seconds of the epoch
         self._journal: Journal | None = None
         self._described: list[str] | None = None
 
@@ -173,6 +175,7 @@ class RunFiles:
             "rounds": len(self.history),
         }
         snapshot.save(self.options.checkpoint, arrays, header)
+        self.written_at = time.time()
         self._describe(self.options.checkpoint)
 
     def _describe(self, checkpoint: Path) -> None:

@@ -8,6 +8,7 @@ the clients' business: Flower's own loop runs there, and runs in lock-step train
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -153,9 +154,10 @@ class Driver:
         self.pace = pace
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
+        self.selection_seconds = 0.0  # how long the method computed for its last choice
         self._started = started
         self._keep = keep
-        self._sinks = sinks
+        self.sinks = sinks
         self._complain = complain
 
     @property
@@ -175,9 +177,14 @@ class Driver:
         """Choose a cohort, asking clients what the method wants to know."""
         available = self.backend.available()
         registrar = self.up_to_date()
+        began = time.perf_counter()
         turn = self.begin(registrar, available)
+        self.selection_seconds = time.perf_counter() - began
         while turn.question is not None:
-            turn.answer(self.backend.ask(turn, turn.question))
+            answers = self.backend.ask(turn, turn.question)
+            began = time.perf_counter()
+            turn.answer(answers)
+            self.selection_seconds += time.perf_counter() - began
         self.round = OpenRound(turn, available.size)
         return self.round
 
@@ -228,7 +235,7 @@ class Driver:
         complete = in_order({**record, **self.backend.costs(turn, arrivals)})
         self.round = None
         self._keep(complete)
-        for sink in self._sinks:
+        for sink in self.sinks:
             self._tell(sink, complete)
         return complete
 

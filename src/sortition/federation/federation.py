@@ -31,6 +31,7 @@ from sortition.federation.live import LiveFederation
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
+from sortition.federation.metrics import MetricsOption, sinks
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
 from sortition.federation.pace import DEADLINE
 
@@ -57,6 +58,8 @@ class Federation(LiveFederation):
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) after the last round.
         on_round: called with the record of each round, when it is kept; what it raises is logged.
+        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
+            tracker, or a list of these.
         eligible: who may be chosen: names and tags, or a function of a client's name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
@@ -89,6 +92,7 @@ class Federation(LiveFederation):
         resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
         on_round: Callable[[RoundRecord], object] | None = None,
+        metrics: MetricsOption = None,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         refresh: Mapping[str, Refresh] | None = None,
@@ -126,6 +130,7 @@ class Federation(LiveFederation):
             resume=resumed,
             audit=None if audit is None else as_path(WHO, "audit", audit),
             on_round=on_round,
+            metrics=sinks(WHO, metrics),
             who=WHO,
         )
         self.combining = Combining.by(combine, WHO)

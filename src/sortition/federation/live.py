@@ -15,6 +15,7 @@ from sortition.federation.engine import Engine
 from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
+from sortition.federation.metrics import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.screening import ModelCheck
 
@@ -46,6 +47,8 @@ class LiveFederation:
         self.options = options
         self.engine = engine
         self.logger = logger or logging.getLogger("sortition")
+        if options.metrics:
+            transport = MeteredTransport(transport)
         self.messenger = Messenger(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
         self.files = RunFiles(options, engine, self.messenger.members, backend)
         self.driver = Driver(
@@ -57,10 +60,30 @@ class LiveFederation:
             sinks=() if options.on_round is None else (options.on_round,),
             complain=self.logger.warning,
         )
+        self.metrics: LiveMetrics | None = None
+        if isinstance(transport, MeteredTransport):
+            self.metrics = self._show_metrics(transport, backend)
+
+    def _show_metrics(self, transport: MeteredTransport, backend: str) -> LiveMetrics:
+        """Show the federation's numbers after every round; what a sink raises is logged."""
+        metrics = LiveMetrics(
+            self.options.metrics,
+            backend=backend,
+            method=type(self.options.selector).__name__,
+            members=self.members,
+            transport=transport,
+            selection_seconds=lambda: self.driver.selection_seconds,
+            checkpoint=lambda: self.files.written_at,
+            complain=self.logger.warning,
+        )
+        self.driver.sinks = (*self.driver.sinks, metrics.update)
+        return metrics
 
     def _started(self, registrar: Registrar) -> None:
         self.messenger.needs = registrar.needs
         self.files.watch(registrar)
+        if self.metrics is not None:
+            self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
     @property
@@ -91,6 +114,8 @@ class LiveFederation:
         if self.files.played:
             self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
+        if self.metrics is not None:
+            self.metrics.open(stack, self.history)
         return self.files.played
 
     def close_round(self) -> RoundRecord:

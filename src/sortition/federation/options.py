@@ -18,6 +18,7 @@ from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
 from sortition.core.validation import is_number, is_whole
 from sortition.federation.members import Owner, Refresh
+from sortition.federation.metrics import MetricsSink
 from sortition.federation.pace import DEADLINE, Pace
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
@@ -50,6 +51,7 @@ class Options:
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
         audit: file of the audit log.
         on_round: called with the record of each round.
+        metrics: where the numbers of the federation are shown.
         who: the class that a message about an option names.
     """
 
@@ -75,6 +77,7 @@ class Options:
     resume: Path | None = None
     audit: Path | None = None
     on_round: Callable[[RoundRecord], object] | None = None
+    metrics: Sequence[MetricsSink] = ()
     who: str = "Federation"
 
     def __post_init__(self) -> None:

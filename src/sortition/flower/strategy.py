@@ -30,6 +30,7 @@ from sortition.core.selector import Selector
 from sortition.federation.engine import Combining
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
+from sortition.federation.metrics import MetricsOption, sinks
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
 from sortition.federation.pace import DEADLINE
 from sortition.federation.screening import ModelCheck
@@ -75,6 +76,8 @@ class SelectorStrategy(Strategy):
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
         on_round: called with the record of each round, when it is kept; what it raises is logged.
+        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
+            tracker, or a list of these.
     """
 
     _ready = False  # whether attributes are those of a whole object
@@ -104,6 +107,7 @@ class SelectorStrategy(Strategy):
         resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
         on_round: Callable[[RoundRecord], object] | None = None,
+        metrics: MetricsOption = None,
     ) -> None:
         if strategy is None:
             strategy = FedAvg(min_available_nodes=1)
@@ -130,6 +134,7 @@ class SelectorStrategy(Strategy):
             resume=resumed,
             audit=None if audit is None else as_path(WHO, "audit", audit),
             on_round=on_round,
+            metrics=sinks(WHO, metrics),
             who=WHO,
         )
         self.combining = Combining.by(combine, WHO)

@@ -13,6 +13,7 @@ from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
+from sortition.federation.metrics import Metrics, MetricsSink, sinks
 from sortition.federation.options import Options, as_path, checkpoint_paths
 from sortition.federation.pace import DEADLINE
 from sortition.selectors import find
@@ -40,6 +41,7 @@ TRANSLATED = (
     "resume",
     "audit",
     "on_round",
+    "metrics",
 )
 
 
@@ -71,6 +73,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         resume=resume,
         audit=None if audit is None else as_path(who, "audit", audit),
         on_round=_function(who, "on_round", table.get("on_round")),
+        metrics=_metrics(who, table.get("metrics")),
         who=who,
         **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
     )
@@ -132,6 +135,27 @@ def _function(who: str, name: str, path: Any) -> Any:
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function
+
+
+def _metrics(who: str, value: Any) -> tuple[MetricsSink, ...]:
+    """Where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
+    several = value if isinstance(value, list) else [value]
+    chosen: list[MetricsSink | int] = []
+    for option in several:
+        if isinstance(option, Mapping):
+            chosen.append(_endpoint(who, option))
+        elif isinstance(option, str):
+            chosen.append(_function(who, "metrics", option)())
+        elif option is not None:
+            chosen.append(option)
+    return sinks(who, chosen)
+
+
+def _endpoint(who: str, table: Mapping[str, Any]) -> Metrics:
+    try:
+        return Metrics(**table)
+    except TypeError as error:
+        raise InputError(f"{who}.metrics must hold keys of Metrics; {error}.") from None
 
 
 def _deadline(who: str, seconds: Any) -> float:

@@ -101,6 +101,8 @@ class AuditLog:
             or None,
             "rejected": json_value(turn.rejected) or None,
             "blamed": json_value(turn.blamed) or None,
+            "excused": sorted(turn.excused & turn.blamed.keys()) or None,
+            "scales": json_value(turn.scales) or None,
         }
         self._pending = compact(entry)
 

@@ -26,6 +26,7 @@ from sortition.audit.schema import (
 )
 from sortition.core.arrays import Ids
 from sortition.core.errors import SortitionError, shown
+from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar
@@ -39,6 +40,8 @@ NAMES = {
     "joined": "population",
     "done": "completed clients",
     "blamed": "clients with refused updates",
+    "excused": "refused updates that are no strike",
+    "scales": "remembered scales",
 }
 
 
@@ -139,6 +142,7 @@ class _Round:
             name = turn.question.signal.name
             raise Differs(f"{self.registrar.owner} asks for {name!r}, a question that the log lacks.")
         self._compare_cohort(turn.cohort or Cohort.uniform([]))
+        _same("remembered scales", _of_signals(turn.scales), _of_signals(self.entry.get("scales")))
         self._finish(turn)
 
     def _join(self, joined: JoinedEntry, population: Callable[[int], Population | None]) -> None:
@@ -185,8 +189,14 @@ class _Round:
             for name, one in logged.items()
         }
         turn.blame({int(client): reason for client, reason in (self.entry.get("blamed") or {}).items()})
+        turn.excused |= set(self.entry.get("excused") or ())
         self.registrar.finish(turn, done, reports)
         _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
+
+
+def _of_signals(scales: Mapping[str, float] | None) -> dict[str, float]:
+    """The remembered scales of signals; that of models' updates, which a log does not hold, is left out."""
+    return {name: scale for name, scale in (scales or {}).items() if name != MODEL}
 
 
 def _rows(

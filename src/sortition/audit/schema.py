@@ -91,6 +91,8 @@ class RoundEntry(TypedDict):
     reports: NotRequired[dict[str, AnswersEntry] | None]
     rejected: NotRequired[dict[str, str] | None]
     blamed: NotRequired[dict[str, str] | None]
+    excused: NotRequired[list[int] | None]  # of these, whose refused update is no strike
+    scales: NotRequired[dict[str, float] | None]  # remembered when the round began, by signal; "model": of updates
 
 
 class Disclosure(TypedDict):

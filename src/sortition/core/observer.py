@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy.typing as npt
 
 from sortition.core.arrays import Ids
+from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure
 from sortition.core.rounds import Population
@@ -39,3 +40,12 @@ class Observer(Protocol):
     def joined(self, population: Population) -> None:
         """The registrar goes on with a larger or better known population."""
         ...
+
+
+def check_observer(who: str, observer: object) -> None:
+    """Refuse what is no observer, before a turn calls it; None means that nobody observes."""
+    missing = [
+        name for name in ("begun", "answered", "finished", "joined") if not callable(getattr(observer, name, None))
+    ]
+    if observer is not None and missing:
+        raise bad(who, f"an Observer, with a method {missing[0]}()", observer)

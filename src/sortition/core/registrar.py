@@ -7,6 +7,7 @@ whose cohort was dispatched is in flight: clients may join meanwhile, and only `
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +21,9 @@ from sortition.core.arrays import Array, Ids, as_ids, not_among
 from sortition.core.errors import bad
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.screening import is_compared
 from sortition.core.guards.settings import Guards
-from sortition.core.observer import Observer, Reports
+from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Feedback, Reading
 from sortition.core.rounds import Population, Round
@@ -31,6 +33,9 @@ from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
 from sortition.core.turn import Turn, TurnContext
+from sortition.core.validation import is_whole
+
+WHO = "A registrar and its turns"
 
 
 class Registrar:
@@ -63,12 +68,15 @@ class Registrar:
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
         if not isinstance(population, Population):
             raise bad("Registrar.population", "a Population", population, "Make one with Population(sizes).")
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+        if horizon is not None and not is_whole(horizon, 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
+        check_observer("Registrar.observer", observer)
         self.guards = Guards() if guards is None else guards
         if not isinstance(self.guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.horizon, self.seed, self.observer = horizon, seed, observer
+        self.horizon = None if horizon is None else int(horizon)
+        self.seed = seed
+        self.observer = observer
         self._unresolved, self.selector = selector, resolved_for(selector, population)
         self.owner = type(selector).__name__
         self.index = 0
@@ -76,11 +84,29 @@ class Registrar:
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._model, self.lengths = model, self._lengths_of(model, population.n_clients)
         self._open: Turn | None = None
-        self._thread = OneThread("A registrar and its turns")
+        self._thread = OneThread(WHO)
         self._selection = object()  # by which a turn is recognised as one of this registrar
-        self.eligibility = Eligibility(self.guards, population)
+        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
         self.population, self._view = population, self._disclosed(population, self.eligibility)
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds: like a snapshot, what was before an open turn; observers stay behind."""
+        attributes = self.__dict__.copy()
+        for name in ("_open", "_thread", "_selection", "observer"):
+            del attributes[name]
+        return attributes
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+        self.observer = None
+        self._open = None
+        self._thread = OneThread(WHO)
+        self._selection = object()
+
+    def __copy__(self) -> Self:
+        """An independent registrar: two that share their memory would spoil each other's."""
+        return copy.deepcopy(self)
 
     @property
     def needs(self) -> Needs:
@@ -89,6 +115,11 @@ class Registrar:
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
+
+    def _remembered_signals(self) -> list[str]:
+        """The signals of which the guards may remember how long clients' rows are."""
+        signals = (*self.needs.asks, *self.needs.reports)
+        return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -124,6 +155,7 @@ class Registrar:
         self._abandon()
         context, played = self._context(ids, admitted), round if admitted.ids.size else None
         turn = self._open = Turn(context, self.state.copy(), played, admitted.notes)
+        turn.scales = self.eligibility.remembered_scales(self.index)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn
@@ -143,14 +175,22 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
+            longest=self.lengths.longest,
             available=available,
             kept_out=admitted.kept_out,
+            just_come=admitted.just_come,
+            scale=self._scale,
             capped=self.eligibility.capped,
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
             late=lambda: self.count("late"),
             thread=self._thread,
         )
+
+    def _scale(self, name: str) -> float | None:
+        """How long the rows of a signal usually are, as remembered now."""
+        scales = self.eligibility.scales
+        return None if scales is None else scales.scale(name, self.index)
 
     def dispatch(self, turn: Turn) -> None:
         """Put the cohort in flight: its members are at work, so that no other turn may begin before this one ends."""
@@ -201,9 +241,19 @@ class Registrar:
         if turn.round is not None:
             self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings, self.owner))
         self._take_over(turn, usable)
+        turn.usable = usable
         if self.observer is not None:
-            self.observer.finished(turn, done, reports or {})
+            self._tell_finished(self.observer, turn, done, reports or {})
         return usable
+
+    @staticmethod
+    def _tell_finished(observer: Observer, turn: Turn, done: Ids, reports: Reports) -> None:
+        """Tell the observer; one that raises cannot undo the round, and its error says where the usable ids are."""
+        try:
+            observer.finished(turn, done, reports)
+        except Exception as error:
+            error.add_note(f"Round {turn.index} is finished all the same: turn.usable holds whose updates may be used.")
+            raise
 
     def _not_open(self, turn: Turn) -> Ids:
         """Count a turn that was finished before, or abandoned; nobody's update counts."""
@@ -221,6 +271,7 @@ class Registrar:
             self.counters[what] += count
         if turn.cohort is not None:
             self.eligibility.record(turn.available, turn.cohort.ids, used)
+        self.eligibility.remember(turn.sent_norms(), self.index)
         overturned = self.lengths.vote(turn.votes, self.shapes)
         self.eligibility.blame(turn.strikes(overturned), self.index)
         self._forget(overturned)
@@ -293,8 +344,7 @@ class Registrar:
             found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
             self.selector, self._view = twin.selector, twin._view
             self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-            self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-            self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
+            self.eligibility, self.lengths = found.eligibility, found.lengths
             self._abandon()
             self._forget(self.lengths.other_than(self.shapes))
         return self

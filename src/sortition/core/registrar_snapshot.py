@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,7 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
-from sortition.core.guards.ceiling import Ceiling
-from sortition.core.guards.intervals import Intervals
+from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
 from sortition.core.selector import Needs
@@ -30,22 +30,17 @@ class Restored:
     """What the next round depends on."""
 
     state: State
-    strikes: Ids
-    until: Ids
+    eligibility: Eligibility
     counters: dict[str, int]
     shapes: dict[str, tuple[int, ...]]
     lengths: Lengths
-    ceiling: Ceiling | None
-    intervals: Intervals | None
     index: int
 
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     """Everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
-    eligibility = registrar.eligibility
-    memory = {"quarantined": eligibility.strikes, "until": eligibility.until, **registrar.lengths.export()}
-    memory |= eligibility.export()
+    memory = registrar.eligibility.export() | registrar.lengths.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header = {
         "selector": registrar.owner,
@@ -64,21 +59,21 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
 def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
     """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
     clients, now = registrar.population.n_clients, export(registrar)[1]
-    ceiling, intervals = registrar.eligibility.ceiling, registrar.eligibility.intervals
     try:
         guarded = header.get("guards") is not None
         if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
             raise StorageError(f"Snapshot is of another selection: {changed}.")
         shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
+        state = _state(arrays, type(registrar.state), clients)
+        eligibility = copy.copy(registrar.eligibility)
+        strikes = _counts(arrays["quarantined"], clients)
+        eligibility.restore(arrays, strikes, _counts(arrays["until"], clients))
         return Restored(
-            state=_state(arrays, type(registrar.state), clients),
-            strikes=_counts(arrays["quarantined"], clients),
-            until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
+            state=state,
+            eligibility=eligibility,
             counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
             shapes=shapes,
             lengths=registrar.lengths.restored(arrays, shapes),
-            ceiling=None if ceiling is None else ceiling.restored(arrays),
-            intervals=None if intervals is None else intervals.restored(arrays),
             index=whole_number(header["index"], "index", most=LARGEST),
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:

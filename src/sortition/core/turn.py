@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, not_among
 from sortition.core.errors import InputError, UndeclaredError, bad, unknown
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, Screened, in_order_asked, screen, winsorised
+from sortition.core.guards.scales import MODEL
+from sortition.core.guards.screening import Answers, Screened, in_order_asked, is_compared, screen, winsorised
 from sortition.core.guards.settings import Guards
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
@@ -50,8 +51,11 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
+        longest: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
+        just_come: available clients that are new, or back after an absence, where the guards ask.
+        scale: gives how long the rows of a signal usually are, where that is remembered.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
@@ -65,8 +69,11 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, tuple[int, ...]]
+    longest: int
     available: Ids
     kept_out: Mapping[str, Ids]
+    just_come: Ids
+    scale: Callable[[str], float | None]
     capped: Array | None
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
@@ -77,6 +84,18 @@ class TurnContext:
     def owner(self) -> str:
         """The method's name, as messages have it."""
         return type(self.selector).__name__
+
+
+class UpdateVerdict(NamedTuple):
+    """What the guards say of the updates of a round.
+
+    Attributes:
+        refused: which updates are refused, by their row, and why.
+        longest: the largest length that an update, and their combination, may have; infinite: any.
+    """
+
+    refused: dict[int, str]
+    longest: float
 
 
 class Turn:
@@ -96,12 +115,16 @@ class Turn:
         self.votes: list[tuple[str, Ids, int]] = []  # signal, clients, and the length of the vectors that they sent
         self._misshapen: dict[int, dict[str, int]] = {}  # client → signal → a length that was refused
         self._unsound: set[int] = set()  # clients with something that was refused for another reason
+        self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
+        self.excused: set[int] = set()  # clients whose refused update is no strike
+        self._sent: list[tuple[str, Ids, Floats]] = []  # signal, clients, and the norms of what they sent
         self.guarded = dict(guarded)
         self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
         self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
         self.shapes = dict(context.shapes)
         self.open = True
         self.in_flight = False  # the cohort was dispatched
+        self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
         self._context = context
         self._asking: Asking | None = None
         if round is None:
@@ -137,7 +160,7 @@ class Turn:
 
     @property
     def kept_out(self) -> Mapping[str, Ids]:
-        """The available clients that the guards kept out: by ``quarantined``, ``ceiling`` and ``quota``."""
+        """The available clients that the guards kept out, by ``quarantined``, ``ceiling``, ``returning``, ``quota``."""
         return self._context.kept_out
 
     @property
@@ -193,20 +216,72 @@ class Turn:
         return dict.fromkeys(known, Reading.empty()) | accepted
 
     def blame(self, clients: Mapping[int, str]) -> None:
-        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
-        self.blamed |= clients
+        """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
+        if not isinstance(clients, Mapping):
+            raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
+        ids = as_ids("turn.blame(clients)", list(clients))
+        members = np.empty(0, np.int64) if self.cohort is None else np.sort(self.cohort.ids)
+        outside = not_among(ids, members)
+        if outside.size:
+            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+        self.blamed |= {client: clients[client] for client in ids.tolist()}
 
     def strikes(self, overturned: Mapping[str, int]) -> set[int]:
         """The clients that get a strike; not those whose vectors only have the length that most clients send."""
         wrong = {c for c, sent in self._misshapen.items() if any(overturned.get(name) != n for name, n in sent.items())}
-        return self._unsound | wrong | self.blamed.keys()
+        return self._unsound | wrong | (self.blamed.keys() - self.excused)
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+
+        Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
+        is longer than ``longest``: each update, and the update that they make together.
+        """
+        guards = self._context.guards
+        scale = self._context.scale(MODEL)
+        compared = guards.too_far(norms, scale)
+        refused = compared | guards.absurd(norms)
+        if self._excuses(ids, scale):
+            self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
+        self._sent.append((MODEL, ids, np.asarray(norms, np.float64)))
+        longest = np.inf
+        if guards.clip and scale is not None:
+            longest = guards.clip * scale
+        elif guards.clip and norms.size > len(refused):  # nothing is known yet: the shortest of the round is safe
+            longest = float(np.delete(norms, list(refused)).min())
+        shortened = int((np.delete(norms, list(refused)) > longest).sum())
+        if shortened:
+            self.guarded["shortened"] = shortened
+        return UpdateVerdict(refused, longest)
+
+    def _excuses(self, ids: Ids, scale: float | None) -> bool:
+        """Whether norms that exceed those of others are no strike: nobody knows what is usual, or most have just come.
+
+        Without a memory they always are one.
+        """
+        if not self._context.guards.remember:
+            return False
+        return scale is None or 2 * int(np.isin(ids, self._context.just_come).sum()) > ids.size
+
+    def sent_norms(self) -> list[tuple[str, Ids, Floats]]:
+        """The norms of what clients sent, by signal: the votes on scales of those who have not just come."""
+        votes = []
+        for name, ids, norms in self._sent:
+            settled = np.isin(ids, self._context.just_come, invert=True)
+            votes.append((name, ids[settled], norms[settled]))
+        return votes
 
     def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
-        return screen(signal, answers, asked, self.shapes.get(signal.name), self._context.guards)
+        context = self._context
+        shape = self.shapes.get(signal.name)
+        scale = context.scale(signal.name)
+        return screen(signal, answers, asked, shape, context.guards, longest=context.longest, scale=scale)
 
     def _accept(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
-        reading, rejected, lengths = screened
+        reading = screened.reading
+        rejected = screened.rejected
+        lengths = screened.lengths
         self.counters["rejected"] += len(rejected)
         self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
         if len(reading) and signal.of != "pairs":
@@ -214,7 +289,12 @@ class Turn:
         if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
             self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
         self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        self._unsound |= rejected.keys() - lengths.keys()
+        struck = rejected.keys() - lengths.keys()
+        if is_compared(signal) and self._context.guards.remember:
+            if self._excuses(screened.ids, self._context.scale(signal.name)):
+                struck -= screened.compared
+            self._sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
+        self._unsound |= struck
         for client, length in lengths.items():
             self._misshapen.setdefault(client, {})[signal.name] = length
         limit = self._context.guards.winsorise

@@ -8,15 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
-from sortition.core.validation import is_number, is_whole
+from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.metrics import MetricsSink
 from sortition.federation.pace import DEADLINE, Pace
@@ -83,6 +81,8 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.selector, Selector):
             raise bad(f"{self.who}.selector", "a Selector", self.selector, "Make one with sortition.selectors.load.")
+        for name in ("cohort", "horizon", "seed", "wait_for", "least_online", "checkpoint_every"):
+            object.__setattr__(self, name, as_builtin(getattr(self, name)))
         self.pace.check(self.who)
         self._check_numbers()
         self._check_functions()
@@ -105,8 +105,7 @@ class Options:
                 raise bad(f"{self.who}.{name}", "a whole number ≥ 1", getattr(self, name))
         if self.horizon is not None and not is_whole(self.horizon, 1):
             raise bad(f"{self.who}.horizon", "a whole number ≥ 1 or None", self.horizon)
-        seed = int(self.seed) if isinstance(self.seed, np.integer) else self.seed
-        if not is_whole(seed, 0):
+        if not is_whole(self.seed, 0):
             raise bad(f"{self.who}.seed", "a whole number ≥ 0", self.seed)
         for name in ("answer_timeout", "profile_timeout"):
             if not (is_number(getattr(self, name)) and getattr(self, name) > 0):

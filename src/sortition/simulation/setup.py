@@ -15,6 +15,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ModelSize
+from sortition.core.validation import is_whole
 from sortition.federation.pace import Pace
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.local_states import LocalStates
@@ -66,8 +67,9 @@ class Setup:
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not is_whole(value, least):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
+            object.__setattr__(self, name, int(value))
         if self.guards.minimum > self.cohort:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
@@ -107,7 +109,11 @@ class Setup:
         mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(t))
         if mask.dtype != np.bool_ or mask.shape != (n,):
             raise bad("availability.at(t)", f"a mask of {n} clients", f"{mask.dtype} of {mask.shape}")
-        return mask if present is None else mask & present
+        if present is not None:
+            mask = mask & present
+        adversaries = self.world.adversaries
+        away = None if adversaries is None else adversaries.away(t)
+        return mask if away is None else mask & ~away
 
     def known(self, t: int) -> Population:
         """What the server knows in round t: the facts of those who have joined, also of those who took an id over."""

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
+from sortition.aggregation.limits import shortened, shortened_rows
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
@@ -103,6 +104,7 @@ class InRound:
         trained: what their training gave.
         updates: (k, P) sound updates; none of a cohort that was folded.
         folded: (P,) the weighted sum of the updates of such a cohort.
+        longest: the largest length that the guards allow an update, and their combination.
         losses: (k,) mean training losses of sound members.
         reports: what they report, by signal.
         repeated: reports that came twice, or for a selection that was given up.
@@ -125,6 +127,7 @@ class InRound:
     trained: TrainedCohort | None = None
     updates: Vector | None = None
     folded: Vector | None = None
+    longest: float = np.inf
     losses: Vector | None = None
     reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
@@ -348,7 +351,8 @@ class Simulation:
         if signal.of == "training":
             ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))
             return seconds + float(world.costs.seconds(ids, t).max(initial=0.0))
-        ledger.passes["forward"] += int(world.costs.examples_read(signal, ids).sum())
+        purpose = "training" if signal.backward else "forward"  # a gradient costs what a step of training does
+        ledger.passes[purpose] += int(world.costs.examples_read(signal, ids).sum())
         return seconds + float(world.costs.seconds_read(signal, ids, t).max(initial=0.0))
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -385,7 +389,7 @@ class Simulation:
         if now.training is None or now.answering is None or now.end is None or now.fates is None:
             raise bad("collect", "called after dispatch", "a call without")
         waited = time.perf_counter() - now.left - now.training.seconds
-        outcome, reasons = self._train(cohort, now.answering, t)
+        outcome, reasons = self._train(turn, cohort, now.answering)
         unused = int(now.end.late.sum()) + int((now.fates == FATES.index("after")).sum())
         started = cohort.ids[now.fates != FATES.index("before")]
         now.ledger.training(started, int(now.end.answered.sum()), unused)
@@ -408,12 +412,13 @@ class Simulation:
         unsound = {int(outcome.ids[row]): reason for row, reason in sorted(reasons.items())}
         return Arrivals(kept, unsound)
 
-    def _train(self, cohort: Cohort, ids: Ids, t: int) -> tuple[TrainedCohort, dict[int, str]]:
+    def _train(self, turn: Turn, cohort: Cohort, ids: Ids) -> tuple[TrainedCohort, dict[int, str]]:
         """What the training of these gives, and which updates cannot be used, by row: not finite, or too long."""
         now = self.now
+        t = turn.index
         if self._folds(ids.size):
             outcome, lengths, now.folded = self._folded(ids, cohort.weights_of(ids)[0], self._reported)
-            reasons = now.setup.guards.absurd(lengths)
+            reasons = turn.judge_updates(ids, lengths).refused
             kept = np.delete(ids, list(reasons))
             if reasons and kept.size:  # the others train once more, to the same bits
                 _, _, now.folded = self._folded(kept, cohort.weights_of(kept)[0], ())
@@ -421,8 +426,12 @@ class Simulation:
             return outcome, reasons
         outcome = now.setup.world.train(self.params, ids, self._reported, t)
         updates = _as_rows(now.setup.faults.updates(t, outcome), self.params)
-        reasons = now.setup.guards.absurd(norms(updates))
-        now.updates = np.delete(updates, list(reasons), axis=0) if reasons else updates
+        lengths = norms(updates)
+        reasons, now.longest = turn.judge_updates(ids, lengths)
+        if reasons:
+            updates = np.delete(updates, list(reasons), axis=0)
+            lengths = np.delete(lengths, list(reasons))
+        now.updates = shortened_rows(updates, lengths, now.longest)
         return outcome, reasons
 
     def _folds(self, clients: int) -> bool:
@@ -433,7 +442,8 @@ class Simulation:
         world, needs = self.now.setup.world, self.registrar.needs
         reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
         kept = self.setup.combine.individual or world.rule.keep_state or world.adversaries is not None
-        return clients > world.block and not (needs.of_server or reported or kept)
+        looked_at = needs.of_server or reported or kept or self.setup.guards.clip
+        return clients > world.block and not looked_at
 
     def _folded(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
         """What is left of a cohort, the norms of its updates (k,), and Σ a_k Δ_k (P,)."""
@@ -488,6 +498,7 @@ class Simulation:
                 rate=now.setup.world.rule.lr_at(now.t),
                 mass=cohort.mass,
             )
+        update = shortened(update, now.longest)
         params, self.server = now.setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None

@@ -38,7 +38,7 @@ class DecodedRound:
         cohort: ids of those that were chosen.
         weights: of the cohort, in its order.
         completed: ids of those that completed.
-        kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "quota".
+        kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "returning", "quota".
     """
 
     entry: RoundEntry

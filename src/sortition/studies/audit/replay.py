@@ -96,6 +96,8 @@ class Replay(Configured):
         self._evidence.expected |= {
             "done": None if all_completed else encode_ids(done),
             "blamed": json_value(turn.blamed) or None,
+            "excused": sorted(turn.excused & turn.blamed.keys()) or None,
+            "scales": json_value(turn.scales) or None,
         }
 
     def joined(self, population: Population) -> None:

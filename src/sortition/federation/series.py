@@ -244,7 +244,7 @@ class SelectionSeries:
             self.by_label["refused"][f"answer: {reason_class(str(reason))}"] += 1
 
     def _observe(self, record: RoundRecord) -> None:
-        for versions in _table(record).get("staleness") or [0] * len(answered_ids(record)):
+        for versions in record.get("staleness") or [0] * len(answered_ids(record)):
             self.staleness.add(float(versions))
         clock = record.get("clock")
         if clock is not None:
@@ -313,7 +313,7 @@ class SelectionSeries:
             ("available", "Clients that could be chosen in the last round.", available),
             ("eligible", "Of these, clients that no rule kept out.", available - sum(excluded(record).values())),
             ("busy", "Clients that were online and still at work.", record.get("busy")),
-            ("in_flight", "Clients at work when the last step was made.", _table(record).get("in_flight")),
+            ("in_flight", "Clients at work when the last step was made.", record.get("in_flight")),
             ("cohort", "Clients that were chosen in the last round.", len(record.get("cohort") or ())),
             ("quarantined", "Clients in quarantine.", self.now.quarantined),
             ("never_chosen", "Clients that could be chosen, and never were.", self.participation.never_chosen),

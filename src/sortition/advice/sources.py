@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, Profile, from_profile
+from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
@@ -64,6 +65,7 @@ def from_run(run: run_folder.Run) -> KnownFederation:
             dropout=_configured_dropout(config),
             chosen=_chosen(run.records),
             played_by=run.method,
+            shadows=shadow_summaries(run.records),
         )
 
 
@@ -149,6 +151,7 @@ def from_history(history: History, cohort: int | None = None) -> KnownFederation
         dropout=_dropout(history),
         chosen=tuple(chosen),
         played_by=history.method,
+        shadows=shadow_summaries(records),
         notes=() if history.says_who_was_there else (UNKNOWN_PRESENCE,),
     )
 

@@ -29,6 +29,7 @@ from sortition.core.signals import ModelSize
 from sortition.core.turn import Turn
 from sortition.federation.pace import CohortPace, Staleness
 from sortition.federation.record import in_order, round_record, step_record
+from sortition.federation.shadow import Shadows
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,7 @@ class Driver:
         self.pace = pace
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
+        self.shadows: Shadows | None = None  # other methods that choose beside the live one
         self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
         self._keep = keep
@@ -344,8 +346,10 @@ class Driver:
             weights = np.empty(0)
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
-        record = round_record(turn, opened.available, arrivals.ids, notes)
-        return self._kept(in_order({**record, **self.backend.costs(turn, arrivals)}))
+        record = {**round_record(turn, opened.available, arrivals.ids, notes), **self.backend.costs(turn, arrivals)}
+        if self.shadows is not None:
+            record["shadows"] = self.shadows.play()
+        return self._kept(in_order(record))
 
     def _kept(self, complete: RoundRecord) -> RoundRecord:
         """Write a record, and tell it to everybody who wants to know."""

@@ -19,6 +19,7 @@ from sortition.federation.metrics import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.overlap import OverlappingMessenger
 from sortition.federation.screening import ModelCheck
+from sortition.federation.shadow import Shadows
 
 
 class LiveFederation:
@@ -67,6 +68,10 @@ class LiveFederation:
             sinks=() if options.on_round is None else (options.on_round,),
             complain=self.logger.warning,
         )
+        arrangement = options.arrangement
+        if arrangement is not None and arrangement.shadows:
+            self.driver.shadows = Shadows(arrangement.shadows, arrangement.live_label, logger=self.logger)
+            self.files.shadows = self.driver.shadows
         self.metrics: LiveMetrics | None = None
         if isinstance(transport, MeteredTransport):
             self.metrics = self._show_metrics(transport, backend)
@@ -91,6 +96,8 @@ class LiveFederation:
         if isinstance(self.messenger, OverlappingMessenger):
             self.messenger.judge = registrar
         self.files.watch(registrar)
+        if self.driver.shadows is not None:
+            self.driver.shadows.watch(registrar, None if self.files.saved is None else self.files.saved.shadows)
         if self.metrics is not None:
             self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
@@ -122,7 +129,7 @@ class LiveFederation:
         if saved is not None and isinstance(self.messenger, OverlappingMessenger):
             self.messenger.restore(*saved.in_flight)
         self.messenger.moved = any(answered_ids(record) for record in self.history)
-        self.messenger.tried = self.files.played > 0
+        self.messenger.tried = self.files.played > 0 and not self.files.promoted
         if self.files.played:
             self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)

@@ -17,14 +17,15 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from sortition.audit.encoding import decode_ids
-from sortition.core.arrays import Array, Floats, Ids, jain_index
-from sortition.core.record import RoundRecord, answered_ids
+from sortition.core.arrays import Ids
+from sortition.core.record import RoundRecord, ShadowRecord, answered_ids
+from sortition.federation.participation import Participation
 
 SELECTION_BUCKETS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0)  # seconds
 ROUND_BUCKETS = (1.0, 10.0, 60.0, 300.0, 1800.0, 7200.0)  # seconds
 STALENESS_BUCKETS = (0.0, 1.0, 2.0, 5.0, 10.0, 50.0)  # versions of the model
 QUANTILES = (0.5, 0.9, 1.0)  # of the rounds since each client was last chosen
-NOT_YET = -1  # the last round of a client that was never chosen
+NO_ROUND = -1  # the index before the first round
 GUARD_RULES = {"quarantined": "quarantine", "at_ceiling": "ceiling", "thinned": "quota"}  # notes → rule
 REASONS = (
     ("not finite", "not-finite"),
@@ -119,73 +120,6 @@ class Now:
     client_names: Sequence[str] = ()
 
 
-class Participation:
-    """Who was there and who was chosen, client by client.
-
-    Attributes:
-        chosen: (N,) how often each client was chosen.
-        present: (N,) in how many rounds each could be chosen.
-        last: (N,) the last round in which each was chosen; −1: never.
-    """
-
-    def __init__(self) -> None:
-        self.chosen: Ids = np.zeros(0, np.int64)
-        self.present: Ids = np.zeros(0, np.int64)
-        self.last: Ids = np.zeros(0, np.int64)
-        self._knows_present = True  # until a record does not say who was there
-
-    def add(self, record: RoundRecord) -> None:
-        """Take one round into account."""
-        cohort = np.array(record.get("cohort") or [], np.int64)
-        present = record.get("present")
-        ids = np.empty(0, np.int64) if present is None else decode_ids(present)
-        highest = max(int(cohort.max(initial=-1)), int(ids.max(initial=-1)))
-        self._grow(max(record.get("members", 0), highest + 1))
-        self.chosen[cohort] += 1
-        self.last[cohort] = record["round"]
-        self.present[ids] += 1
-        self._knows_present = self._knows_present and present is not None
-
-    def _grow(self, clients: int) -> None:
-        joined = clients - self.chosen.size
-        if joined <= 0:
-            return
-        self.chosen = np.pad(self.chosen, (0, joined))
-        self.present = np.pad(self.present, (0, joined))
-        self.last = np.pad(self.last, (0, joined), constant_values=NOT_YET)
-
-    @property
-    def candidates(self) -> Array:
-        """(N,) whether a client could ever be chosen, as far as that is known."""
-        return self.present > 0 if self._knows_present else np.ones(self.chosen.size, bool)
-
-    @property
-    def evenness(self) -> float | None:
-        """Jain's index of how often each candidate was chosen, of the rounds in which it could be: 1 is even."""
-        candidates = self.candidates
-        shares: Floats = self.chosen[candidates].astype(np.float64)
-        if self._knows_present:
-            shares = shares / self.present[candidates]
-        return jain_index(shares)
-
-    @property
-    def never_chosen(self) -> int:
-        """Candidates that were never chosen."""
-        return int((self.chosen[self.candidates] == 0).sum())
-
-    def rounds_since(self, round_index: int) -> Ids:
-        """How many rounds ago each client that was ever chosen was last chosen; 0 is in this round."""
-        last = self.last[self.last != NOT_YET]
-        ago: Ids = round_index - last
-        return ago
-
-    def places_by_owner(self, owners: Ids) -> Ids:
-        """How many places the clients of each owner have had."""
-        known = min(owners.size, self.chosen.size)
-        places: Ids = np.bincount(owners[:known], weights=self.chosen[:known]).astype(np.int64)
-        return places
-
-
 class SelectionSeries:
     """Folds the rounds of one federation into its series.
 
@@ -213,7 +147,13 @@ class SelectionSeries:
 
     def add(self, record: RoundRecord, now: Now | None = None) -> None:
         """Take one round into account; ``now`` is known of the rounds that this server played itself."""
-        self.participation.add(record)
+        present = record.get("present")
+        self.participation.count(
+            cohort=np.array(record.get("cohort") or [], np.int64),
+            present=None if present is None else decode_ids(present),
+            round_index=record["round"],
+            clients=record.get("members", 0),
+        )
         self._count(record)
         self._count_refused(record)
         self._observe(record)
@@ -256,7 +196,7 @@ class SelectionSeries:
 
     def series(self, at: float | None = None) -> list[Series]:
         """All series; ``at`` is the time now in seconds of the epoch, for the age of the checkpoint."""
-        return [*self._counters(), *self._gauges(at), *self._histograms(), *self._named()]
+        return [*self._counters(), *self._gauges(at), *self._histograms(), *self._shadows(), *self._named()]
 
     def figures(self) -> dict[str, float]:
         """The numbers of the last round that trackers show, by ``selection/NAME``."""
@@ -269,6 +209,9 @@ class SelectionSeries:
         values["chosen"] = len(record.get("cohort") or ())
         values["used"] = len(answered_ids(record))
         values["seconds"] = self.now.selection_seconds
+        for series in self._shadows():
+            for sample in series.samples:
+                values[f"{series.name}/{sample.labels['shadow']}"] = sample.value
         for quantile, rounds in self._rounds_since_quantiles():
             values[f"rounds_since_chosen_{quantile:g}"] = rounds
         return {f"selection/{name}": float(value) for name, value in values.items() if value is not None}
@@ -305,7 +248,7 @@ class SelectionSeries:
         ]
 
     def _gauges(self, at: float | None) -> list[Series]:
-        record: RoundRecord = self.last or {"round": NOT_YET}
+        record: RoundRecord = self.last or {"round": NO_ROUND}
         available = record.get("available") or 0
         values: list[tuple[str, str, float | None]] = [
             ("round", "Index of the last round, from 0.", record["round"]),
@@ -358,6 +301,27 @@ class SelectionSeries:
             Series("info", "gauge", "What runs here.", (Sample(1.0, self.about),)),
         ]
 
+    def _shadows(self) -> list[Series]:
+        """What shadows would have done in the last round; nothing where there are none."""
+        remarks = (self.last or {"round": NO_ROUND}).get("shadows") or {}
+        helps = {
+            "overlap": "Share of a shadow's cohort that the live method chose, too.",
+            "evenness": "Jain's index of how often a shadow would have chosen clients.",
+            "never_chosen": "Clients that a shadow could have chosen, and never would have.",
+            "mixture": "Distance of a shadow's label mixture from the population's.",
+            "trainings": "Trainings that a shadow's cohort and questions would have cost.",
+        }
+        series: list[Series] = []
+        for figure, help in helps.items():
+            values = {label: _table(remark).get(figure) for label, remark in remarks.items()}
+            samples = [Sample(value, {"shadow": label}) for label, value in values.items() if value is not None]
+            if samples:
+                series.append(Series(f"shadow_{figure}", "gauge", help, tuple(samples)))
+        if remarks:
+            failing = (Sample(float("cohort" not in remark), {"shadow": label}) for label, remark in remarks.items())
+            series.append(Series("shadow_fails", "gauge", "1 where a shadow could not choose.", tuple(failing)))
+        return series
+
     def _named(self) -> list[Series]:
         """Series that name owners or clients: only where they were asked for."""
         series: list[Series] = []
@@ -374,7 +338,7 @@ class SelectionSeries:
         return series
 
 
-def _table(record: RoundRecord) -> Mapping[str, Any]:
+def _table(record: RoundRecord | ShadowRecord) -> Mapping[str, Any]:
     """The record by keys that are not written out."""
     return cast(Mapping[str, Any], record)
 

@@ -11,6 +11,7 @@ from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
+from sortition.federation.arrangement import arranged
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
 from sortition.federation.metrics import Metrics, MetricsSink, sinks
@@ -42,6 +43,8 @@ TRANSLATED = (
     "audit",
     "on_round",
     "metrics",
+    "shadow",
+    "promote",
 )
 
 
@@ -65,8 +68,11 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
     audit_path = None
     if audit is not None:
         audit_path = as_path(who, "audit", audit)
+    method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
+    arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
     return Options(
-        selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
+        selector=arrangement.live,
+        arrangement=arrangement,
         cohort=cohort,
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
@@ -138,6 +144,23 @@ def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function
+
+
+def _shadows(who: str, value: Any) -> dict[str, Selector[Any]]:
+    """Methods by label: names or import paths, and tables with ``name``, ``label`` and parameters."""
+    if value is None:
+        return {}
+    if not isinstance(value, list):
+        raise bad(f"{who}.shadow", "a list of methods", value, 'Write ["oort"].')
+    shadows: dict[str, Selector[Any]] = {}
+    for option in value:
+        table = dict(option) if isinstance(option, Mapping) else {"name": option}
+        name = table.pop("name", None)
+        label = str(table.pop("label", name))
+        if label in shadows:
+            raise bad(f"{who}.shadow", "methods with labels of their own", f"{label!r} twice", "Give each a label.")
+        shadows[label] = _selector(who, name, table)
+    return shadows
 
 
 def _metrics(who: str, value: Any) -> tuple[MetricsSink, ...]:

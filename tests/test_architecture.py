@@ -74,6 +74,7 @@ INSIDE_FUNCTIONS = {
     "availability": ({"data"}, {"polars", "altair"}),
     "clients": ({"learning"}, {"torch", "sklearn"}),
     "federation": ({"selectors"}, {"prometheus_client"}),
+    "privacy": (set(), {"dp_accounting"}),
     "studies": ({"flower", "report"}, {"ray", "threadpoolctl", "typer", "altair", "vl_convert"}),
     "reproduction": ({"report"}, set()),
     "cli": ({"flower"}, {"torch", "altair", "vl_convert", "tomli_w"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
@@ -58,21 +59,28 @@ def _summary(remarks: Sequence[ShadowRecord]) -> ShadowSummary:
     if not choices:
         return summary
     last_choice = choices[-1]
-    summary.overlap = _mean([remark["overlap"] for remark in choices if "overlap" in remark])
-    summary.mixture = _mean([remark["mixture"] for remark in choices if "mixture" in remark])
+    summary.overlap = _mean_of("overlap", choices)
+    summary.mixture = _mean_of("mixture", choices)
+    summary.trainings = _mean_of("trainings", choices)
     summary.evenness = last_choice.get("evenness")
     summary.never_chosen = last_choice.get("never_chosen")
-    summary.trainings = _mean([float(remark.get("trainings", 0)) for remark in choices])
     asked = sum(remark.get("asked", 0) for remark in choices)
     if asked:
         summary.known = sum(remark.get("known", 0) for remark in choices) / asked
-    for remark in choices:
-        for signal, rows in (remark.get("unknown") or {}).items():
-            summary.unknown[signal] = summary.unknown.get(signal, 0) + rows
+    summary.unknown = _rows_unknown(choices)
     return summary
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _rows_unknown(choices: Sequence[ShadowRecord]) -> dict[str, int]:
+    unknown: dict[str, int] = {}
+    for remark in choices:
+        for signal, rows in (remark.get("unknown") or {}).items():
+            unknown[signal] = unknown.get(signal, 0) + rows
+    return unknown
+
+
+def _mean_of(figure: Literal["overlap", "mixture", "trainings"], choices: Sequence[ShadowRecord]) -> float | None:
+    values = [float(remark[figure]) for remark in choices if figure in remark]
     return float(np.mean(values)) if values else None
 
 

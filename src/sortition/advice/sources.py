@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
+from sortition.core.record import RoundRecord
 from sortition.results import run_folder
 from sortition.results.history import History, cohort_of, fates, find_history
 from sortition.studies.audit.log_reader import Log
@@ -65,7 +66,7 @@ def from_run(run: run_folder.Run) -> KnownFederation:
             dropout=_configured_dropout(config),
             chosen=_chosen(run.records),
             played_by=run.method,
-            shadows=shadow_summaries(run.records),
+            shadows=shadow_summaries(cast(list[RoundRecord], run.records)),
         )
 
 

@@ -241,7 +241,90 @@ class Turn:
         Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
         is longer than ``longest``: each update, and the update that they make together.
         """
+<<<<<<< HEAD
         return self.intake.judge_updates(ids, norms)
+=======
+        guards = self._context.guards
+        scale = self._context.scale(MODEL)
+        compared = guards.too_far(norms, scale)
+        refused = compared | guards.absurd(norms)
+        if self._excuses(ids, scale):
+            self.excused |= {int(ids[row]) for row, reason in compared.items() if refused[row] == reason}
+        self._sent.append((MODEL, ids, np.asarray(norms, np.float64)))
+        longest = np.inf
+        if guards.clip and scale is not None:
+            longest = guards.clip * scale
+        elif guards.clip and norms.size > len(refused):  # nothing is known yet: the shortest of the round is safe
+            longest = float(np.delete(norms, list(refused)).min())
+        shortened = int((np.delete(norms, list(refused)) > longest).sum())
+        if shortened:
+            self.guarded["shortened"] = shortened
+        return UpdateVerdict(refused, longest)
+
+    def _excuses(self, ids: Ids, scale: float | None) -> bool:
+        """Whether norms that exceed those of others are no strike: nobody knows what is usual, or most have just come.
+
+        Without a memory they always are one.
+        """
+        if not self._context.guards.remember:
+            return False
+        return scale is None or 2 * int(np.isin(ids, self._context.just_come).sum()) > ids.size
+
+    def sent_norms(self) -> list[tuple[str, Ids, Floats]]:
+        """The norms of what clients sent, by signal: the votes on scales of those who have not just come."""
+        votes = []
+        for name, ids, norms in self._sent:
+            settled = np.isin(ids, self._context.just_come, invert=True)
+            votes.append((name, ids[settled], norms[settled]))
+        return votes
+
+    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
+        context = self._context
+        shape = self.shapes.get(signal.name)
+        guards = context.guards
+        if self._is_winsorised(signal) and guards.remember:
+            guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
+        scale = context.scale(signal.name)
+        return screen(signal, answers, asked, shape, guards, longest=context.longest, scale=scale)
+
+    def _is_winsorised(self, signal: Signal) -> bool:
+        """Whether large numbers of a signal are clipped."""
+        return bool(self._context.guards.winsorise) and signal.scalar and signal.nonnegative
+
+    def _accept(self, signal: Signal, screened: Screened) -> Reading:
+        """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
+        reading = screened.reading
+        rejected = screened.rejected
+        lengths = screened.lengths
+        self.counters["rejected"] += len(rejected)
+        self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
+        if len(reading) and signal.of != "pairs":
+            self.shapes.setdefault(signal.name, reading.values.shape[1:])
+        if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
+            self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
+        self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
+        self._unsound |= self._struck(signal, screened)
+        for client, length in lengths.items():
+            self._misshapen.setdefault(client, {})[signal.name] = length
+        if self._is_winsorised(signal):
+            guards = self._context.guards
+            scale = self._context.scale(signal.name)
+            most = np.inf if scale is None or not guards.norm else guards.norm * scale
+            reading, clipped = winsorised(reading, guards.winsorise, most)
+            if clipped:
+                self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
+        return reading
+
+    def _struck(self, signal: Signal, screened: Screened) -> set[int]:
+        """Who gets a strike for its row, wrong lengths aside; the norms of all rows are kept as votes."""
+        struck = screened.rejected.keys() - screened.lengths.keys()
+        if not (is_compared(signal) and self._context.guards.remember):
+            return struck
+        self._sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
+        if self._excuses(screened.ids, self._context.scale(signal.name)):
+            return struck - screened.compared
+        return struck
+>>>>>>> h/trust
 
     # -- the choice ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ setup: $(STAMP)  ## make .venv with the tested set of packages (constraints.txt)
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[lab,dev,server]'
+	$(INSTALL) --editable '.[lab,dev,server,metrics,budget]'
 	touch $(LAB) $(STAMP)
 
 $(LAB): pyproject.toml constraints.txt

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from sortition import availability
+from sortition.advice.shadows import ShadowSummary
 from sortition.core.arrays import Array, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
@@ -91,6 +93,7 @@ class KnownFederation:
         limits: what methods may not do.
         chosen: ids and weights of the cohort of each round that was played. Default: none was.
         played_by: the method that chose them.
+        shadows: what other methods did in the shadow of that one, by label.
         notes: what a reader of the advice must know of the source.
     """
 
@@ -103,6 +106,7 @@ class KnownFederation:
     limits: Limits = Limits()
     chosen: tuple[tuple[Ids, Array], ...] = ()
     played_by: str = ""
+    shadows: Mapping[str, ShadowSummary] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

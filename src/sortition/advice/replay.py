@@ -12,10 +12,9 @@ import numpy as np
 
 from sortition.advice.candidates import Reasons, allowed, replayable, usable
 from sortition.advice.profile import KnownFederation
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Ids, jain_index
+from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.core.registrar import Registrar
-from sortition.results.metrics import jain_index
-from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.results.table import Table
 
 CHOSEN = "as played"

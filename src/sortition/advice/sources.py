@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from sortition.advice.profile import MEAN_SIZE, MOST_CELLS, KnownFederation, Profile, from_profile
+from sortition.advice.shadows import shadow_summaries
 from sortition.audit.recompute import UNREADABLE
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, SortitionError, StorageError, bad, shown
+from sortition.core.record import RoundRecord
 from sortition.results import run_folder
 from sortition.results.history import History, cohort_of, fates, find_history
 from sortition.studies.audit.log_reader import Log
@@ -64,6 +66,7 @@ def from_run(run: run_folder.Run) -> KnownFederation:
             dropout=_configured_dropout(config),
             chosen=_chosen(run.records),
             played_by=run.method,
+            shadows=shadow_summaries(cast(list[RoundRecord], run.records)),
         )
 
 
@@ -149,6 +152,7 @@ def from_history(history: History, cohort: int | None = None) -> KnownFederation
         dropout=_dropout(history),
         chosen=tuple(chosen),
         played_by=history.method,
+        shadows=shadow_summaries(records),
         notes=() if history.says_who_was_there else (UNKNOWN_PRESENCE,),
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sortition.cli import advise, audit, begin, data, leaderboard, lint, methods, report, reproduce, run
+from sortition.cli import advise, audit, begin, budget, data, leaderboard, lint, methods, report, reproduce, run
 from sortition.cli.commands import Commands
 from sortition.cli.exit_codes import errors_as_exit_codes
 
@@ -22,7 +22,7 @@ app = Commands(
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )
-for group in (begin, run, report, reproduce, leaderboard, advise, methods, lint, audit):
+for group in (begin, run, report, reproduce, leaderboard, advise, methods, lint, budget, audit):
     group.register(app)
 app.add_typer(data.app, name="data")
 

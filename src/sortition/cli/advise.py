@@ -56,16 +56,21 @@ def replay(
 ) -> None:
     """Show whom each method would have chosen in recorded rounds, beside who was chosen; nothing is trained.
 
+    Where the rounds had shadows (`shadow=["oort"]`), a second table says what these did.
+
     Example: sortition replay run.npz.history.jsonl
     """
     from sortition.advice.replay import replay as replayed
     from sortition.advice.replay import replay_table
+    from sortition.advice.shadows import shadow_table
     from sortition.advice.sources import known_federation
 
     with allowing(allow):
         recorded = known_federation(source, cohort=cohort)
         replays, reason_by_label = replayed(recorded, rounds, seed)
     console().print(replay_table(replays, recorded, rounds))
+    if recorded.shadows:
+        console().print(shadow_table(dict(recorded.shadows)))
     _print_left_out(reason_by_label)
 
 

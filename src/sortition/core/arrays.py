@@ -89,3 +89,10 @@ def worst_tenth(accuracies: Floats) -> Floats:
     """
     clients = max(1, accuracies.size // 10)
     return np.sort(accuracies)[:clients]
+
+
+def jain_index(shares: Floats) -> float | None:
+    """Return Jain's index (Σx)² / (n Σx²) of how often each client was chosen: 1 is even; None where nobody was."""
+    if not shares.any():
+        return None
+    return float(shares.sum() ** 2 / (shares.size * (shares**2).sum()))

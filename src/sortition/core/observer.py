@@ -63,3 +63,51 @@ def check_observer(who: str, observer: object) -> None:
     ]
     if observer is not None and missing:
         raise bad(who, f"an Observer, with a method {missing[0]}()", observer)
+
+
+class Observers:
+    """Several observers as one: each is told in turn, of what it has a method for."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self.observers = observers
+
+    def begun(self, turn: Turn, available: Ids, budget: int) -> None:
+        """A turn began."""
+        for observer in self.observers:
+            observer.begun(turn, available, budget)
+
+    def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
+        """A question was answered."""
+        for observer in self.observers:
+            observer.answered(turn, question, answers)
+
+    def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
+        """The turn is closed."""
+        for observer in self.observers:
+            observer.finished(turn, done, reports)
+
+    def dispatched(self, turn: Turn) -> None:
+        """The turn's cohort was sent to work."""
+        for observer in self.observers:
+            if hasattr(observer, "dispatched"):
+                observer.dispatched(turn)
+
+    def gave_up(self, ids: Ids, reason: str) -> None:
+        """The work of these clients has ended without an update."""
+        for observer in self.observers:
+            observer.gave_up(ids, reason)
+
+    def stepped(self, step: Received, reports: Reports) -> None:
+        """A step was made of what arrived from clients in flight."""
+        for observer in self.observers:
+            observer.stepped(step, reports)
+
+    def joined(self, population: Population) -> None:
+        """The registrar goes on with another population."""
+        for observer in self.observers:
+            observer.joined(population)
+
+
+def together(present: Observer | None, newcomer: Observer) -> Observer:
+    """An observer that tells whoever observes already, then the newcomer."""
+    return newcomer if present is None else Observers(present, newcomer)

@@ -41,6 +41,41 @@ class QuestionRecord(TypedDict):
 
 
 @with_config(ConfigDict(strict=True, extra="ignore"))
+class ShadowRecord(TypedDict):
+    """What a method did in the shadow of the live one; nobody was asked or trained for it.
+
+    Attributes:
+        chosen: how many clients it would have chosen.
+        cohort: their ids, at most 100.
+        overlap: the share of them that the live method chose, too.
+        trained: how many of them sent an update to the live method.
+        trainings: trainings that its cohort and its questions would have cost.
+        asked: rows that it asked clients for.
+        known: of these, rows that clients had sent to the live method.
+        unknown: signal → rows of questions and reports that it wanted, and nobody had sent.
+        mixture: distance of its cohort's label mixture from the population's (total variation), where labels are known.
+        evenness: Jain's index of how often it would have chosen clients.
+        never_chosen: clients that it could have chosen, and never would have.
+        cannot: why it cannot choose at all.
+        error: what it raised; its state is that of the round before.
+    """
+
+    chosen: NotRequired[Whole]
+    cohort: NotRequired[list[Whole]]
+    overlap: NotRequired[float]
+    trained: NotRequired[Whole]
+    trainings: NotRequired[Whole]
+    asked: NotRequired[Whole]
+    known: NotRequired[Whole]
+    unknown: NotRequired[dict[str, Whole]]
+    mixture: NotRequired[float]
+    evenness: NotRequired[float]
+    never_chosen: NotRequired[Whole]
+    cannot: NotRequired[str]
+    error: NotRequired[str]
+
+
+@with_config(ConfigDict(strict=True, extra="ignore"))
 class RoundRecord(TypedDict):
     """One round: a line of rounds.jsonl in a run's folder, and of NAME.history.jsonl in a federation.
 
@@ -85,6 +120,7 @@ class RoundRecord(TypedDict):
         faults: ids by what befell them, or how often it happened.
         test: loss and accuracy of the global model on the test set, where this round was evaluated.
         clients: mean, spread and worst tenth of the clients' accuracies, where this round evaluated them.
+        shadows: label → what each shadow would have done.
         notes: the method's diagnostics, what the guards did, empty places.
     """
 
@@ -125,6 +161,7 @@ class RoundRecord(TypedDict):
     faults: NotRequired[FaultRecord | None]
     test: NotRequired[Mapping[str, Number] | None]
     clients: NotRequired[Mapping[str, Number] | None]
+    shadows: NotRequired[dict[str, ShadowRecord]]
     notes: NotRequired[Table | None]
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Generator
 from dataclasses import FrozenInstanceError, dataclass, fields, is_dataclass
 from types import FunctionType
-from typing import Any, ClassVar, Generic, NoReturn, TypeAlias, TypeVar, cast, dataclass_transform, get_args
+from typing import Any, ClassVar, Generic, Literal, NoReturn, TypeAlias, TypeVar, cast, dataclass_transform, get_args
 
 import numpy as np
 from pydantic import ConfigDict, ValidationError
@@ -25,6 +25,7 @@ from sortition.core.validation import translated
 S = TypeVar("S", bound=State)
 C = TypeVar("C", bound=type)
 
+Sampling: TypeAlias = Literal["poisson", "without-replacement", "full"]
 Asking = Generator[Measure, Reading, Cohort]
 Choice = Cohort | Asking
 
@@ -84,6 +85,9 @@ class Selector(ABC, Generic[S]):
         counts_rounds: True if it reads ``round.index`` as the number of a round (cool-downs, rehearsals, a horizon): it
             is refused where selections are more than steps.
         isolates: False if cohorts are unions of fixed groups, so that no combination of their sums isolates a client.
+        sampling: how clients are drawn, where that is a scheme for which accountants of differential privacy have a
+            bound: "poisson" (each independently, with one probability), "without-replacement" (each set of the cohort's
+            size is equally likely) or "full" (everybody); None for all other methods.
     """
 
     memory: ClassVar[type[State]] = State
@@ -91,6 +95,7 @@ class Selector(ABC, Generic[S]):
     scales: ClassVar[bool] = True
     counts_rounds: ClassVar[bool] = False
     isolates: ClassVar[bool] = True
+    sampling: ClassVar[Sampling | None] = None
 
     def __init__(self) -> None:
         """Refuse a class without the decorator, which gives every other one an ``__init__`` of its own."""

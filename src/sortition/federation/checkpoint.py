@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ from sortition.federation.engine import Engine
 from sortition.federation.members import Members
 from sortition.federation.options import Options
 from sortition.federation.screening import different
+from sortition.federation.shadow import SavedSelection, Shadows, promoted_state
 
 
 @dataclass
@@ -41,6 +43,7 @@ class Saved:
     index: int
     history: list[RoundRecord] = field(default_factory=list)
     in_flight: tuple[dict[str, Array], dict[str, Any]] = field(default_factory=lambda: ({}, {}))
+    shadows: tuple[dict[str, Array], dict[str, Any]] | None = None
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -73,7 +76,10 @@ class RunFiles:
         self.played = 0  # rounds before this start
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
+        self.written_at: float | None = None  # when this server wrote its last checkpoint, in seconds of the epoch
         self.at_work: Callable[[], tuple[dict[str, Array], dict[str, Any]]] | None = None  # exports work in flight
+        self.shadows: Shadows | None = None  # whose states are kept, too
+        self.promoted = False  # whether this server goes on with another method than the one before it
         self._journal: Journal | None = None
         self._described: list[str] | None = None
 
@@ -181,7 +187,11 @@ class RunFiles:
         if self.at_work is not None:
             models, header["in_flight"] = self.at_work()
             arrays |= {f"in_flight.{name}": value for name, value in models.items()}
+        if self.shadows is not None:
+            states, header["shadows"] = self.shadows.export()
+            arrays |= {f"shadow.{name}": value for name, value in states.items()}
         snapshot.save(self.options.checkpoint, arrays, header)
+        self.written_at = time.time()
         self._describe(self.options.checkpoint)
 
     def _describe(self, checkpoint: Path) -> None:
@@ -232,6 +242,7 @@ class RunFiles:
             history = _read_history(path, header["rounds"])
             if fault := different(model, self.engine.model):
                 raise StorageError(f"{path} holds another model than the one that is to be trained: {fault}.")
+            selection = self._selection_of(arrays, header)
             self.members.restore(part(arrays, "facts."), about["members"])
             self.engine.restore(model, part(arrays, "engine."), about["engine"])
         except StorageError as error:
@@ -241,11 +252,29 @@ class RunFiles:
             raise StorageError(f"{path} is not a checkpoint of this federation: {what}.") from None
         self.members.changed = True
         in_flight = part(arrays, "in_flight."), dict(header.get("in_flight") or {})
-        self.saved = Saved(part(arrays, "registrar."), registrar, index, history, in_flight)
+        self.saved = Saved(selection.arrays, selection.registrar, index, history, in_flight, selection.shadows)
         self.history = history
         self.played = index
         if self.log_file is not None and salt:
             self.log_file.salt = salt
+
+    def _selection_of(self, arrays: Mapping[str, Array], header: Mapping[str, Any]) -> SavedSelection:
+        """The live method's state and the shadows', where a shadow is promoted in each other's place."""
+        states = part(arrays, "registrar.")
+        registrar = header["registrar"]
+        table = header.get("shadows")
+        arrangement = self.options.arrangement
+        if table is None or arrangement is None:
+            return SavedSelection(states, registrar, None)
+        if table["live"] == arrangement.live_label:
+            return SavedSelection(states, registrar, (part(arrays, "shadow."), table))
+        if not arrangement.promoted:
+            raise StorageError(
+                f"its live method is {table['live']!r}, and this one's is {arrangement.live_label!r}. Give "
+                f"promote={table['live']!r} to go on with it, or promote={arrangement.live_label!r} to change"
+            )
+        self.promoted = True
+        return promoted_state(arrangement.live_label, arrays, registrar, table)
 
 
 def _read_history(path: Path, rounds: Any) -> list[RoundRecord]:

@@ -8,6 +8,7 @@ the clients' business: Flower's own loop runs there, and runs in lock-step train
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, cast
@@ -28,6 +29,7 @@ from sortition.core.signals import ModelSize
 from sortition.core.turn import Turn
 from sortition.federation.pace import CohortPace, Staleness
 from sortition.federation.record import in_order, round_record, step_record
+from sortition.federation.shadow import Shadows
 
 
 @dataclass(frozen=True)
@@ -231,9 +233,11 @@ class Driver:
         self.pace = pace
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
+        self.shadows: Shadows | None = None  # other methods that choose beside the live one
+        self.selection_seconds = 0.0  # how long the method computed for the choices of this round
         self._started = started
         self._keep = keep
-        self._sinks = sinks
+        self.sinks = sinks
         self._complain = complain
 
     @property
@@ -253,6 +257,7 @@ class Driver:
         """Choose a cohort, asking clients what the method wants to know."""
         available = self.backend.available()
         registrar = self.up_to_date()
+        self.selection_seconds = 0.0
         lost: dict[int, Ending] = {}
         if self.pace.rule.overlaps:
             lost = dict(self._overlapping.lost())
@@ -267,9 +272,14 @@ class Driver:
 
     def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
         """A turn whose questions are answered."""
+        began = time.perf_counter()
         turn = self.begin(registrar, available)
+        self.selection_seconds += time.perf_counter() - began
         while turn.question is not None:
-            turn.answer(self.backend.ask(turn, turn.question))
+            answers = self.backend.ask(turn, turn.question)
+            began = time.perf_counter()
+            turn.answer(answers)
+            self.selection_seconds += time.perf_counter() - began
         return turn
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
@@ -340,14 +350,16 @@ class Driver:
             weights = np.empty(0)
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
-        record = round_record(turn, opened.available, arrivals.ids, notes)
-        return self._kept(in_order({**record, **self.backend.costs(turn, arrivals)}))
+        record = {**round_record(turn, opened.available, arrivals.ids, notes), **self.backend.costs(turn, arrivals)}
+        if self.shadows is not None:
+            record["shadows"] = self.shadows.play()
+        return self._kept(in_order(record))
 
     def _kept(self, complete: RoundRecord) -> RoundRecord:
         """Write a record, and tell it to everybody who wants to know."""
         self.round = None
         self._keep(complete)
-        for sink in self._sinks:
+        for sink in self.sinks:
             self._tell(sink, complete)
         return complete
 

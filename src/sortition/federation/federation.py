@@ -26,12 +26,14 @@ from sortition.core.guards.settings import Guards
 from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.selector import Selector
 from sortition.core.validation import is_whole
+from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.engine import Combining, ModelEngine
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
-from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
+from sortition.federation.metrics import MetricsOption, sinks
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
 from sortition.federation.pace import DEADLINE, Pace
 
 WHO = "Federation"
@@ -59,6 +61,10 @@ class Federation(LiveFederation):
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) after the last round.
         on_round: called with the record of each round, when it is kept; what it raises is logged.
+        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
+            tracker, or a list of these.
+        shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
+        promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
         eligible: who may be chosen: names and tags, or a function of a client's name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
@@ -92,6 +98,9 @@ class Federation(LiveFederation):
         resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
         on_round: Callable[[RoundRecord], object] | None = None,
+        metrics: MetricsOption = None,
+        shadow: ShadowOption = None,
+        promote: str | None = None,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         refresh: Mapping[str, Refresh] | None = None,
@@ -105,9 +114,10 @@ class Federation(LiveFederation):
         least_online: int = 1,
         patience: float = 600.0,
     ) -> None:
+        arrangement = arranged(WHO, selector, shadow, promote)
         written, resumed = checkpoint_paths(WHO, checkpoint, resume)
         options = Options(
-            selector=named_selector(selector),
+            selector=arrangement.live,
             cohort=cohort,
             overselect=overselect,
             deadline=deadline,
@@ -130,6 +140,8 @@ class Federation(LiveFederation):
             resume=resumed,
             audit=None if audit is None else as_path(WHO, "audit", audit),
             on_round=on_round,
+            metrics=sinks(WHO, metrics),
+            arrangement=arrangement,
             who=WHO,
         )
         self.combining = Combining.by(combine, WHO)

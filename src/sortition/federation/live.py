@@ -15,9 +15,11 @@ from sortition.federation.engine import Engine
 from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
+from sortition.federation.metrics import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.overlap import OverlappingMessenger
 from sortition.federation.screening import ModelCheck
+from sortition.federation.shadow import Shadows
 
 
 class LiveFederation:
@@ -47,6 +49,8 @@ class LiveFederation:
         self.options = options
         self.engine = engine
         self.logger = logger or logging.getLogger("sortition")
+        if options.metrics:
+            transport = MeteredTransport(transport)
         overlaps = options.pace.rule.overlaps
         kind = OverlappingMessenger if overlaps else Messenger
         self.messenger: Messenger = kind(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
@@ -64,12 +68,38 @@ class LiveFederation:
             sinks=() if options.on_round is None else (options.on_round,),
             complain=self.logger.warning,
         )
+        arrangement = options.arrangement
+        if arrangement is not None and arrangement.shadows:
+            self.driver.shadows = Shadows(arrangement.shadows, arrangement.live_label, logger=self.logger)
+            self.files.shadows = self.driver.shadows
+        self.metrics: LiveMetrics | None = None
+        if isinstance(transport, MeteredTransport):
+            self.metrics = self._show_metrics(transport, backend)
+
+    def _show_metrics(self, transport: MeteredTransport, backend: str) -> LiveMetrics:
+        """Show the federation's numbers after every round; what a sink raises is logged."""
+        metrics = LiveMetrics(
+            self.options.metrics,
+            backend=backend,
+            method=type(self.options.selector).__name__,
+            members=self.members,
+            transport=transport,
+            selection_seconds=lambda: self.driver.selection_seconds,
+            checkpoint=lambda: self.files.written_at,
+            complain=self.logger.warning,
+        )
+        self.driver.sinks = (*self.driver.sinks, metrics.update)
+        return metrics
 
     def _started(self, registrar: Registrar) -> None:
         self.messenger.needs = registrar.needs
         if isinstance(self.messenger, OverlappingMessenger):
             self.messenger.judge = registrar
         self.files.watch(registrar)
+        if self.driver.shadows is not None:
+            self.driver.shadows.watch(registrar, None if self.files.saved is None else self.files.saved.shadows)
+        if self.metrics is not None:
+            self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
     @property
@@ -99,10 +129,12 @@ class LiveFederation:
         if saved is not None and isinstance(self.messenger, OverlappingMessenger):
             self.messenger.restore(*saved.in_flight)
         self.messenger.moved = any(answered_ids(record) for record in self.history)
-        self.messenger.tried = self.files.played > 0
+        self.messenger.tried = self.files.played > 0 and not self.files.promoted
         if self.files.played:
             self.messenger.go_on_from(float(self.history[-1].get("clock") or 0.0))
             self.logger.info("Going on after round %d of %s", self.files.played, self.options.resume)
+        if self.metrics is not None:
+            self.metrics.open(stack, self.history)
         return self.files.played
 
     def close_round(self) -> RoundRecord:

@@ -346,6 +346,12 @@ class Members:
             facts["groups"] = np.array([numbers[owner] for owner in owners], np.int64)
         return Population(**facts, n_clients=len(self.members))
 
+    def owner_names(self) -> list[str]:
+        """The owners by their number in the population; nobody where no function says who owns whom."""
+        if self.owner_of is None:
+            return []
+        return [str(owner) for owner in dict.fromkeys(self._owner(member.name) for member in self.members)]
+
     def facts(self) -> dict[str, Array]:
         """(N, …) the facts that the selector reads, by name."""
         return {fact: np.stack([member.facts[fact] for member in self.members]) for fact in self.reads}

@@ -111,9 +111,10 @@ class Messenger:
         self.clock = clock
         self.stopping = stopping
         self.needs: Needs = options.selector.needs  # as the registrar resolved it, once there is one
+        kept_facts = () if options.arrangement is None else options.arrangement.kept_facts
         self.members = Members(
-            self.needs.reads,
-            self.needs.optional,
+            (*self.needs.reads, *kept_facts),
+            tuple(fact for fact in self.needs.optional if fact not in kept_facts),
             watched=options.watched,
             signals=_asked_of_clients(self.needs, type(options.selector).__name__),
             owner_of=options.owner_of,

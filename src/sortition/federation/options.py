@@ -15,8 +15,10 @@ from sortition.core.guards.settings import Guards
 from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
+from sortition.federation.arrangement import Arrangement, is_several
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
+from sortition.federation.metrics import MetricsSink
+from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile, refuse_overlap
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
 
@@ -50,6 +52,8 @@ class Options:
         resume: checkpoint to go on from; a file that does not exist yet means a fresh start.
         audit: file of the audit log.
         on_round: called with the record of each round.
+        metrics: where the numbers of the federation are shown.
+        arrangement: the method among those that choose in its shadow; default: there are none.
         who: the class that a message about an option names.
     """
 
@@ -76,6 +80,8 @@ class Options:
     resume: Path | None = None
     audit: Path | None = None
     on_round: Callable[[RoundRecord], object] | None = None
+    metrics: Sequence[MetricsSink] = ()
+    arrangement: Arrangement | None = None
     who: str = "Federation"
 
     def __post_init__(self) -> None:
@@ -88,6 +94,7 @@ class Options:
         self._check_functions()
         self._check_guards()
         self._check_needs()
+        self._check_shadows()
 
     @property
     def pace(self) -> CohortPace:
@@ -186,6 +193,15 @@ class Options:
                     "exchange. Choose a variant that reads or asks single clients."
                 )
 
+    def _check_shadows(self) -> None:
+        if self.arrangement is None:
+            return
+        if self.arrangement.shadows:
+            refuse_overlap(self.pace.rule, self.who, "Shadows choose when a round is over.")
+        if self.arrangement.promoted and self.audit is not None:
+            hint = "Its log names one method: begin another federation with the promoted one."
+            raise bad(f"{self.who}.promote", "left out where an audit log is kept", self.arrangement.live_label, hint)
+
     def is_eligible(self, name: str, tags: Collection[str], facts: Mapping[str, Array]) -> bool:
         """Whether a client may be chosen."""
         if self.eligible is None:
@@ -200,11 +216,6 @@ class Options:
                 f"{', '.join(facts) or 'none'}; got {type(error).__name__}: {error}. Facts that the selector does "
                 "not read are asked for with facts=[…]."
             ) from error
-
-
-def is_several(value: object) -> bool:
-    """Whether it is a collection; a text, which is one of letters, is meant as one name."""
-    return isinstance(value, Collection) and not isinstance(value, str)
 
 
 def as_path(who: str, name: str, value: str | Path) -> Path:
@@ -226,12 +237,3 @@ def checkpoint_paths(
     if resume is True:
         return written, written
     return written, as_path(who, "resume", resume) if resume else None
-
-
-def named_selector(selector: Selector[Any] | str) -> Selector[Any]:
-    """The selector itself, or the one that has this name."""
-    if not isinstance(selector, str):
-        return selector
-    from sortition.selectors import load
-
-    return load(selector)

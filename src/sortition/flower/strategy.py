@@ -27,10 +27,12 @@ from sortition.core.errors import InputError, bad
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Cohort
 from sortition.core.selector import Selector
+from sortition.federation.arrangement import ShadowOption, arranged
 from sortition.federation.engine import Combining
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
-from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
+from sortition.federation.metrics import MetricsOption, sinks
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
 from sortition.federation.overlap import OverlappingMessenger
 from sortition.federation.pace import DEADLINE, Pace
 from sortition.federation.screening import ModelCheck
@@ -78,6 +80,10 @@ class SelectorStrategy(Strategy):
         resume: checkpoint to go on from, True for ``checkpoint``; a file that does not exist yet means a fresh start.
         audit: file of the audit log; seed and salt are revealed beside it (``….reveal.json``) when the run is over.
         on_round: called with the record of each round, when it is kept; what it raises is logged.
+        metrics: a port of an HTTP endpoint that Prometheus scrapes, a ``sortition.federation.Metrics``, an experiment
+            tracker, or a list of these.
+        shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
+        promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
     """
 
     _ready = False  # whether attributes are those of a whole object
@@ -108,13 +114,17 @@ class SelectorStrategy(Strategy):
         resume: str | Path | bool | None = None,
         audit: str | Path | None = None,
         on_round: Callable[[RoundRecord], object] | None = None,
+        metrics: MetricsOption = None,
+        shadow: ShadowOption = None,
+        promote: str | None = None,
     ) -> None:
         if strategy is None:
             strategy = FedAvg(min_available_nodes=1)
         self.base = BaseStrategy(strategy)
+        arrangement = arranged(WHO, selector, shadow, promote)
         written, resumed = checkpoint_paths(WHO, checkpoint, resume)
         self.options = Options(
-            selector=named_selector(selector),
+            selector=arrangement.live,
             cohort=cohort,
             overselect=overselect,
             rule=pace,
@@ -135,6 +145,8 @@ class SelectorStrategy(Strategy):
             resume=resumed,
             audit=None if audit is None else as_path(WHO, "audit", audit),
             on_round=on_round,
+            metrics=sinks(WHO, metrics),
+            arrangement=arrangement,
             who=WHO,
         )
         self.combining = Combining.by(combine, WHO)

@@ -11,8 +11,10 @@ from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
+from sortition.federation.arrangement import arranged
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
+from sortition.federation.metrics import Metrics, MetricsSink, sinks
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
 from sortition.federation.pace import DEADLINE, Pace, refuse_overlap
 from sortition.selectors import find
@@ -41,6 +43,9 @@ TRANSLATED = (
     "resume",
     "audit",
     "on_round",
+    "metrics",
+    "shadow",
+    "promote",
 )
 
 
@@ -64,6 +69,8 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
     audit_path = None
     if audit is not None:
         audit_path = as_path(who, "audit", audit)
+    method = _selector(who, selector, _table(who, "parameters", table.get("parameters")))
+    arrangement = arranged(who, method, _shadows(who, table.get("shadow")), table.get("promote"), label=selector)
     pace = Pace.of(table.get("pace"), f"{who}.options")
     refuse_overlap(
         pace,
@@ -71,7 +78,8 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         "NVFlare's tasks end with their round: use a quorum, a deadline or overselect, or a server of your own.",
     )
     return Options(
-        selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
+        selector=arrangement.live,
+        arrangement=arrangement,
         cohort=cohort,
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
@@ -82,6 +90,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         resume=resume,
         audit=audit_path,
         on_round=_function(who, "on_round", table.get("on_round")),
+        metrics=_metrics(who, table.get("metrics")),
         who=who,
         **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
     )
@@ -143,6 +152,44 @@ def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function
+
+
+def _shadows(who: str, value: Any) -> dict[str, Selector[Any]]:
+    """Methods by label: names or import paths, and tables with ``name``, ``label`` and parameters."""
+    if value is None:
+        return {}
+    if not isinstance(value, list):
+        raise bad(f"{who}.shadow", "a list of methods", value, 'Write ["oort"].')
+    shadows: dict[str, Selector[Any]] = {}
+    for option in value:
+        table = dict(option) if isinstance(option, Mapping) else {"name": option}
+        name = table.pop("name", None)
+        label = str(table.pop("label", name))
+        if label in shadows:
+            raise bad(f"{who}.shadow", "methods with labels of their own", f"{label!r} twice", "Give each a label.")
+        shadows[label] = _selector(who, name, table)
+    return shadows
+
+
+def _metrics(who: str, value: Any) -> tuple[MetricsSink, ...]:
+    """Where numbers are shown: a port, a table of ``Metrics``, or functions by import path that make a sink."""
+    several = value if isinstance(value, list) else [value]
+    chosen: list[MetricsSink | int] = []
+    for option in several:
+        if isinstance(option, Mapping):
+            chosen.append(_endpoint(who, option))
+        elif isinstance(option, str) and (make := _function(who, "metrics", option)) is not None:
+            chosen.append(make())
+        elif option is not None:
+            chosen.append(option)
+    return sinks(who, chosen)
+
+
+def _endpoint(who: str, table: Mapping[str, Any]) -> Metrics:
+    try:
+        return Metrics(**table)
+    except TypeError as error:
+        raise InputError(f"{who}.metrics must hold keys of Metrics; {error}.") from None
 
 
 def _deadline(who: str, seconds: float | None) -> float:

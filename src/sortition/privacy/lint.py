@@ -113,16 +113,16 @@ def amplification(selector: AnySelector, promises: Promises, deployment: Deploym
     """Sampling amplifies privacy only if the sample does not depend on the data, and stays secret."""
     if not promises.amplification:
         return
-    names = [*_signal_names(selector), *_facts_on_data(selector)]
+    names = data_dependence(selector)
     if names:
         sentence = (
             f"who is chosen depends on clients' data ({_joined(names)}): amplification by sampling does not hold. "
-            "Account for every round in full."
+            "Account for every round in full. 'sortition budget' has no bound for it."
         )
     else:
         sentence = (
             "it holds for draws at random with known probabilities, while nobody knows the draw; a published audit log "
-            "discloses its seed."
+            "discloses its seed. 'sortition budget' computes ε where a bound is known."
         )
     yield PrivacyFinding(rule="amplification", unsound=bool(names), sentence=sentence, references=("balle",))
 
@@ -191,6 +191,11 @@ RULES: tuple[Rule, ...] = (
     label_recovery,
     sensitivity,
 )
+
+
+def data_dependence(selector: AnySelector) -> list[str]:
+    """List the answers, reports and facts on clients' data that decide who is chosen."""
+    return [*_signal_names(selector), *_facts_on_data(selector)]
 
 
 def _signals(selector: AnySelector) -> list[Signal]:

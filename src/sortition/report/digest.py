@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.report.guard_section import actions
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
-from sortition.results.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.results.run_folder import Run, total_bytes
 
 # notes that are pictures of what a method saw; see docs/report.md

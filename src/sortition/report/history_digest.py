@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from sortition.core.arrays import Array, Floats
+from sortition.core.arrays import Array, Floats, jain_index
 from sortition.core.record import RoundRecord
 from sortition.report.digest import pictures_in
 from sortition.report.guard_section import actions
 from sortition.results.history import FATES, Fate, History, cohort_of, fates
-from sortition.results.metrics import jain_index
 
 
 @dataclass

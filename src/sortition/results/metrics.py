@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sortition.core import arrays
-from sortition.core.arrays import Array, Floats
+from sortition.core.arrays import Array, Floats, jain_index
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
@@ -215,13 +215,6 @@ def shares(run: Run, *, raw: bool = False) -> Floats:
 def jain(run: Run, *, raw: bool = False) -> float | None:
     """Jain's index (Σx)² / (n Σx²) of the selection shares: 1 is even."""
     return jain_index(shares(run, raw=raw))
-
-
-def jain_index(x: Floats) -> float | None:
-    """(Σx)² / (n Σx²); None where nobody was selected."""
-    if not x.any():
-        return None
-    return float(x.sum() ** 2 / (x.size * (x**2).sum()))
 
 
 def gini(run: Run, *, raw: bool = False) -> float | None:

@@ -13,6 +13,7 @@ from sortition.core import Cohort, Needs, Round, Selector, State, method
 class Full(Selector[State]):
     """All available clients train, whatever the budget: the other methods try to follow this trajectory."""
 
+    sampling = "full"
     cite = """@inproceedings{mcmahan2017communication,
   title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
   author = {McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\\"u}era y Arcas, Blaise},

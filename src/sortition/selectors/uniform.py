@@ -27,6 +27,7 @@ class Uniform(Selector[State]):
 
     weights: Literal["size", "uniform"] = "size"
 
+    sampling = "without-replacement"
     cite = """@inproceedings{mcmahan2017communication,
   title = {Communication-Efficient Learning of Deep Networks from Decentralized Data},
   author = {McMahan, Brendan and Moore, Eider and Ramage, Daniel and Hampson, Seth and Ag{\\"u}era y Arcas, Blaise},

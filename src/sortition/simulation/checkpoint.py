@@ -35,6 +35,9 @@ def save(path: str | Path, simulation: Simulation) -> None:
     if isinstance(simulation, OverlappingSimulation):
         at_work, about["in_flight"] = work_in_flight.export(simulation)
         arrays |= {f"in_flight.{name}": array for name, array in at_work.items()}
+    if simulation.driver.shadows is not None:
+        states, about["shadows"] = simulation.driver.shadows.export()
+        arrays |= {f"shadow.{name}": array for name, array in states.items()}
     snapshot.save(path, arrays, about)
 
 
@@ -49,6 +52,8 @@ def load(path: str | Path, setup: Setup) -> Simulation:
         fresh.registrar.restore(part(arrays, "registrar."), header["registrar"])
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
+    if fresh.driver.shadows is not None and isinstance(header.get("shadows"), Mapping):
+        fresh.driver.shadows.restore(part(arrays, "shadow."), header["shadows"])
     memory = _memory(path, arrays, fresh)
     local = _local(path, arrays, fresh)
     fresh.params = params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.validation import is_whole
-from sortition.federation.pace import CohortPace, Pace
+from sortition.federation.pace import CohortPace, Pace, refuse_overlap
 from sortition.learning import LocalRule
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.local_states import LocalStates
@@ -48,6 +49,7 @@ class Setup:
         seed: of the selector's draws; the world and the availability have theirs.
         faults: what goes wrong on the way; default: nothing.
         guards: how far clients are trusted.
+        shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
     """
 
@@ -64,6 +66,7 @@ class Setup:
     seed: int = 0
     faults: FaultDraws = None  # type: ignore[assignment]  # filled below
     guards: Guards = field(default_factory=Guards)
+    shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
 
     def __post_init__(self) -> None:
@@ -90,6 +93,8 @@ class Setup:
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
         self.cohort_pace.check("Setup", self.guards.minimum)
+        if self.shadows:
+            refuse_overlap(self.cohort_pace.rule, "Setup", "Shadows choose when a round is over.")
         self.pace.check_selector(self.selector)
         if not self.pace.overlaps:
             return

@@ -37,6 +37,7 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Driver, Selection
 from sortition.federation.pace import SEEN, Quantile
+from sortition.federation.shadow import Shadows
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.devices import RoundEnd
@@ -229,6 +230,9 @@ class Simulation:
         self.seen: deque[float] = deque(maxlen=SEEN)  # durations of the last trainings; infinite without an answer
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
+        if setup.shadows:
+            self.driver.shadows = Shadows(setup.shadows, type(setup.selector).__name__, only_read=True)
+            self.driver.shadows.watch(self.driver.registrar)
 
     @property
     def registrar(self) -> Registrar:

@@ -195,6 +195,7 @@ class Federation(StrictTable):
         guards: how far clients are trusted.
         faults: simulated failures.
         attacks: adversaries among the clients.
+        shadow: methods that choose beside the live one and send nothing; records say what they would have done.
         privacy: what the federation promises its clients; ``sortition lint`` and the start of a study judge it.
         target: an accuracy or loss to reach.
         evaluate_every: after how many rounds the model is tested.
@@ -217,6 +218,7 @@ class Federation(StrictTable):
     guards: Guards = Guards()
     faults: Faults | None = None
     attacks: Attacks | None = None
+    shadow: list[Method] | None = None
     privacy: Promises | None = None
     target: Target | None = None
     evaluate_every: Count = 1
@@ -275,6 +277,8 @@ class RunConfig(Federation):
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
+        if self.shadow is not None:
+            table["shadow"] = [{"name": shadow.name, "label": shadow.label, **shadow.options} for shadow in self.shadow]
         for name in ("guards", "pace"):
             if not table[name]:  # defaults are left out: folders without guards stay as they are
                 del table[name]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sortition import selectors
 from sortition.core.errors import InputError, bad, unknown
@@ -10,6 +12,9 @@ from sortition.core.import_policy import imported
 from sortition.core.selector import Selector
 from sortition.results.reference_lines import REFERENCES
 from sortition.studies.types import AnySelector, ReadOnlyTable, SelectorClass, TomlTable
+
+if TYPE_CHECKING:
+    from sortition.studies.config import Method
 
 ELSEWHERE = {
     "fedprox": "the proximal term is local = { proximal = 0.01 }, for any method",
@@ -59,6 +64,18 @@ def selector(name: str, parameters: ReadOnlyTable) -> AnySelector:
                 raise unknown("key", next(iter(parameters)), (), f"method {name}")
             return value
     return selector_class(name).load(**{key: _frozen(value) for key, value in parameters.items()})
+
+
+def shadows(given: Sequence[Method] | None) -> dict[str, AnySelector]:
+    """Return the methods that choose in the shadow of a run's own, by label."""
+    selectors_by_label: dict[str, AnySelector] = {}
+    for method in given or ():
+        if method.label in selectors_by_label:
+            raise bad("shadow", "methods with labels of their own", f"{method.label!r} twice", "Give each a label.")
+        if method.name in REFERENCES:
+            raise bad("shadow", "methods that choose clients", method.name)
+        selectors_by_label[method.label] = selector(method.name, method.options)
+    return selectors_by_label
 
 
 def _frozen(value: object) -> object:

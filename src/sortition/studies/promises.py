@@ -5,28 +5,46 @@ from __future__ import annotations
 from sortition.privacy import Deployment, PrivacyFinding, Promises, lint
 from sortition.results.reference_lines import REFERENCES
 from sortition.studies import methods
+from sortition.studies.config import RunConfig
 from sortition.studies.plan import StudyPlan
+from sortition.studies.types import AnySelector
 
 
 def linted(plan: StudyPlan, promises: Promises | None = None) -> dict[str, list[PrivacyFinding]]:
-    """Return the findings of each setting and method, under ``promises`` or those of the study.
-
-    Reference lines select nobody, and are left out.
-    """
+    """Return the findings of each setting and method, under ``promises`` or those of the study."""
     findings_by_label: dict[str, list[PrivacyFinding]] = {}
+    for label, run in _run_of_each_method(plan).items():
+        run_promises = promises or run.privacy
+        if run_promises is not None:
+            selector = methods.selector(run.method.name, run.method.options)
+            findings_by_label[label] = lint(selector, run_promises, _deployment(run))
+    return findings_by_label
+
+
+def deployments(plan: StudyPlan) -> dict[str, tuple[AnySelector, Deployment]]:
+    """Return each method of each setting, and the federation that it chooses in."""
+    return {
+        label: (methods.selector(run.method.name, run.method.options), _deployment(run))
+        for label, run in _run_of_each_method(plan).items()
+    }
+
+
+def _run_of_each_method(plan: StudyPlan) -> dict[str, RunConfig]:
+    """Return one run of each setting and method; reference lines select nobody, and are left out."""
+    run_by_label: dict[str, RunConfig] = {}
     has_several_settings = len(plan.settings) > 1
     for run in plan.runs:
         label = f"{run.setting}, {run.method.label}" if has_several_settings else run.method.label
-        run_promises = promises or run.privacy
-        if label in findings_by_label or run_promises is None or run.method.name in REFERENCES:
-            continue
-        deployment = Deployment(
-            clients=run.data.clients,
-            cohort=run.cohort,
-            rounds=run.rounds,
-            guards=run.guards,
-            combine=run.server.combine_rule.name,
-        )
-        selector = methods.selector(run.method.name, run.method.options)
-        findings_by_label[label] = lint(selector, run_promises, deployment)
-    return findings_by_label
+        if run.method.name not in REFERENCES:
+            run_by_label.setdefault(label, run)
+    return run_by_label
+
+
+def _deployment(run: RunConfig) -> Deployment:
+    return Deployment(
+        clients=run.data.clients,
+        cohort=run.cohort,
+        rounds=run.rounds,
+        guards=run.guards,
+        combine=run.server.combine_rule.name,
+    )

@@ -1,20 +1,23 @@
 """Experiment trackers that follow runs: TensorBoard, MLflow and Weights & Biases, each an optional package.
 
 In Python ``callbacks=[track.TensorBoard("logs")]``, in a study's file ``track = "tensorboard"`` or a table with
-options. Every run is one run of the tracker, tagged with its setting, method and seed; figures go by round.
+options. Every run is one run of the tracker, tagged with its setting, method and seed; figures go by round. A running
+federation is followed in the same way: ``Federation(metrics=track.TensorBoard("logs"))``.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from sortition.core.errors import InputError, unknown
 from sortition.core.record import RoundRecord
+from sortition.federation.series import SelectionSeries
 from sortition.studies.config import Named, RunConfig
 from sortition.studies.runs.callback import Callback
 from sortition.studies.types import ReadOnlyTable, RunSummary
@@ -39,7 +42,8 @@ def figures(record: RoundRecord) -> dict[str, float]:
     values["cost/clock"] = record.get("clock")
     values["selection/cohort"] = len(record.get("cohort") or ())
     values["selection/available"] = record.get("available")
-    values["cost/bytes"] = sum((record.get("bytes") or {}).values())
+    if "bytes" in record:
+        values["cost/bytes"] = sum((record["bytes"] or {}).values())
     return {name: float(value) for name, value in values.items() if value is not None}
 
 
@@ -75,68 +79,116 @@ def _package(name: str) -> ModuleType:
         raise InputError(f"track {name} needs {name}. Try: pip install 'sortition[{name}]'.") from None
 
 
-class TensorBoard(Callback):
+class Tracker(Callback, ABC):
+    """Follows the runs of a study (``callbacks=``) or a running federation (``metrics=``)."""
+
+    package: ClassVar[str]
+
+    def check(self) -> None:
+        """Raise where its package is not installed."""
+        _package(self.package)
+
+    def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
+        """Open the tracker's run with the configuration; a resumed run goes on after its last round."""
+        self.open(tags(run), {**options(run), "folder": str(folder)}, played)
+
+    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
+        """Log the figures of a round."""
+        self.log(figures(record), record["round"] + 1)
+
+    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
+        """Close the tracker's run; a summary is there where the run is complete."""
+        self.close(completed=bool(summary))
+
+    def begin(self, series: SelectionSeries, played: int) -> None:
+        """Open the tracker's run for a federation that begins or goes on."""
+        about = series.about
+        self.open({"backend": about["backend"], "method": about["method"]}, dict(about), played)
+
+    def show(self, series: SelectionSeries) -> None:
+        """Log the figures of a federation's last round."""
+        if series.last is not None:
+            with series.lock:
+                values = figures(series.last) | series.figures()
+            self.log(values, series.last["round"] + 1)
+
+    def end(self, completed: bool) -> None:
+        """Close the tracker's run of a federation."""
+        self.close(completed)
+
+    @abstractmethod
+    def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
+        """Open one run of the tracker, named by its tags."""
+
+    @abstractmethod
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Log the figures of a step."""
+
+    @abstractmethod
+    def close(self, completed: bool) -> None:
+        """Close the run."""
+
+
+class TensorBoard(Tracker):
     """Writes event files under ``folder/setting/method/seed-k``; show them with ``tensorboard --logdir folder``."""
+
+    package = "tensorboard"
 
     def __init__(self, folder: str | Path = "tensorboard") -> None:
         self.folder = Path(folder)
         self._writer: SummaryWriter | None = None
 
-    def check(self) -> None:
-        """Raise where its package is not installed."""
-        _package("tensorboard")
-
-    def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
-        """Open the event file; a resumed run goes on after its last round."""
+    def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
+        """Open the event file."""
         _package("tensorboard")
         from torch.utils.tensorboard import SummaryWriter
 
-        event_folder = self.folder / run.setting / run.method.label / f"seed-{run.seed}"
+        parts = [f"seed-{value}" if key == "seed" else value for key, value in tags.items()]
+        event_folder = self.folder.joinpath(*parts)
         self._writer = SummaryWriter(str(event_folder), purge_step=played + 1 if played else None)
-        rows = "\n".join(f"| {key} | {value} |" for key, value in options(run).items())
+        rows = "\n".join(f"| {key} | {value} |" for key, value in options.items() if key != "folder")
         self._writer.add_text("configuration", f"| key | value |\n|---|---|\n{rows}", 0)
 
-    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Write one scalar for each figure."""
         if self._writer is not None:
-            for name, value in figures(record).items():
-                self._writer.add_scalar(name, value, record["round"] + 1)
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
 
-    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
+    def close(self, completed: bool) -> None:
         """Close the file."""
         if self._writer is not None:
             self._writer.close()
         self._writer = None
 
 
-class MLflow(Callback):
+class MLflow(Tracker):
     """Makes one MLflow run of each run, in the experiment ``experiment`` of the store at ``uri``."""
+
+    package = "mlflow"
 
     def __init__(self, uri: str | None = None, experiment: str = "sortition") -> None:
         self.uri = uri
         self.experiment = experiment
 
-    def check(self) -> None:
-        """Raise where its package is not installed."""
-        _package("mlflow")
-
-    def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
+    def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
         """Begin an MLflow run with the configuration as its parameters."""
         mlflow = _package("mlflow")
         if self.uri is not None:
             mlflow.set_tracking_uri(self.uri)
         mlflow.set_experiment(self.experiment)
-        name = "/".join(tags(run).values())
-        mlflow.start_run(run_name=name, tags={**tags(run), "folder": str(folder)})
-        mlflow.log_params({key: str(value)[:LONGEST_PARAMETER] for key, value in options(run).items()})
+        folder = {"folder": str(options["folder"])} if "folder" in options else {}
+        mlflow.start_run(run_name="/".join(tags.values()), tags={**tags, **folder})
+        parameters = {key: str(value)[:LONGEST_PARAMETER] for key, value in options.items() if key != "folder"}
+        mlflow.log_params(parameters)
 
-    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Log one metric for each figure."""
-        _package("mlflow").log_metrics(figures(record), step=record["round"] + 1)
+        _package("mlflow").log_metrics(dict(values), step=step)
 
-    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
+    def close(self, completed: bool) -> None:
         """End the MLflow run; one that was stopped or failed is marked as killed."""
-        _package("mlflow").end_run("FINISHED" if summary else "KILLED")
+        _package("mlflow").end_run("FINISHED" if completed else "KILLED")
 
 
 class _WandBRun(Protocol):
@@ -149,8 +201,10 @@ class _WandBRun(Protocol):
         """End the run."""
 
 
-class WandB(Callback):
+class WandB(Tracker):
     """Makes one Weights & Biases run of each run, in ``project``; ``mode="offline"`` writes files only."""
+
+    package = "wandb"
 
     def __init__(
         self, project: str = "sortition", *, mode: str | None = None, folder: str | Path | None = None
@@ -160,35 +214,32 @@ class WandB(Callback):
         self.folder = folder
         self._run: _WandBRun | None = None
 
-    def check(self) -> None:
-        """Raise where its package is not installed."""
-        _package("wandb")
-
-    def on_start(self, run: RunConfig, folder: Path, played: int) -> None:
+    def open(self, tags: Mapping[str, str], options: Mapping[str, TrackedValue], played: int) -> None:
         """Begin a run with the configuration."""
+        values = list(tags.values())
         self._run = _package("wandb").init(
             project=self.project,
             mode=self.mode,
             dir=None if self.folder is None else str(self.folder),
-            name="/".join(tags(run).values()),
-            group=f"{run.setting}/{run.method.label}",
-            tags=[f"{key}:{value}" for key, value in tags(run).items()],
-            config=options(run),
+            name="/".join(values),
+            group="/".join(values[:2]),
+            tags=[f"{key}:{value}" for key, value in tags.items()],
+            config={key: value for key, value in options.items() if key != "folder"},
         )
 
-    def on_round(self, run: RunConfig, record: RoundRecord) -> None:
+    def log(self, values: Mapping[str, float], step: int) -> None:
         """Log one step with all figures."""
         if self._run is not None:
-            self._run.log(figures(record), step=record["round"] + 1)
+            self._run.log(dict(values), step=step)
 
-    def on_end(self, run: RunConfig, summary: RunSummary) -> None:
+    def close(self, completed: bool) -> None:
         """Finish the run."""
         if self._run is not None:
-            self._run.finish(0 if summary else 1)
+            self._run.finish(0 if completed else 1)
         self._run = None
 
 
-TRACKERS: dict[str, type[Callback]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
+TRACKERS: dict[str, type[Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
 
 
 def trackers(chosen: Iterable[Named]) -> list[Callback]:

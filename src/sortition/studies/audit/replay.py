@@ -16,7 +16,7 @@ from sortition.core.errors import shown
 from sortition.core.flights import Received
 from sortition.core.guards.screening import Answers
 from sortition.core.intake import with_ids
-from sortition.core.observer import Reports
+from sortition.core.observer import Reports, together
 from sortition.core.questions import Measure
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Population
@@ -61,7 +61,8 @@ class Replay(Configured):
         self._simulation = start(setup)
         self._records = records
         self._evidence = Evidence()
-        self._simulation.registrar.observer = self
+        registrar = self._simulation.registrar
+        registrar.observer = together(registrar.observer, self)
 
     def __call__(self, t: int) -> Evidence:
         """Repeat round t."""

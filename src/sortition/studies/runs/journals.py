@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sortition.audit.log import AuditLog, salt_of
 from sortition.core.errors import StorageError
+from sortition.core.observer import together
 from sortition.core.record import RoundRecord
 from sortition.core.registrar import Registrar
 from sortition.core.storage.journal import Journal
@@ -32,7 +33,7 @@ class Journals:
             self.timings = self._open(path / run_folder.TIMINGS, registrar.version)
             if audited:
                 self.log = self._open_log(path / run_folder.AUDIT, registrar)
-                registrar.observer = self.log
+                registrar.observer = together(registrar.observer, self.log)
         except BaseException:
             self.close()
             raise

@@ -1,0 +1,151 @@
+"""Prometheus reads what federations show: dashboard, alerts, and a scrape of running ones."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+from tests.federation.prometheus import EXAMPLES, AtTheEnd, free_port, needs_prometheus, needs_promtool, scraping
+from tests.federation.scraping import samples
+from tests.federation.test_metrics import check_counters, played, scraped
+
+from sortition.core.record import answered_ids
+from sortition.federation import Metrics
+
+pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'sortition[metrics]'")
+
+COUNTERS = ("chosen", "used", "silent", "failed", "standby")
+
+
+@pytest.fixture(scope="module")
+def shown():
+    """What a federation shows that has an owner, questions, refusals and exclusions."""
+    from tests.federation.test_metrics import broken
+
+    from sortition.core import Guards
+
+    guards = Guards(quarantine=50, strikes=1)
+    owners = {"owner_of": lambda name: name}
+    _, text = scraped(4, replaced={"device-7": broken}, guards=guards, cohort=8, **owners)
+    return text
+
+
+def expressions():
+    dashboard = json.loads((EXAMPLES / "dashboard.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"], target["legendFormat"]
+    for group in yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"], ""
+
+
+def known_series(text):
+    """Series that a page shows, and those of work that outlives a step and of checkpoints, with their labels."""
+    labels_of = {}
+    for name, labels in samples(text):
+        labels_of.setdefault(name, set()).update(key for key, _ in labels)
+    for name in ("in_flight", "checkpoint_age_seconds"):
+        labels_of.setdefault(f"sortition_{name}", set())
+    return labels_of
+
+
+def test_dashboard_and_alerts_ask_for_series_that_there_are(shown):
+    labels_of = known_series(shown)
+    for where, expression, legend in expressions():
+        names = re.findall(r"sortition_\w+", expression)
+        assert names or where == "SortitionDown", where
+        for name in names:
+            assert name in labels_of, f"{where} asks for {name}"
+        for label in re.findall(r"\{\{(\w+)\}\}", legend):
+            assert label in labels_of[names[0]], f"{where} shows the label {label}"
+
+
+def test_every_alert_is_explained_in_the_runbook():
+    runbook = (EXAMPLES.parents[1] / "docs" / "operate.md").read_text()
+    for group in yaml.safe_load((EXAMPLES / "alerts.yml").read_text())["groups"]:
+        for rule in group["rules"]:
+            assert f"`{rule['alert']}`" in runbook
+            assert rule["annotations"]["runbook"] == "docs/operate.md#alerts"
+
+
+def test_every_series_is_explained_in_the_runbook(shown):
+    runbook = (EXAMPLES.parents[1] / "docs" / "operate.md").read_text()
+    for name in known_series(shown):
+        series = re.sub(r"_(bucket|count|sum|created)$", "", name)
+        assert f"`{series}`" in runbook
+
+
+def test_the_dashboards_panels_do_not_overlap():
+    panels = json.loads((EXAMPLES / "dashboard.json").read_text())["panels"]
+    taken = set()
+    for panel in panels:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        cells = {(place["x"] + dx, place["y"] + dy) for dx in range(place["w"]) for dy in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        taken |= cells
+    assert len({panel["id"] for panel in panels}) == len(panels)
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    "arguments",
+    [("check", "rules", "alerts.yml"), ("test", "rules", "alerts_test.yml"), ("check", "config", "prometheus.yml")],
+)
+def test_promtool_accepts_rules_and_configuration(arguments):
+    done = subprocess.run(["promtool", *arguments], cwd=EXAMPLES, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@needs_promtool
+def test_promtool_accepts_the_page():
+    from tests.federation.scraping import page
+
+    endpoint = Metrics(0)
+    texts = []
+    played(2, metrics=endpoint, on_round=lambda record: texts.append(page(endpoint.port, "text/plain")))
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=texts[-1], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def check_scraped(at_the_end, history):
+    """What Prometheus has scraped is what the records say."""
+    totals = {expression: sum(values.values()) for expression, values in at_the_end.answers.items()}
+    assert totals["sortition_chosen_total"] == sum(len(record["cohort"]) for record in history)
+    assert totals["sortition_used_total"] == sum(len(answered_ids(record)) for record in history)
+    for name in ("silent", "failed", "standby"):
+        assert totals[f"sortition_{name}_total"] == sum(len(record.get(name) or ()) for record in history)
+
+
+@needs_prometheus
+@pytest.mark.prometheus
+def test_prometheus_scrapes_a_federation_on_ones_own_server(tmp_path):
+    target = free_port()
+    with scraping(tmp_path, target) as prometheus:
+        at_the_end = AtTheEnd(prometheus, 5, *(f"sortition_{name}_total" for name in COUNTERS))
+        federation = played(5, metrics=[Metrics(target), at_the_end])
+    check_scraped(at_the_end, federation.history)
+
+
+@needs_prometheus
+@pytest.mark.prometheus
+def test_prometheus_scrapes_a_flower_federation(tmp_path):
+    pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+    from tests.flower.test_live_metrics import flower_federation
+
+    target = free_port()
+    with scraping(tmp_path, target) as prometheus:
+        at_the_end = AtTheEnd(prometheus, 4, *(f"sortition_{name}_total" for name in COUNTERS))
+        strategy = flower_federation(4, metrics=[Metrics(target), at_the_end])
+    check_scraped(at_the_end, strategy.history)
+
+
+def test_a_page_of_a_running_federation_has_its_counters(shown):
+    federation, text = scraped(3)
+    check_counters(samples(text), federation.history)

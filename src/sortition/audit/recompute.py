@@ -37,6 +37,7 @@ from sortition.core.turn import Turn
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another form
 NAMES = {
     "available": "available clients",
+    "excluded": "clients that the policy leaves out",
     "joined": "population",
     "done": "completed clients",
     "blamed": "clients with refused updates",
@@ -134,7 +135,8 @@ class _Round:
         if joined := self.entry.get("joined"):
             self._join(joined, population)
         available = decode_ids(self.entry["available"])
-        turn = self.registrar.begin(available, self.entry["budget"])
+        excluded = {rule: decode_ids(ids) for rule, ids in (self.entry.get("excluded") or {}).items()}
+        turn = self.registrar.begin(available, self.entry["budget"], excluded)
         _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
         for at, question in enumerate(self.entry.get("asked") or []):
             self._answer(turn, at, question)

@@ -136,24 +136,32 @@ class Registrar:
 
     # -- one round ------------------------------------------------------------------------------------------------
 
-    def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
+    def begin(self, available: npt.ArrayLike, budget: int, excluded: Mapping[str, npt.ArrayLike] | None = None) -> Turn:
         """Start this round's selection.
+
+        Args:
+            available: clients that can be reached, sorted.
+            budget: places of the cohort.
+            excluded: those of them that a policy leaves out, by the key of the rule; the selector does not see them.
 
         An earlier turn that is still open is abandoned without a trace, unless it is in flight: then this is refused.
         """
         with self._thread.inside():
             self._refuse_in_flight("begin")
-            return self._begin(as_ids("available", available, ordered=True).copy(), budget)  # the caller keeps his own
+            ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+            left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
+            return self._begin(ids, budget, left_out)
 
-    def _begin(self, ids: Ids, budget: int) -> Turn:
+    def _begin(self, ids: Ids, budget: int, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
+        eligible = _without(ids, excluded)
         rng = stream(self.seed, "selection", self.index)
         round = Round(self.index, self.horizon, ids, budget, self._view, rng)
-        admitted = self.eligibility.admit(ids, int(budget), self.index, self.seed)
+        admitted = self.eligibility.admit(eligible, int(budget), self.index, self.seed)
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        context, played = self._context(ids, admitted), round if admitted.ids.size else None
+        context, played = self._context(ids, admitted, excluded), round if admitted.ids.size else None
         turn = self._open = Turn(context, self.state.copy(), played, admitted.notes)
         turn.scales = self.eligibility.remembered_scales(self.index)
         if self.observer is not None:
@@ -167,7 +175,7 @@ class Registrar:
         if self.needs.reads and not people.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
-    def _context(self, available: Ids, admitted: Admission) -> TurnContext:
+    def _context(self, available: Ids, admitted: Admission, excluded: Mapping[str, Ids]) -> TurnContext:
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -177,6 +185,7 @@ class Registrar:
             shapes=self.lengths.in_force(self.shapes),
             longest=self.lengths.longest,
             available=available,
+            excluded=excluded,
             kept_out=admitted.kept_out,
             just_come=admitted.just_come,
             scale=self._scale,
@@ -377,3 +386,14 @@ class Registrar:
         horizon = saved_horizon if horizon is None else horizon
         guards = saved_guards if guards is None else guards
         return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)
+
+
+def _without(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
+    """The available clients without those that a policy leaves out."""
+    if not excluded:
+        return available
+    left_out = np.concatenate(list(excluded.values()))
+    outside = not_among(left_out, available)
+    if outside.size:
+        raise bad("begin(excluded)", "clients that are available", f"client {int(outside[0])}")
+    return available[np.isin(available, left_out, invert=True)]

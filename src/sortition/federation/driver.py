@@ -9,7 +9,7 @@ the clients' business: Flower's own loop runs there, and runs in lock-step train
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from sortition.core.selector import Selector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import Turn
 from sortition.federation.pace import Pace
+from sortition.federation.policies import PolicyKeeper
 from sortition.federation.record import in_order, round_record
 
 
@@ -112,15 +113,23 @@ class OpenRound:
     Attributes:
         turn: the registrar's.
         available: how many could be chosen.
+        withdrawn: members of the cohort that may not be used after all, since another job used up their limit.
     """
 
     turn: Turn
     available: int
+    withdrawn: Ids = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def cohort(self) -> Cohort:
         """Who trains."""
-        return self.turn.cohort or Cohort.uniform([])
+        chosen = self.turn.cohort or Cohort.uniform([])
+        if not self.withdrawn.size:
+            return chosen
+        at_work = np.isin(chosen.ids, self.withdrawn, invert=True)
+        weights, _ = chosen.weights_of(chosen.ids[at_work])
+        groups = None if chosen.groups is None else chosen.groups[at_work]
+        return replace(chosen, ids=chosen.ids[at_work], weights=weights, groups=groups)
 
 
 class Driver:
@@ -130,6 +139,7 @@ class Driver:
         backend: asks and trains.
         selection: who chooses.
         pace: how many are chosen, and when a round is over.
+        policy: how often and when devices may be used; the backend asks it who is eligible.
         started: called once with the registrar, before its first round: it restores one that goes on, and lets
             observers watch it.
         keep: called with each record, first of all: it writes journal and checkpoint.
@@ -143,6 +153,7 @@ class Driver:
         selection: Selection,
         pace: Pace,
         *,
+        policy: PolicyKeeper | None = None,
         started: Callable[[Registrar], object] = lambda registrar: None,
         keep: Callable[[RoundRecord], object] = lambda record: None,
         sinks: tuple[Callable[[RoundRecord], object], ...] = (),
@@ -151,6 +162,7 @@ class Driver:
         self.backend = backend
         self.selection = selection
         self.pace = pace
+        self.policy = PolicyKeeper(()) if policy is None else policy
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self._started = started
@@ -177,13 +189,15 @@ class Driver:
         registrar = self.up_to_date()
         turn = self.begin(registrar, available)
         while turn.question is not None:
-            turn.answer(self.backend.ask(turn, turn.question))
-        self.round = OpenRound(turn, available.size)
+            question = self.policy.permitted(turn.question)
+            turn.answer({} if question is None else self.backend.ask(turn, question))
+        chosen = turn.cohort or Cohort.uniform([])
+        self.round = OpenRound(turn, available.size, self.policy.claim(chosen.ids))
         return self.round
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn."""
-        return registrar.begin(available, self.pace.places)
+        return registrar.begin(available, self.pace.places, self.policy.excluded)
 
     def up_to_date(self) -> Registrar:
         """The registrar of everybody who is known, with the lengths of the model's vectors."""
@@ -224,9 +238,10 @@ class Driver:
             weights = np.empty(0)
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
-        record = round_record(turn, opened.available, arrivals.ids, notes)
+        record = round_record(turn, opened.available, arrivals.ids, notes, opened.withdrawn)
         complete = in_order({**record, **self.backend.costs(turn, arrivals)})
         self.round = None
+        self.policy.round = turn.index + 1
         self._keep(complete)
         for sink in self._sinks:
             self._tell(sink, complete)

@@ -10,6 +10,7 @@ from typing import Any
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
+from sortition.core.policy import Policy
 from sortition.core.validation import is_number
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
@@ -33,6 +34,8 @@ TRANSLATED = (
     "parameters",
     "guards",
     "owners",
+    "policy",
+    "ledger",
     "eligible",
     "deadline",
     "combine",
@@ -60,11 +63,14 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
             raise unknown("option", name, known, f"{who}.options")
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     audit = table.get("audit") or None
+    ledger = table.get("ledger") or None
     return Options(
         selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
+        policy=_policies(who, table.get("policy")),
+        ledger=None if ledger is None else as_path(who, "ledger", ledger),
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         checkpoint=checkpoint,
@@ -105,6 +111,20 @@ def _guards(who: str, table: Mapping[str, Any]) -> Guards:
         return Guards(**table)
     except TypeError as error:
         raise InputError(f"{who}.guards must hold keys of Guards; {error}.") from None
+
+
+def _policies(who: str, value: Any) -> list[Policy]:
+    """The policies of a table, or of a list of tables."""
+    if value is None:
+        return []
+    tables = value if isinstance(value, list) else [value]
+    policies = []
+    for table in tables:
+        try:
+            policies.append(Policy(**_table(who, "policy", table)))
+        except TypeError as error:
+            raise InputError(f"{who}.policy must hold keys of Policy; {error}.") from None
+    return policies
 
 
 def _owner_of(owners: Mapping[str, Any]) -> Owner | None:

@@ -49,6 +49,7 @@ SHARED = (
     "availability",
     "devices",
     "guards",
+    "policy",
     "faults",
     "attacks",
     "evaluate_every",

@@ -27,7 +27,10 @@ def save(path: str | Path, simulation: Simulation) -> None:
     arrays |= {f"memory.{name}": array for name, array in (memory.export() if memory else {}).items()}
     arrays |= {f"local.{name}": array for name, array in (local.export() if local else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
-    snapshot.save(path, arrays, {"registrar": header, "clock": simulation.clock, "totals": simulation.totals})
+    document = {"registrar": header, "clock": simulation.clock, "totals": simulation.totals}
+    if simulation.setup.policies:
+        document["policy"] = simulation.policy.export()
+    snapshot.save(path, arrays, document)
 
 
 def load(path: str | Path, setup: Setup) -> Simulation:
@@ -39,6 +42,8 @@ def load(path: str | Path, setup: Setup) -> Simulation:
     params, server = _model(path, arrays, fresh)
     try:
         fresh.registrar.restore(part(arrays, "registrar."), header["registrar"])
+        if setup.policies:
+            fresh.policy.restore(header.get("policy"))
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     memory = _memory(path, arrays, fresh)

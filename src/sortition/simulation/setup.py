@@ -12,6 +12,7 @@ from sortition.aggregation import CombineRule, StepRule
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ModelSize
@@ -48,6 +49,7 @@ class Setup:
         seed: of the selector's draws; the world and the availability have theirs.
         faults: what goes wrong on the way; default: nothing.
         guards: how far clients are trusted.
+        policies: how often and when devices may be used; all hold together.
     """
 
     world: World
@@ -63,6 +65,7 @@ class Setup:
     seed: int = 0
     faults: FaultDraws = None  # type: ignore[assignment]  # filled below
     guards: Guards = field(default_factory=Guards)
+    policies: tuple[Policy, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
@@ -81,8 +84,22 @@ class Setup:
                 "Pass World(validation=…), or data.validation in a study.",
             )
             raise bad("World.validation", f"given where the server computes {name!r} itself", None, hint)
+        for policy in self.policies:
+            self._check_policy(policy)
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
+
+    def _check_policy(self, policy: Policy) -> None:
+        """Refuse a policy on what simulated clients do not have."""
+        facts = () if self.population is None else self.population.facts
+        for fact in policy.facts:
+            if fact not in facts:
+                hint = "Give it as a fact of the population, or leave the rule to real devices."
+                raise bad("policy", f"on facts that clients have ({', '.join(facts)})", fact, hint)
+        if policy.per == "tag":
+            raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
+        if policy.per == "owner" and "groups" not in facts:
+            raise bad("Policy.per", "'client' where owners are unknown", "owner", "Give Population(groups=…).")
 
     @property
     def pace(self) -> Pace:

@@ -12,6 +12,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     StrictBool,
     ValidationError,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -20,6 +21,7 @@ from sortition import availability
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.load import check as check_options
@@ -191,6 +193,7 @@ class Federation(StrictTable):
         availability: who is reachable when, by name and options.
         devices: how fast clients compute and send, who drops out, deadlines.
         guards: how far clients are trusted.
+        policy: how often and when devices may be used; one table, or several that hold together.
         faults: simulated failures.
         attacks: adversaries among the clients.
         privacy: what the federation promises its clients; ``sortition lint`` and the start of a study judge it.
@@ -212,6 +215,7 @@ class Federation(StrictTable):
     availability: Named = Named(name="always")
     devices: Devices = Devices()
     guards: Guards = Guards()
+    policy: tuple[Policy, ...] = ()
     faults: Faults | None = None
     attacks: Attacks | None = None
     privacy: Promises | None = None
@@ -222,6 +226,13 @@ class Federation(StrictTable):
     audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
+
+    @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
+    @classmethod
+    def _as_policies(cls, value: object) -> object:
+        if isinstance(value, dict | Policy):
+            return [value]
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -263,6 +274,9 @@ class RunConfig(Federation):
         table["guards"] = self.guards.changed()
         if not table["guards"]:  # defaults are left out: folders without guards stay as they are
             del table["guards"]
+        table["policy"] = [policy.changed() for policy in self.policy]
+        if not table["policy"]:
+            del table["policy"]
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 

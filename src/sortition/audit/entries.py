@@ -16,7 +16,7 @@ import numpy as np
 from sortition import __version__
 from sortition.audit.encoding import digests, encode_ids, encode_numbers, json_value
 from sortition.audit.schema import FORMAT, AnswersEntry, CohortEntry, Encoded, Header, JoinedEntry, compact
-from sortition.core.arrays import Ids, as_ids
+from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.guards.screening import Answers, as_floats, rows_of
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar
@@ -131,10 +131,14 @@ def as_table(signal: Signal, answers: Answers) -> tuple[Reading, dict[str, list[
     rows = rows_of(answers)
     shapes = Counter(row.shape for row in rows.values() if row is not None)
     usual = () if signal.scalar or not shapes else shapes.most_common(1)[0][0]
-    as_sent = {client: row for client, row in rows.items() if row is not None and row.shape == usual}
-    widened = {client: as_floats(row) for client, row in as_sent.items()}
-    kept = {client: row for client, row in widened.items() if row is not None}
-    rows |= {client: None for client, row in widened.items() if row is None}
+    kept: dict[int, Array] = {}
+    for client, row in rows.items():
+        if row is None or row.shape != usual:
+            continue
+        floats = as_floats(row)
+        rows[client] = floats
+        if floats is not None:  # an object may be no number
+            kept[client] = floats
     odd = {str(k): None if row is None else list(row.shape) for k, row in rows.items() if k not in kept}
     table = np.stack(list(kept.values())) if kept else np.empty((0, *usual))
     return Reading(as_ids("Reading.ids", list(kept)), table), odd

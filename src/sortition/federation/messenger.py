@@ -150,6 +150,10 @@ class Messenger:
         self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
         self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
 
+    def elapsed(self) -> float:
+        """Seconds since the start, of before a restart too."""
+        return self.clock() - self._started
+
     def go_on_from(self, seconds: float) -> None:
         """Count the seconds since the start from here: the federation had run for so long before its server stopped."""
         self._started = self.clock() - seconds
@@ -614,7 +618,8 @@ class Messenger:
         """Whether an answer by itself can fill a place; the guards compare answers when all are there."""
         if reply.outcome != "ok" or reply.fault:
             return False
-        everybody_is_needed = self.options.overselect <= 1
+        rule = self.options.pace.rule
+        everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
         if everybody_is_needed or self.check.names is None:
             return True
         arrays = reply.model or {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.pace import DEADLINE, Pace
+from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
 from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
@@ -32,6 +32,8 @@ class Options:
         cohort: clients a round.
         overselect: factor on the cohort; a round closes when ``cohort`` clients have answered.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        rule: the pace: a :class:`~sortition.federation.pace.Pace`, a table of its keys, or its kind; over-selection and
+            deadline are said there or beside it.
         horizon: rounds that the selector plans for.
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted.
@@ -59,6 +61,7 @@ class Options:
     cohort: int
     overselect: float = 1.0
     deadline: float = DEADLINE
+    rule: Pace | Mapping[str, Any] | str | None = None
     horizon: int | None = None
     seed: int = 0
     guards: Guards = field(default_factory=Guards)
@@ -86,7 +89,7 @@ class Options:
             raise bad(f"{self.who}.selector", "a Selector", self.selector, "Make one with sortition.selectors.load.")
         for name in ("cohort", "horizon", "seed", "wait_for", "least_online", "checkpoint_every"):
             object.__setattr__(self, name, as_builtin(getattr(self, name)))
-        self.pace.check(self.who)
+        self._check_pace()
         self._check_numbers()
         self._check_functions()
         self._check_policies()
@@ -94,9 +97,36 @@ class Options:
         self._check_needs()
 
     @property
-    def pace(self) -> Pace:
-        """How many are chosen, and when a round is over."""
-        return Pace(self.cohort, self.overselect, self.deadline)
+    def pace(self) -> CohortPace:
+        """How many are chosen, and when a step is made."""
+        given = Pace.of(self.rule, self.who)
+        said: dict[str, Any] = {}
+        if given.overselect == 1.0:
+            said["overselect"] = self.overselect
+        if given.deadline is None and self.deadline != math.inf:
+            said["deadline"] = self.deadline
+        return CohortPace(self.cohort, replace(given, **said))
+
+    def _check_pace(self) -> None:
+        if not is_whole(self.cohort, 1):
+            raise bad(f"{self.who}.cohort", "a whole number ≥ 1", self.cohort)
+        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
+            raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
+        if not (is_number(self.deadline) and self.deadline > 0):
+            raise bad(f"{self.who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
+        given = Pace.of(self.rule, self.who)
+        if given.overselect != 1.0 and self.overselect != 1.0:
+            raise bad(f"{self.who}.overselect", "left out where the pace says it", self.overselect)
+        if given.deadline is not None and self.deadline != DEADLINE:
+            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
+        if isinstance(given.deadline, Quantile):
+            hint = "Give seconds: a server of its own time has no durations before its first round."
+            raise bad("pace.deadline", "seconds in a real federation", given.changed()["deadline"], hint)
+        if given.slot is not None:
+            raise bad("pace.slot", "left out in a real federation, whose clients come and go", given.slot)
+        self.pace.check(self.who, self.guards.minimum if isinstance(self.guards, Guards) else 0)
+        if isinstance(self.selector, Selector):
+            self.pace.rule.check_selector(self.selector)
 
     @property
     def watched(self) -> dict[str, Refresh]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -13,11 +14,19 @@ from sortition.clients.models import Model, shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.screening import norms
 from sortition.core.guards.settings import Guards
+from sortition.core.intake import UpdateVerdict
 from sortition.core.signals import UPDATE, Signal
-from sortition.core.turn import Turn
 from sortition.federation.messages import Reply
 
 BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
+
+
+class Judge(Protocol):
+    """Who judges updates by their lengths: a turn, or a registrar where work outlives a step."""
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Say which updates are refused, by row, and how long the others may be."""
+        ...
 
 
 @dataclass
@@ -41,7 +50,7 @@ class ModelCheck:
     longest: float = np.inf
 
     def judge(
-        self, sent: Mapping[int, Model], model: Model, turn: Turn | None = None
+        self, sent: Mapping[int, Model], model: Model, turn: Judge | None = None
     ) -> tuple[dict[int, Model], dict[int, str]]:
         """The models that can be used, by client, and what is wrong with the others.
 
@@ -59,7 +68,7 @@ class ModelCheck:
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
         return models, faults
 
-    def _judged_by(self, turn: Turn, models: Mapping[int, Model], model: Model) -> dict[int, str]:
+    def _judged_by(self, turn: Judge, models: Mapping[int, Model], model: Model) -> dict[int, str]:
         """Whose update a turn refuses; how long the others may be is kept."""
         ids = np.array(sorted(models), np.int64)
         norms = np.array([distance(models[client], model) for client in ids.tolist()])

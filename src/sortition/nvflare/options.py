@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sortition.core import Guards, Selector
@@ -14,7 +14,7 @@ from sortition.core.policy import Policy
 from sortition.core.validation import is_number
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
-from sortition.federation.options import Options, as_path, checkpoint_paths
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
 from sortition.federation.pace import DEADLINE
 from sortition.selectors import find
 
@@ -64,18 +64,24 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     audit = table.get("audit") or None
     ledger = table.get("ledger") or None
+    ledger_path = None
+    if ledger is not None:
+        ledger_path = as_path(who, "ledger", ledger)
+    audit_path = None
+    if audit is not None:
+        audit_path = as_path(who, "audit", audit)
     return Options(
         selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
         policy=_policies(who, table.get("policy")),
-        ledger=None if ledger is None else as_path(who, "ledger", ledger),
+        ledger=ledger_path,
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         checkpoint=checkpoint,
         resume=resume,
-        audit=None if audit is None else as_path(who, "audit", audit),
+        audit=audit_path,
         on_round=_function(who, "on_round", table.get("on_round")),
         who=who,
         **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
@@ -87,7 +93,7 @@ def read_combining(who: str, options: Mapping[str, Any] | None) -> Combining:
     return Combining.by((options or {}).get("combine", "mean"), who)
 
 
-def _table(who: str, name: str, value: Any) -> Mapping[str, Any]:
+def _table(who: str, name: str, value: object) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -134,27 +140,27 @@ def _owner_of(owners: Mapping[str, Any]) -> Owner | None:
     return lambda site: owners.get(site, site)
 
 
-def _function_or_names(who: str, value: Any) -> Any:
+def _function_or_names(who: str, value: Any) -> Eligible | None:
     """Who is eligible: names and tags as they are, or a function by its import path."""
     if isinstance(value, str) or callable(value):
         return _function(who, "eligible", value)
     return value
 
 
-def _function(who: str, name: str, path: Any) -> Any:
+def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     """A function that the server can import."""
     if path is None:
         return None
     if not isinstance(path, str) or ":" not in path:
         hint = "NVFlare writes options as JSON, so name the function by its import path."
         raise bad(f"{who}.{name}", "package.module:function", path, hint)
-    function = imported(path, f"{who}.{name}")
+    function: Callable[..., Any] = imported(path, f"{who}.{name}")
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function
 
 
-def _deadline(who: str, seconds: Any) -> float:
+def _deadline(who: str, seconds: float | None) -> float:
     """Seconds of a round; null waits for everybody."""
     if seconds is None:
         return math.inf

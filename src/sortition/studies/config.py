@@ -25,6 +25,7 @@ from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.load import check as check_options
+from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
@@ -191,7 +192,8 @@ class Federation(StrictTable):
         local: how a client trains.
         server: what the server does with the updates.
         availability: who is reachable when, by name and options.
-        devices: how fast clients compute and send, who drops out, deadlines.
+        devices: how fast clients compute and send, and who drops out.
+        pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
         policy: how often and when devices may be used; one table, or several that hold together.
         faults: simulated failures.
@@ -214,6 +216,7 @@ class Federation(StrictTable):
     server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
+    pace: Pace = Pace()
     guards: Guards = Guards()
     policy: tuple[Policy, ...] = ()
     faults: Faults | None = None
@@ -226,6 +229,16 @@ class Federation(StrictTable):
     audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_moved_keys(cls, table: Any) -> Any:
+        devices = table.get("devices") if isinstance(table, dict) else None
+        for key in ("deadline", "overselect"):
+            if isinstance(devices, dict) and key in devices:
+                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                raise bad(f"devices.{key}", "left out", devices[key], hint)
+        return table
 
     @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
     @classmethod
@@ -272,11 +285,11 @@ class RunConfig(Federation):
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()
-        if not table["guards"]:  # defaults are left out: folders without guards stay as they are
-            del table["guards"]
+        table["pace"] = self.pace.changed()
         table["policy"] = [policy.changed() for policy in self.policy]
-        if not table["policy"]:
-            del table["policy"]
+        for name in ("guards", "pace", "policy"):
+            if not table[name]:  # defaults are left out: folders without guards stay as they are
+                del table[name]
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 

@@ -6,6 +6,7 @@ an owner; a least number of eligible clients ends a round before it begins. Caps
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +72,12 @@ class Eligibility:
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
-    def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
-        """Find out who of these available clients may be chosen in round ``index``, and what keeps the others out."""
+    def admit(self, ids: Ids, budget: int, version: int, seed: int, *, draw: int | None = None) -> Admission:
+        """Find out who of these available clients may be chosen, and what keeps the others out.
+
+        Quarantine counts versions of the model; ``draw`` (by default the version) keys what is drawn.
+        """
+        index = version if draw is None else draw
         if self.guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", self.guards.minimum)
         available = ids
@@ -88,7 +93,7 @@ class Eligibility:
                 ids = ids[mask]
 
         if self.guards.quarantine:
-            keep(self.until[ids] <= index, "quarantined", "quarantined")
+            keep(self.until[ids] <= version, "quarantined", "quarantined")
         if self.ceiling is not None:
             keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
         if self.guards.returning:
@@ -139,6 +144,22 @@ class Eligibility:
             self.strikes[client] += 1
             if self.guards.quarantine and self.strikes[client] % self.guards.strikes == 0:
                 self.until[client] = index + 1 + self.guards.quarantine
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> bool:
+        """Whether it remembers anything of a round beside strikes."""
+        return bool(self._memories)
+
+    def copied(self) -> Eligibility:
+        """The same with a memory of its own: what is recorded in the copy leaves this one as it was."""
+        twin = copy.copy(self)
+        twin.strikes = self.strikes.copy()
+        twin.until = self.until.copy()
+        for name, memory in self._memories.items():
+            setattr(twin, name, copy.deepcopy(memory))
+        return twin
 
     # -- joins and snapshots -------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from sortition.federation import Federation
 from sortition.federation.ledger import Claim, Ledger
 from sortition.federation.policies import Eligible, PolicyKeeper
 from sortition.selectors import load
+from sortition.studies.audit.run import examine_log
+from sortition.studies.audit.why import why
 
 EVEN = load("uniform", weights="uniform")
 
@@ -380,6 +382,7 @@ def federation(tmp_path, devices, *, transport=None, **options):
     settings = {"cohort": 2, "patience": 0.0, "checkpoint": tmp_path / "f.npz", **options}
     made = Federation(network, {"w": np.zeros(2, np.float32)}, EVEN, **settings)
     made.messenger.clock = network.clock
+    made.messenger.go_on_from(0.0)
     return made
 
 
@@ -469,6 +472,41 @@ class TestFederation:
         assert record["answered"] == [1]
         assert record["silent"] == []
         assert not made.messenger.transport.asked("train", "c0")
+
+    @pytest.mark.parametrize("pace", [{"kind": "buffered", "buffer": 1}, {"quorum": 1, "late": "use"}])
+    def test_where_work_outlives_a_step(self, tmp_path, pace):
+        fleet = [Device(f"c{k}", train=1.0 + k) for k in range(6)]
+        made = federation(tmp_path, fleet, policy=Policy(lifetime=2), pace=pace)
+        made.run(16)
+        assert max(made.messenger.transport.asked("train", f"c{k}") for k in range(6)) == 2
+        assert made.history[-1]["skipped"]
+        assert set(made.history[-1]["excluded"]) == {"lifetime=2"}
+
+    def test_a_member_withdrawn_from_overlapping_work_is_given_up(self, tmp_path, monkeypatch):
+        pace = {"kind": "buffered", "buffer": 1}
+        made = federation(tmp_path, devices(2), policy=Policy(lifetime=1), pace=pace)
+        claim = made.policy.claim
+
+        def raced(cohort):
+            made.policy.ledger.append([Claim("other", 0, "c0", "", (), time.time(), 1, 8)])
+            return claim(cohort)
+
+        monkeypatch.setattr(made.policy, "claim", raced)
+        made.run(1)
+        assert made.history[0]["given_up"] == {"0": "another job used up its limit"}
+        assert made.history[0]["answered"] == [1]
+
+    def test_history_and_audit_log_say_why(self, tmp_path):
+        made = federation(tmp_path, devices(4), policy=Policy(lifetime=1), audit=tmp_path / "audit.jsonl")
+        made.run(2)
+        finding = examine_log(tmp_path / "audit.jsonl")
+        assert (finding.faults, finding.recomputed) == ([], 2)
+        name = made.history[0]["names"][0]
+        expected = "It was not eligible: chosen 1 of 1 times in all; so Uniform could not choose it."
+        assert expected in why(tmp_path / "audit.jsonl", 1, name)
+        (tmp_path / "audit.jsonl").unlink()
+        assert expected in why(tmp_path / "f.npz", 1, name)
+        assert any("The policy left out 2 (chosen 1 of 1 times in all)" in line for line in why(tmp_path / "f.npz", 1))
 
     def test_without_a_policy_nothing_is_written(self, tmp_path):
         made = federation(tmp_path, devices(2))

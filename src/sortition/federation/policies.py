@@ -136,21 +136,21 @@ class Tally:
 
     def broken(self, subject: Hashable, moment: Moment, *, uses: int, n_bytes: int) -> Rule | None:
         """The first rule that one more use of a subject, with so many bytes, would break."""
-        code = self._codes.get(subject)
-        limits = self.policy
-        last = -np.inf if code is None else self._last[code]
-        window_uses = 0 if code is None else self._uses[code]
-        window_bytes = 0 if code is None else self._bytes[code]
-        lifetime = 0 if code is None else self._lifetime[code]
-        if uses and self._separation is not None and moment.by(self._separation) - last < self._separation.amount:
+        code = self.code(subject)
+        if uses and self._is_too_soon(code, moment):
             return self.rules["separation"]
-        if uses and limits.participations and window_uses + uses > limits.participations:
+        limits = self.policy
+        if uses and limits.participations and self._uses[code] + uses > limits.participations:
             return self.rules["participations"]
-        if limits.megabytes and window_bytes + n_bytes > self._most_bytes:
+        if limits.megabytes and self._bytes[code] + n_bytes > self._most_bytes:
             return self.rules["megabytes"]
-        if uses and limits.lifetime and lifetime + uses > limits.lifetime:
+        if uses and limits.lifetime and self._lifetime[code] + uses > limits.lifetime:
             return self.rules["lifetime"]
         return None
+
+    def _is_too_soon(self, code: int, moment: Moment) -> bool:
+        span = self._separation
+        return span is not None and moment.by(span) - self._last[code] < span.amount
 
     def room(self, subject: Hashable, n_bytes: int) -> tuple[float, Rule]:
         """How many more clients of an unbroken subject may train now, and the rule that says so."""

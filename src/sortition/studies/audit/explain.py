@@ -82,23 +82,31 @@ def _explain_client(
         sentences = [f"{subject} was one of {decoded.available.size} clients available in round {t}."]
     else:
         sentences = [f"{subject} was not available in round {t}, so {log.method} could not choose it."]
-    why_kept_out = next((reason for reason, ids in decoded.kept_out.items() if client_id in ids), "")
-    broken_rule = next((rule for rule, ids in decoded.excluded.items() if client_id in ids), "")
-    if broken_rule:
-        sentences.append(not_eligible_sentence(broken_rule, log.method))
-    elif why_kept_out:
-        sentences.append(_kept_out_sentence(log, t, client_id, why_kept_out))
+    why_not_eligible = _why_not_eligible(log, t, decoded, client_id)
+    if why_not_eligible:
+        sentences.append(why_not_eligible)
     else:
         sentences += [_question_sentence(question, client_id) for question in decoded.questions]
     if client_id in decoded.cohort:
         sentences += _chosen_sentences(log, decoded, client_id, record)
-    elif client_id in decoded.available and not (why_kept_out or broken_rule):
+    elif client_id in decoded.available and not why_not_eligible:
         sentences.append(f"It was not chosen; {_who_was_chosen(log, decoded, names)}.")
     reason_said_already = "" if record is None else (record.get("left_out") or {}).get(str(client_id))
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
     return sentences + noted(decoded.notes) + [_earlier_rounds(log, t, client_id)]
+
+
+def _why_not_eligible(log: Log, t: int, decoded: DecodedRound, client_id: int) -> str:
+    """Say which rule of a policy, or which guard, kept a client out that was available; empty where none did."""
+    for rule, ids in decoded.excluded.items():
+        if client_id in ids:
+            return not_eligible_sentence(rule, log.method)
+    for reason, ids in decoded.kept_out.items():
+        if client_id in ids:
+            return _kept_out_sentence(log, t, client_id, reason)
+    return ""
 
 
 def _chosen_sentences(log: Log, decoded: DecodedRound, client_id: int, record: RoundRecord | None) -> list[str]:

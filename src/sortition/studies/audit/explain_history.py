@@ -67,19 +67,27 @@ def client(history: History, t: int, client_id: int, names: ClientNames) -> list
             sentences.append(explored_sentence(history.method))
         was_used = fates(record)[client_id] == "used"
         sentences.append("Its update was used." if was_used else fate_sentence(record, client_id))
-    elif broken_rule := next((rule for rule, ids in _excluded(record).items() if client_id in ids), ""):
-        sentences.append(not_eligible_sentence(broken_rule, history.method))
-    elif not _was_away(record, client_id):
-        if members:
-            sentences.append(f"It was not chosen; {history.method} chose {names.listed(members)}.")
-        else:
-            sentences.append("It was not chosen: nobody was.")
+    else:
+        sentences += _not_chosen_sentences(history, record, client_id, names)
     if client_id in (record.get("late") or ()):
         sentences.append("Its answer to an earlier round came in this one: too late to be used.")
     if reason := (record.get("rejected") or {}).get(str(client_id)):
         shown_reason = printable(str(reason), MAX_REASON)
         sentences.append(f"Numbers that it sent were withheld from {history.method}: {shown_reason}.")
     return [*sentences, *noted(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
+
+
+def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int, names: ClientNames) -> list[str]:
+    """Say why a client was not chosen, as far as the record tells it; nothing of one that was away."""
+    for rule, ids in _excluded(record).items():
+        if client_id in ids:
+            return [not_eligible_sentence(rule, history.method)]
+    if _was_away(record, client_id):
+        return []
+    members = cohort_of(record)
+    if not members:
+        return ["It was not chosen: nobody was."]
+    return [f"It was not chosen; {history.method} chose {names.listed(members)}."]
 
 
 def known_clients(history: History, t: int) -> int:

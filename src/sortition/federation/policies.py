@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -254,6 +254,12 @@ class PolicyKeeper:
         if not self.excluded:
             return admitted
         return np.sort(np.concatenate([admitted, *self.excluded.values()]))
+
+    def disregard(self, clients: Collection[int]) -> None:
+        """Leave clients out of :attr:`excluded` that could not be chosen anyway."""
+        if self.excluded:
+            others = {rule: ids[[k not in clients for k in ids.tolist()]] for rule, ids in self.excluded.items()}
+            self.excluded = {rule: ids for rule, ids in others.items() if ids.size}
 
     def counts(self) -> dict[str, int]:
         """How many clients each rule left out."""

@@ -17,6 +17,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.report.guard_section import guard_table
 from sortition.report.losses_section import loss_tables
 from sortition.report.palette import Palette
+from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
 from sortition.report.verdicts import answer
 
@@ -85,8 +86,9 @@ class Page:
         return self._drawn(lambda setting: cost.figures(setting, self.palette)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
-        """Counts, timelines, mixtures, and where guards acted."""
-        return self._drawn(lambda setting: selection.figures(setting, self.palette)) + guard_table(self.gathered)
+        """Counts, timelines, mixtures, and where policy and guards acted."""
+        figures = self._drawn(lambda setting: selection.figures(setting, self.palette))
+        return figures + policy_tables(self.gathered) + guard_table(self.gathered)
 
     def method_notes(self) -> str:
         """Pictures from the notes."""

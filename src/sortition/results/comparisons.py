@@ -50,6 +50,7 @@ SHARED = (
     "devices",
     "pace",
     "guards",
+    "policy",
     "faults",
     "attacks",
     "evaluate_every",

@@ -17,7 +17,7 @@ Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders tha
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        help="run folders, or folders that hold some; or one federation's history, checkpoint or folder",
+        help="run folders, or folders that hold some, or packs; or one federation's history, checkpoint or folder",
         show_default=False,
     ),
 ]
@@ -229,6 +229,24 @@ def watch(
     )
 
 
+def pack(
+    folder: Annotated[Path, typer.Argument(help="the folder of a study's runs", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="the file", show_default="FOLDER.zip, beside the folder")
+    ] = None,
+) -> None:
+    """Put a study into one file for a co-author: page, records, configurations, hashes of data and code.
+
+    Models (checkpoints) stay at home. sortition report FILE.zip opens it, and makes the page anew from the records.
+
+    Example: sortition pack runs/first -o first.zip
+    """
+    from sortition.report.pack import pack as write_study
+
+    path = write_study(folder, out)
+    typer.echo(f"pack: {path} ({path.stat().st_size / 1e6:.2g} MB)")
+
+
 def export(
     folders: Folders,
     out: Annotated[
@@ -261,5 +279,5 @@ def export(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (report, watch, export):
+    for command in (report, watch, export, pack):
         app.command()(command)

@@ -12,8 +12,10 @@ from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
 from sortition.report.look import FigureFiles
 from sortition.report.method_choice import MethodChoice
+from sortition.report.pack import DOCUMENTS
 from sortition.report.page import Page
 from sortition.results.history import History, find_history
+from sortition.results.pack import is_pack, unpacked
 
 __all__ = ["place", "write"]
 
@@ -32,8 +34,9 @@ def write(
     """Write the page, atomically; with ``figures`` also files for a paper or slides.
 
     Args:
-        folders: run folders, or folders that hold some; or one federation: its history, checkpoint, or their folder.
-        out: the page. Default: inside the first folder, named after the study, or beside the federation's history.
+        folders: run folders, or folders that hold some, or packs; or one federation: its history, checkpoint, or their
+            folder.
+        out: the page. Default: inside the first folder, named after the study, or beside the pack or the history.
         figures: where the charts and tables of a paper go, which, and how they look.
         methods: which methods page, figures and tables show, in which order, under which names; default: all.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
@@ -41,6 +44,19 @@ def write(
         all_pairs: whether every pair of methods is compared; default: as the study says.
         only: the run folders that are shown; default: all that the folders hold.
     """
+    packs = [Path(folder) for folder in folders if is_pack(folder)]
+    if packs:
+        path = packs[0].with_suffix(".html") if out is None else Path(out)
+        with unpacked(folders, DOCUMENTS) as opened_folders:
+            return write(
+                opened_folders,
+                path,
+                figures=figures,
+                methods=methods,
+                margin=margin,
+                baseline=baseline,
+                all_pairs=all_pairs,
+            )
     history = one_history(folders)
     if history is not None:
         if methods is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from sortition.report.export import Figure
     from sortition.report.gather import Gathered
+    from sortition.report.methods_paragraph import MethodsParagraph
     from sortition.results.comparisons import Criteria
     from sortition.results.table import Table
 
@@ -230,6 +231,23 @@ class StudyResult:
             all_pairs=all_pairs,
             only=self.run_folders,
         )
+
+    def methods_paragraph(self) -> MethodsParagraph:
+        """Return what a paper says of the study: setting, seeds, hashes, versions, hardware, hours, statistics.
+
+        ``.text`` and ``.latex`` are the paragraph, ``.answers`` those to reproducibility checklists, ``.bibtex`` the
+        entries of all methods; printed, it shows all of them.
+        """
+        from sortition.report.gather import gather
+        from sortition.report.methods_paragraph import methods_paragraph
+
+        return methods_paragraph(gather([self.out], only=self.run_folders))
+
+    def pack(self, path: str | Path | None = None) -> Path:
+        """Write the folder of the study into one file for a co-author; default: beside the folder, with its name."""
+        from sortition.report.pack import pack
+
+        return pack(self.out, path)
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):

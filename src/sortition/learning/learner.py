@@ -237,8 +237,12 @@ class Learner:
         rms_losses: bool,
         rule: LocalRule,
         states: Vector | None = None,
+        version: int | None = None,
     ) -> DrawnCohort:
-        """Draw everything random that :meth:`train` needs, without training."""
+        """Draw everything random that :meth:`train` needs, without training.
+
+        The learning rate is that of the model's version, by default t.
+        """
         k = len(ids)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
@@ -261,7 +265,7 @@ class Learner:
             start=torch.tensor(params, device=self.device),
             plans=plans,
             rule=rule,
-            lr=rule.lr_at(t),
+            lr=rule.lr_at(t if version is None else version),
             dropout_sources=dropout_sources,
             layer_seeds=layer_seeds,
             batches_per_epoch=[rule.per_epoch(len(client_examples)) for client_examples in members],

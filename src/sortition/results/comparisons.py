@@ -48,6 +48,7 @@ SHARED = (
     "server",
     "availability",
     "devices",
+    "pace",
     "guards",
     "faults",
     "attacks",

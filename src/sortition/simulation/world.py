@@ -241,6 +241,15 @@ class World:
     def _sent(self, ids: Ids, deltas: Vector) -> Vector:
         return deltas if self.adversaries is None else self.adversaries.updates(ids, deltas)
 
+    @property
+    def cache(self) -> RoundCache:
+        """The model that was asked or trained last, and what clients computed with it."""
+        return self._cache
+
+    def begin(self, cache: RoundCache) -> None:
+        """Use this for the model that it holds."""
+        self._cache = cache
+
     def _at(self, params: Vector, t: int) -> RoundCache:
         if self._cache.params is not params or self._cache.t != t:
             self._cache = RoundCache(self, params, t)

@@ -227,6 +227,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         clients_every=config.clients_every,
         seed=config.seed,
         guards=config.guards,
+        pace=config.pace,
         faults=FaultDraws(config.faults or Faults(), clients, config.seed),
     )
 

@@ -77,7 +77,7 @@ def test_each_setting_is_described(runs):
     write_run(runs, "uniform", 0, [0.4, 0.5], setting="other")
     text = methods_paragraph(gather([runs])).text
     assert "Setting main: tiny" in text
-    assert "Setting other: tiny" in text
+    assert "Setting other: the same, but rounds = 2." in text
     assert "Each method is run on at least 1 seed;" in text
 
 

@@ -13,7 +13,7 @@ from sortition.report.checklist import alike, tuning
 from sortition.report.digest import Digest
 from sortition.report.gather import Gathered, Setting
 from sortition.results.reference_lines import REFERENCES
-from sortition.results.sweeps import value_text
+from sortition.results.sweeps import swept, value_text
 from sortition.results.table import ESCAPES
 from sortition.results.verdict_words import figure_title, unit_of
 
@@ -22,10 +22,10 @@ SHOWN_SEEDS = 10  # that are listed one by one
 HASH_DIGITS = 12
 NO_CHANGE = {  # options of local training and of devices that change nothing at these values
     "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0, "dropout": 0.0, "jitter": 0.0,
-    "overselect": 1.0, "speed_spread": 0.0, "bandwidth_spread": 0.0, "deadline": None,
+    "speed_spread": 0.0, "bandwidth_spread": 0.0,
 }  # fmt: skip
 OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
-OF_DEVICES = ("dropout", "deadline", "overselect", "jitter", "speed_spread", "bandwidth_spread")
+OF_DEVICES = ("dropout", "jitter", "speed_spread", "bandwidth_spread")
 Words = Callable[[str], str]
 
 
@@ -146,8 +146,16 @@ def _key(bibtex: str) -> str:
 
 
 def _setting_sentences(settings: Sequence[Setting]) -> list[str]:
-    """Describe each setting; of many settings the first ones."""
-    sentences = [_setting_sentence(setting, named=len(settings) > 1) for setting in settings[:SHOWN_SETTINGS]]
+    """Describe the first setting, then in what others differ from it; of many settings the first ones."""
+    if len(settings) == 1:
+        return [_setting_sentence(settings[0], named=False)]
+    sentences = [_setting_sentence(settings[0], named=True)]
+    values_by_setting = swept({setting.name: setting.first.config for setting in settings})
+    first_values = values_by_setting[settings[0].name]
+    for setting in settings[1:SHOWN_SETTINGS]:
+        values = values_by_setting[setting.name]
+        differing = [f"{key} = {value_text(value)}" for key, value in values.items() if value != first_values.get(key)]
+        sentences.append(f"Setting {setting.name}: the same, but {', '.join(differing) or 'its name'}.")
     if len(settings) > SHOWN_SETTINGS:
         sentences.append(f"{len(settings) - SHOWN_SETTINGS} more settings are described by their configurations.")
     return sentences
@@ -221,12 +229,12 @@ def _server(config: Mapping[str, Any]) -> str:
 
 
 def _conditions(config: Mapping[str, Any]) -> str:
-    """Describe devices, faults, attacks and guards where they change something."""
+    """Describe devices, pace, faults, attacks and guards where they change something."""
     parts = []
     devices = _changing(config.get("devices") or {}, OF_DEVICES)
     if devices:
         parts.append(f"devices: {', '.join(devices)}")
-    for key in ("faults", "attacks", "guards"):
+    for key in ("pace", "faults", "attacks", "guards"):
         table = config.get(key)
         if table:
             options = ", ".join(f"{name} = {value_text(value)}" for name, value in table.items())

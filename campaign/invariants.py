@@ -12,12 +12,13 @@ from sortition.core import Reading, Registrar
 from sortition.core.arrays import Ids
 from sortition.core.questions import Measure
 from sortition.core.rounds import Population
+from sortition.core.state import State
 
 # Fields of memory that hold what clients told: a row is touched by its own client's words only. FedCor's embeddings X
 # are not among them: each fit moves those of all clients together (its eq. 16).
 ROWS = {
-    "Active": ("value",), "Clustered": ("update",), "CSUCBQ": ("latency", "plays"), "DivFL": ("met", "rows"),
-    "FedCor": ("seen",), "FedGS": ("features",), "HiCS": ("update", "entropy"), "LongFed": ("met", "rows"),
+    "Active": ("value",), "Clustered": ("update",), "CSUCBQ": ("latency", "plays"), "DivFL": ("has_gradient", "rows"),
+    "FedCor": ("samples",), "FedGS": ("features",), "HiCS": ("update", "entropy"), "LongFed": ("has_update", "rows"),
     "PowerOfChoice": ("loss",),
 }  # fmt: skip
 DROPPED = {"FedCor": "loss"}  # kept from one question to the next, then forgotten: it may become NaN, nothing else
@@ -74,10 +75,12 @@ class Observer:
             mass, kept = cohort.weights[at].sum(), weights.sum()
             require(np.isclose(mass, kept, rtol=1e-9) or not kept, f"mass {mass} became {kept}")
         self.heard |= set(done.tolist()).union(*(_senders(rows) for rows in reports.values()))
-        self._untouched()
+        self._check_untouched(turn.state)
 
-    def _untouched(self) -> None:
-        arrays, owner = self.registrar.state.arrays(), self.registrar.owner
+    def _check_untouched(self, state: State) -> None:
+        """Nobody's rows changed but those of clients that said something."""
+        arrays = state.arrays()
+        owner = self.registrar.owner
         for name, old in self.before.items():
             if name not in arrays:  # tables of pairs are given up where clients are too many
                 continue

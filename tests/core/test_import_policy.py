@@ -57,7 +57,7 @@ def test_ours_may_be_named_but_not_what_it_imports():
     with only([], own=OWN):
         assert callable(imported("sortition.reproduction.figures.curves:make", "figure.make"))
         with pytest.raises(InputError, match="something that sortition"):
-            imported("sortition.reproduction.figures.curves:Any", "figure.make")
+            imported("sortition.reproduction.figures.curves:smoothed", "figure.make")
         with pytest.raises(InputError, match="would import and run"):
             imported("sortition.core.storage.snapshot:write_atomically", "figure.make")
 

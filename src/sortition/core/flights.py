@@ -16,6 +16,17 @@ Normalise = Literal["mass", "count"]
 NORMALISE = ("mass", "count")
 
 
+FEW = 256  # ids for which a set is faster than a sort
+
+
+def _among(ids: Ids, others: Ids) -> Array:
+    """(k,) which of ``ids`` are among the others."""
+    if ids.size > FEW or others.size > 16 * FEW:
+        return np.isin(ids, others)
+    lookup = set(others.tolist())
+    return np.fromiter((client in lookup for client in ids.tolist()), bool, ids.size)
+
+
 @dataclass(frozen=True, eq=False)
 class Dispatched:
     """A selection whose cohort was sent to work.
@@ -46,17 +57,17 @@ class Dispatched:
 
     def given_up(self, ids: Ids) -> Dispatched:
         """The same when the work of these members has ended without an update."""
-        gone = np.isin(self.cohort.ids, ids) & self.in_flight
+        gone = _among(self.cohort.ids, ids) & self.in_flight
         return replace(self, in_flight=self.in_flight & ~gone, ended=self.ended | gone)
 
     def stepped(self, used: Ids) -> Dispatched:
         """The same after a step that used the updates of these."""
-        left = self.in_flight & ~np.isin(self.cohort.ids, used)
+        left = self.in_flight & ~_among(self.cohort.ids, used)
         return replace(self, in_flight=left, ended=np.zeros(left.size, bool))
 
     def resolved(self, used: Ids) -> Array:
         """(k,) whose work ends with a step that uses the updates of these."""
-        return self.ended | (self.in_flight & np.isin(self.cohort.ids, used))
+        return self.ended | (self.in_flight & _among(self.cohort.ids, used))
 
 
 class Flights:
@@ -88,7 +99,13 @@ class Flights:
 
     def stepped(self, used: Ids) -> Flights:
         """After a step that used the updates of these; selections without anybody at work are forgotten."""
-        after = [selection.stepped(used) for selection in self.selections]
+        touched = set(self._rows_of(used).tolist())
+        after = []
+        for row, selection in enumerate(self.selections):
+            if row in touched or selection.ended.any():
+                after.append(selection.stepped(used))
+            elif selection.in_flight.any():
+                after.append(selection)
         return Flights([selection for selection in after if selection.in_flight.any()])
 
     def missing(self, ids: Ids) -> Ids:
@@ -114,7 +131,7 @@ class Flights:
         parts = [ids[:0]]
         for row in np.unique(rows).tolist():
             members = self.selections[row].cohort.ids
-            parts.append(members[np.isin(members, ids[rows == row])])
+            parts.append(members[_among(members, ids[rows == row])])
         return np.concatenate(parts)
 
     def _rows_of(self, ids: Ids) -> Ids:
@@ -126,8 +143,11 @@ class Flights:
         The rule is in docs/design.md ("Weights of a step"). One selection whose members all end with this step, none of
         them discounted, has the weights of its cohort.
         """
-        ending = [(selection, selection.resolved(used)) for selection in self.selections]
-        ending = [(selection, mask) for selection, mask in ending if mask.any()]
+        touched = set(self._rows_of(used).tolist())
+        ending = []
+        for row, selection in enumerate(self.selections):
+            if row in touched or selection.ended.any():
+                ending.append((selection, selection.resolved(used)))
         latest = self.selections[-1] if self.selections else None
         alone = len(ending) == 1 and bool(ending[0][1].all())
         nobody = not ending and latest is not None and not self.ids.size
@@ -235,16 +255,16 @@ def _mixed(
             groups=None if cohort.groups is None else cohort.groups[mask],
             mass=cohort.mass,
         )
-        answered = part.ids[np.isin(part.ids, used)]
+        answered = part.ids[_among(part.ids, used)]
         weights, remarks = part.weights_of(answered)
         notes |= remarks
         every_weight = np.zeros(part.ids.size)
-        every_weight[np.isin(part.ids, answered)] = weights * (cohort.ids.size / count)
+        every_weight[_among(part.ids, answered)] = weights * (cohort.ids.size / count)
         ids.append(part.ids)
         base.append(every_weight)
     members = np.concatenate(ids)
     weights = np.concatenate(base)
-    completed = np.isin(members, used)
+    completed = _among(members, used)
     if discounts is not None:
         order = np.argsort(used)
         weights[completed] *= discounts[order[np.searchsorted(used[order], members[completed])]]

@@ -172,7 +172,14 @@ class Intake:
     def _screened(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
         shape = self.shapes.get(signal.name)
         scale = self.scale(signal.name)
-        return screen(signal, answers, asked, shape, self.guards, longest=self.longest, scale=scale)
+        guards = self.guards
+        if self._is_winsorised(signal) and guards.remember:
+            guards = replace(guards, norm=0)  # what is only larger than usual is clipped, not refused
+        return screen(signal, answers, asked, shape, guards, longest=self.longest, scale=scale)
+
+    def _is_winsorised(self, signal: Signal) -> bool:
+        """Whether large numbers of a signal are clipped."""
+        return bool(self.guards.winsorise) and signal.scalar and signal.nonnegative
 
     def _accepted(self, signal: Signal, screened: Screened) -> Reading:
         """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
@@ -186,20 +193,32 @@ class Intake:
         if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
             self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
         self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        struck = rejected.keys() - lengths.keys()
+        self.unsound |= self._struck(signal, screened)
+        for client, length in lengths.items():
+            self.misshapen.setdefault(client, {})[signal.name] = length
+        if self._is_winsorised(signal):
+            reading = self._winsorised(signal, reading)
+        return reading
+
+    def _winsorised(self, signal: Signal, reading: Reading) -> Reading:
+        """The rows with large numbers clipped, those against the remembered scale too; how many is noted."""
+        scale = self.scale(signal.name)
+        most = np.inf
+        if scale is not None and self.guards.norm:
+            most = self.guards.norm * scale
+        reading, clipped = winsorised(reading, self.guards.winsorise, most)
+        if clipped:
+            self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
+        return reading
+
+    def _struck(self, signal: Signal, screened: Screened) -> set[int]:
+        """Whose rows are a strike; where norms are remembered, they are noted."""
+        struck = screened.rejected.keys() - screened.lengths.keys()
         if is_compared(signal) and self.guards.remember:
             if self._excuses(screened.ids, self.scale(signal.name)):
                 struck -= screened.compared
             self.sent.append((signal.name, screened.ids, np.asarray(screened.norms, np.float64)))
-        self.unsound |= struck
-        for client, length in lengths.items():
-            self.misshapen.setdefault(client, {})[signal.name] = length
-        limit = self.guards.winsorise
-        if limit and signal.scalar and signal.nonnegative:
-            reading, clipped = winsorised(reading, limit)
-            if clipped:
-                self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
-        return reading
+        return struck
 
     def export(self) -> dict[str, Any]:
         """What the next step needs of it, as JSON knows it."""

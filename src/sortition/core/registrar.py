@@ -279,7 +279,9 @@ class Registrar:
         state = turn.state
         state.grow(self.population.n_clients)  # clients may have joined since it began
         selection = Dispatched.begun(turn.index, turn.version, cohort, turn.clock, skipped=turn.skipped)
-        online = np.union1d(turn.available, turn.in_flight) if turn.in_flight.size else turn.available
+        online = turn.available
+        if turn.in_flight.size and self.eligibility.counts:
+            online = np.insert(online, np.searchsorted(online, turn.in_flight), turn.in_flight)
         intake = turn.intake if self.intake is None else self.intake.joined_by(turn.intake)
         return {
             "state": state,
@@ -551,11 +553,13 @@ class Registrar:
             raise bad("finish(turn)", "called when no other cohort is in flight", "work of another selection", hint)
         seconds = _numbers("finish(durations)", durations, done.size)
         earlier = turn.intake
+        earlier_state = turn.state
         version = self.version
         try:
             turn.intake = earlier.copy()
             turn.durations = seconds
             usable, books = self._finish_books(turn, cohort, done, {} if reports is None else reports, seconds)
+            turn.state = books["state"]  # observers see what the method remembers from now on
             if self.observer is not None:
                 self.observer.finished(turn, done, reports or {})
             if turn is self._open:
@@ -564,6 +568,7 @@ class Registrar:
         except BaseException:
             if self.version == version:  # nothing is booked: the turn is as it was
                 turn.intake = earlier
+                turn.state = earlier_state
             raise
         turn.close()
         turn.state = self.state

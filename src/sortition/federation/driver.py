@@ -96,6 +96,10 @@ class OverlappingBackend(Backend, Protocol):
         """Clients whose updates have arrived and wait for the step."""
         ...
 
+    def n_waiting(self) -> int:
+        """How many they are."""
+        ...
+
     def has_enough(self) -> bool:
         """Whether a step is due by what has arrived, or by the clock."""
         ...
@@ -352,7 +356,7 @@ class Driver:
     def _step(self, opened: OpenRound) -> RoundRecord:
         """Wait until a step is due, and make it of all that has arrived."""
         registrar = self._registrar("close_round")
-        self._await_step(opened, registrar)
+        self._await(opened, registrar)
         self._drop_stale(opened, registrar)
         arrivals = self.backend.collect(opened.turn, opened.cohort)
         rule = self.pace.rule
@@ -382,12 +386,21 @@ class Driver:
         )
         return in_order({**record, **self.backend.costs(opened.turn, arrivals)})
 
-    def _await_step(self, opened: OpenRound, registrar: Registrar) -> None:
+    def await_step(self) -> None:
+        """Wait until a step is due; :meth:`close_round` then makes it at once."""
+        self._await(self._opened("await_step"), self._registrar("await_step"))
+
+    def _await(self, opened: OpenRound, registrar: Registrar) -> None:
         """Take arrivals as they come, and fill places between them where the pace says so."""
-        while not self._overlapping.has_enough() and self.at_work().size:
-            self._end(opened, registrar, self._overlapping.advance())
-            if not self._overlapping.has_enough() and self.pace.refills(self.at_work().size):
+        while not self._overlapping.has_enough() and self._n_at_work(registrar):
+            endings = self._overlapping.advance()
+            if endings:
+                self._end(opened, registrar, endings)
+            if not self._overlapping.has_enough() and self.pace.refills(self._n_at_work(registrar)):
                 self._select_more(opened, registrar)
+
+    def _n_at_work(self, registrar: Registrar) -> int:
+        return int(registrar.in_flight.size) - self._overlapping.n_waiting()
 
     def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:
         """Give up the work of clients that will send no update, and note it for the record."""

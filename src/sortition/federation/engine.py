@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -57,6 +57,10 @@ class Engine(Protocol):
 
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
         """Whose reply this engine cannot use though its model is sound, and why."""
+        ...
+
+    def rebased(self, reply: Reply, model: Model) -> Reply:
+        """A stale reply with this model in place of its own, where work outlives a step."""
         ...
 
     def step(self, made_of: Step) -> Mapping[str, Any]:
@@ -168,6 +172,10 @@ class ModelEngine:
     def objections(self, replies: Mapping[int, Reply]) -> Mapping[int, str]:
         """Nothing: a sound model is enough."""
         return {}
+
+    def rebased(self, reply: Reply, model: Model) -> Reply:
+        """A stale reply with this model in place of its own."""
+        return replace(reply, model=model)
 
     def step(self, made_of: Step) -> Mapping[str, Any]:
         """Move the model by the combined update."""

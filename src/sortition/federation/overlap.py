@@ -16,9 +16,9 @@ from uuid import uuid4
 import numpy as np
 
 from sortition.audit.encoding import encode_ids
-from sortition.clients.models import Model, shared_update
+from sortition.clients.models import shared_update
 from sortition.core.arrays import Array, Floats, Ids
-from sortition.core.errors import StorageError, bad
+from sortition.core.errors import StorageError
 from sortition.core.rounds import Cohort
 from sortition.core.signals import UPDATE
 from sortition.core.turn import Turn
@@ -110,7 +110,7 @@ class OverlappingMessenger(Messenger):
             self._sent = []
         at_work = bool(self.flights)
         candidates = self._idle_and_eligible(self._present_now()) if at_work else self._wait_for_candidates()
-        waiting_or_ended = self.landed.keys() | self._ended | self.flights.keys()
+        waiting_or_ended = self.landed.keys() | self._ended | self.flights.keys() | self._lost.keys()
         self.candidates = candidates[[client not in waiting_or_ended for client in candidates.tolist()]]
         self._try_reports()
         self._questions_end = self.clock() + pace.seconds_for_questions
@@ -125,6 +125,7 @@ class OverlappingMessenger(Messenger):
         """Work that is lost since the server restarted."""
         lost = self._lost
         self._lost = {}
+        self._ended |= lost.keys()
         return lost
 
     # -- work begins ---------------------------------------------------------------------------------------------------
@@ -145,6 +146,11 @@ class OverlappingMessenger(Messenger):
         self._check_memory()
         self.prepared()
         self._post_unsent()
+
+    def orders(self, turn: Turn, cohort: Cohort) -> dict[int, Ask]:
+        """What each member of the cohort is to do."""
+        seconds = self._seconds_of_a_training()
+        return {client: replace(ask, seconds=seconds) for client, ask in super().orders(turn, cohort).items()}
 
     def _seconds_of_a_training(self) -> float:
         """How long an update is waited for."""
@@ -181,6 +187,10 @@ class OverlappingMessenger(Messenger):
     def waiting(self) -> Ids:
         """Clients whose updates wait for the step, sorted."""
         return np.array(sorted(self.landed), np.int64)
+
+    def n_waiting(self) -> int:
+        """How many they are."""
+        return len(self.landed)
 
     def has_enough(self) -> bool:
         """Whether the step is due: by its updates, or by the clock."""
@@ -251,8 +261,8 @@ class OverlappingMessenger(Messenger):
         rule = self.options.pace.rule
         most = rule.buffer if rule.kind == "buffered" else None
         self._taken = sorted(list(self.landed)[:most])
-        replies = {client: self.landed[client].reply for client in self._taken}
-        sent = {client: self._rebased(client, reply) for client, reply in replies.items() if not reply.fault}
+        replies = {client: self._rebased(client, self.landed[client].reply) for client in self._taken}
+        sent = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
         sound, faults = self.check.judge(sent, self.engine.model, self.judge)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         faults |= self.engine.objections({client: replies[client] for client in sound})
@@ -265,14 +275,16 @@ class OverlappingMessenger(Messenger):
         ids = np.array(sorted(self._models), np.int64)
         return Arrivals(ids, self._faults, np.array([self.landed[client].seconds for client in ids.tolist()]))
 
-    def _rebased(self, client: int, reply: Reply) -> Model:
+    def _rebased(self, client: int, reply: Reply) -> Reply:
         """w_v + (w_k − w_{v−τ}); a model of another form stays as it is, and is refused when it is judged."""
-        sent = reply.model or {}
         trained_from = self.flights[client].ask.model
         now = self.engine.model
-        if trained_from is now:
-            return sent
-        return {name: _rebased_array(array, trained_from.get(name), now.get(name)) for name, array in sent.items()}
+        if trained_from is now or reply.model is None or reply.fault:
+            return reply
+        model = {
+            name: _rebased_array(array, trained_from.get(name), now.get(name)) for name, array in reply.model.items()
+        }
+        return self.engine.rebased(reply, model)
 
     def drop(self, ids: Ids) -> None:
         """Forget updates that are too stale."""
@@ -392,9 +404,3 @@ def _rebased_array(sent: Array, trained_from: Array | None, now: Array | None) -
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused when it is judged
         moved: Array = now + (sent - trained_from)
     return moved.astype(sent.dtype, copy=False)
-
-
-def refuse_trees(who: str, name: str) -> None:
-    """Refuse a strategy whose models are no vectors: a stale one cannot be rebased."""
-    hint = "Trees cannot be moved to another version; use a pace whose rounds do not overlap."
-    raise bad(f"{who}.pace", f"one whose rounds do not overlap for {name}", "one that uses stale models", hint)

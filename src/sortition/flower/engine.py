@@ -7,11 +7,12 @@ they do not, or where another rule combines the updates, the strategy is given o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from logging import WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord, ConfigRecord, Message
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.common.logger import log
 
 from sortition.clients.app_training import RATES
@@ -73,6 +74,15 @@ class FlowerEngine:
         if not self.base.kind.reads_metrics:
             return {}
         return self.base.odd_metrics({client: reply.native.content for client, reply in replies.items()})
+
+    def rebased(self, reply: Reply, model: Model) -> Reply:
+        """A stale reply with this model in place of its own: a strategy reads it in the message."""
+        message: Message = reply.native
+        names = [name for name, record in message.content.items() if isinstance(record, ArrayRecord)]
+        of_model = [name for name in names if name != wire.ROWS]
+        key = self.base.model if self.base.model in of_model else of_model[0]
+        message.content = RecordDict({**message.content, key: wire.to_record(model)})
+        return replace(reply, model=model, native=message)
 
     def step(self, made_of: Step) -> Mapping[str, Any]:
         """The strategy's next model and metrics; none where nobody has a weight."""

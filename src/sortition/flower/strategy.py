@@ -31,7 +31,8 @@ from sortition.federation.engine import Combining
 from sortition.federation.live import LiveFederation
 from sortition.federation.members import Refresh
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
-from sortition.federation.pace import DEADLINE
+from sortition.federation.overlap import OverlappingMessenger
+from sortition.federation.pace import DEADLINE, Pace
 from sortition.federation.screening import ModelCheck
 from sortition.flower import wire
 from sortition.flower.base_strategy import BaseStrategy
@@ -54,6 +55,8 @@ class SelectorStrategy(Strategy):
             label counts where all clients of the first round give them, else with sketches of updates.
         cohort: clients per round.
         overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
+        pace: quorums, late updates, buffered steps: a ``sortition.federation.Pace`` or a table of its keys
+            (docs/time.md); default: rounds. After a restart, work in flight is given up, by name.
         horizon: rounds that the selector plans for; default: ``num_rounds`` of :meth:`start`.
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted; the defaults reject only broken values.
@@ -85,6 +88,7 @@ class SelectorStrategy(Strategy):
         *,
         cohort: int,
         overselect: float = 1.0,
+        pace: Pace | Mapping[str, Any] | str | None = None,
         horizon: int | None = None,
         seed: int = 0,
         guards: Guards | None = None,
@@ -113,6 +117,7 @@ class SelectorStrategy(Strategy):
             selector=named_selector(selector),
             cohort=cohort,
             overselect=overselect,
+            rule=pace,
             horizon=horizon,
             seed=seed,
             guards=Guards() if guards is None else guards,
@@ -188,7 +193,30 @@ class SelectorStrategy(Strategy):
                 f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "
                 "Choose a method that reads facts or losses."
             )
+        self._check_pace(name)
         log_privacy(self.selector, options.cohort, options.guards, kind)
+
+    def _check_pace(self, name: str) -> None:
+        """Refuse, by name, what a strategy cannot do where rounds overlap."""
+        pace = self.options.pace
+        kind = self.base.kind
+        if not pace.rule.overlaps:
+            return
+        who = "SelectorStrategy.pace"
+        if kind.trees:
+            hint = "A stale tree cannot be moved to another version."
+            raise bad(who, f"one whose rounds do not overlap for {name}, which trains trees", pace.rule.kind, hint)
+        if kind.equal:
+            hint = "Its noise is of a fixed number of fresh updates."
+            raise bad(who, f"one whose rounds do not overlap for {name}", pace.rule.kind, hint)
+        if pace.rule.refill != "step":
+            hint = "Flower's strategies write their messages once a round."
+            raise bad("pace.refill", "'step' in Flower", pace.rule.refill, hint)
+        if pace.rule.normalise == "count" and not kind.linear:
+            raise bad("pace.normalise", f"'mass' for {name}, which rescales weights to 1", "count")
+        if pace.least_updates < kind.least:
+            rule = f"such that a step has {kind.least} updates: of fewer {name} makes no model"
+            raise bad(who, rule, pace.least_updates)
 
     def __getattr__(self, name: str) -> Any:
         """What only the user's own strategy has: an app goes on calling it where it did before."""
@@ -307,7 +335,8 @@ class SelectorStrategy(Strategy):
         owner = type(self.selector).__name__
         log(INFO, "configure_train: %s chose %d of %d", owner, opened.cohort.ids.size, opened.available)
         check_mass(opened.cohort, self.engine, owner)
-        self._check_cohort(opened.cohort, opened.available)
+        if not self.driver.pace.rule.overlaps:
+            self._check_cohort(opened.cohort, opened.available)
         messages = self.transport.write_training(self.messenger.orders(opened.turn, opened.cohort))
         self.engine.config = train_config(self.transport.written, self.base.config)
         return messages
@@ -318,6 +347,9 @@ class SelectorStrategy(Strategy):
         if opened is None:
             raise bad("send_and_receive", "called after configure_train", "a call without")
         self.driver.dispatch()
+        if isinstance(self.messenger, OverlappingMessenger):
+            self.driver.await_step()
+            return [landed.reply.native for landed in self.messenger.landed.values()]
         self.messenger.wait_for_training(opened.cohort)
         used = set(self.messenger.used(opened.cohort).tolist())
         replies = self.messenger.training.replies
@@ -330,6 +362,9 @@ class SelectorStrategy(Strategy):
         opened = self.driver.round
         if opened is None:
             raise bad("aggregate_train", "called after configure_train", "a call without")
+        if isinstance(self.messenger, OverlappingMessenger):
+            self.federation.close_round()
+            return self.engine.result
         if not self.messenger.training.asks:
             self.messenger.dispatched_by_others(opened.turn, opened.cohort)
         self.messenger.hand_over(self.transport.replies_to_training(replies))

@@ -14,7 +14,7 @@ from sortition.core.validation import is_number
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
-from sortition.federation.pace import DEADLINE
+from sortition.federation.pace import DEADLINE, Pace, refuse_overlap
 from sortition.selectors import find
 
 AS_GIVEN = (  # options that mean the same in JSON and in Python
@@ -35,6 +35,7 @@ TRANSLATED = (
     "owners",
     "eligible",
     "deadline",
+    "pace",
     "combine",
     "checkpoint",
     "resume",
@@ -63,6 +64,12 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
     audit_path = None
     if audit is not None:
         audit_path = as_path(who, "audit", audit)
+    pace = Pace.of(table.get("pace"), f"{who}.options")
+    refuse_overlap(
+        pace,
+        f"{who}.options",
+        "NVFlare's tasks end with their round: use a quorum, a deadline or overselect, or a server of your own.",
+    )
     return Options(
         selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
@@ -70,6 +77,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
+        rule=pace,
         checkpoint=checkpoint,
         resume=resume,
         audit=audit_path,

@@ -23,6 +23,7 @@ from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort
+from sortition.core.signals import Signal
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Ending
 from sortition.federation.pace import Staleness
@@ -115,6 +116,8 @@ class OverlappingSimulation(Simulation):
         self._step = -1  # the version whose step is under way
         self._current = -1  # the selection whose answers make a round's step
         self._wanted = 0  # how many of them
+        self._fresh = 0  # how many have come
+        self._open_members = 0  # how many of that selection are at work
         self._closes = math.inf  # when a round's step is made at the latest
         self._ended_now: dict[int, Flight] = {}  # work of this step without an update
         self._lost: list[int] = []  # clients whose ids were taken in this step
@@ -214,6 +217,8 @@ class OverlappingSimulation(Simulation):
         if self.setup.pace.kind == "rounds":
             self._current = t
             self._wanted = self.setup.cohort_pace.target(cohort)
+            self._fresh = 0
+            self._open_members = int(ids.size)
             self._closes = self.clock + limit if ids.size else math.inf
         now.training = self._awaited()
 
@@ -262,15 +267,17 @@ class OverlappingSimulation(Simulation):
         """Clients whose updates wait for the step, sorted."""
         return np.array(sorted(self.arrived), np.int64)
 
+    def n_waiting(self) -> int:
+        """How many they are."""
+        return len(self.arrived)
+
     def has_enough(self) -> bool:
         """Whether the step is due: by its updates, or by the clock."""
         if self.setup.pace.kind == "buffered":
             return len(self.arrived) >= (self.setup.pace.buffer or 1)
-        fresh = sum(flight.selection == self._current for flight in self.arrived.values())
-        open_members = any(flight.selection == self._current for flight in self.flying.values())
-        if not (fresh or open_members):  # nobody was chosen, or nobody is left: whatever comes next makes the step
+        if not (self._fresh or self._open_members):  # nobody was chosen, or nobody is left: what comes next makes it
             return bool(self.arrived) or bool(self._ended_now)
-        return fresh >= max(self._wanted, 1) or not open_members or self.clock >= self._closes
+        return self._fresh >= max(self._wanted, 1) or not self._open_members or self.clock >= self._closes
 
     def advance(self) -> Mapping[int, Ending]:
         """Let the clock run to the next arrival, or to the end of the round."""
@@ -285,6 +292,9 @@ class OverlappingSimulation(Simulation):
         heapq.heappop(self._queue)
         self.clock = max(self.clock, ends)
         flight = self.flying.pop(client)
+        if flight.selection == self._current:
+            self._open_members -= 1
+            self._fresh += flight.ending is None
         if flight.ending is None:
             self.arrived[client] = flight
             return {}
@@ -319,10 +329,7 @@ class OverlappingSimulation(Simulation):
         waited = 0.0 if now.training is None else time.perf_counter() - now.left - now.training.seconds
         self._train_what_is_needed(flights)
         outcome = self._outcome(ids, flights)
-        parts = [np.empty((0, self.params.size), np.float32)]
-        for t, part in self._by_selection(outcome, flights):
-            parts.append(_as_rows(now.setup.faults.updates(t, part), self.params))
-        updates = np.concatenate(parts)
+        updates = self._damaged_updates(outcome, flights)
         lengths = norms(updates)
         reasons, now.longest = self.registrar.judge_updates(ids, lengths)
         now.ledger.training(ids[:0], ids.size, 0)
@@ -334,7 +341,10 @@ class OverlappingSimulation(Simulation):
             if now.setup.faults.faults.damaged:  # otherwise the method diverged, and its work counts as done
                 now.ledger.passes["wasted"] += sum(flights[row].examples for row in reasons)
             reports = {name: _rows_of(rows, kept) for name, rows in reports.items()}
-        now.updates = shortened_rows(updates[sound], lengths[sound], now.longest)
+        if reasons:
+            updates = updates[sound]
+            lengths = lengths[sound]
+        now.updates = shortened_rows(updates, lengths, now.longest)
         now.losses = outcome.losses[sound]
         now.reports = reports | self._of_server_now(kept)
         if outcome.states is not None and self.local is not None:
@@ -395,21 +405,35 @@ class OverlappingSimulation(Simulation):
             states += [block.states[row] for block, row in blocks if block.states is not None]
             for signal in self.reported:
                 rows[signal.name].append(cache.read(signal, members).values)
-        sent = np.concatenate(deltas)
-        reports: dict[str, Reading] = {}
-        for signal in self.reported:
-            parts = rows[signal.name]
-            reading = Reading(ids, np.concatenate(parts)) if parts else Reading.empty()
-            if world.adversaries is not None:
-                reading = world.adversaries.reading(signal, reading, world.label_counts)
-            reports[signal.name] = reading
+        sent = deltas[1] if len(deltas) == 2 else np.concatenate(deltas)
+        reports = {signal.name: self._reading(signal, ids, rows[signal.name]) for signal in self.reported}
         if world.adversaries is not None:
             sent = world.adversaries.updates(ids, sent)
         durations = np.array([flight.seconds for flight in flights])
         kept = np.stack(states) if states else None
         return TrainedCohort(ids, sent, reports, durations, np.array(losses, np.float32), kept)
 
+    def _reading(self, signal: Signal, ids: Ids, parts: list[Any]) -> Reading:
+        """What clients report, true or not, of all selections together."""
+        reading = Reading(ids, np.concatenate(parts)) if parts else Reading.empty()
+        world = self.now.setup.world
+        if world.adversaries is None:
+            return reading
+        return world.adversaries.reading(signal, reading, world.label_counts)
+
+    def _damaged_updates(self, outcome: TrainedCohort, flights: list[Flight]) -> Vector:
+        """The updates as they arrive (k, P)."""
+        faults = self.now.setup.faults
+        if not faults.faults.damaged:
+            return outcome.deltas
+        parts = [np.empty((0, self.params.size), np.float32)]
+        for t, part in self._by_selection(outcome, flights):
+            parts.append(_as_rows(faults.updates(t, part), self.params))
+        return np.concatenate(parts)
+
     def _damaged_reports(self, outcome: TrainedCohort, flights: list[Flight]) -> dict[str, Answers]:
+        if not self.now.setup.faults.faults.damaged:
+            return dict(outcome.reports)
         parts = [self.now.setup.faults.reports(t, part) for t, part in self._by_selection(outcome, flights)]
         if len(parts) == 1:
             return parts[0]

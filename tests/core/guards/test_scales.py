@@ -3,9 +3,22 @@
 import numpy as np
 import pytest
 
-from sortition.core import LOSS, UPDATE, Guards, InputError, Measure, Needs, Population, Registrar, Selector, State
+from sortition.core import (
+    LOSS,
+    UPDATE,
+    Guards,
+    InputError,
+    Measure,
+    Needs,
+    Population,
+    Reading,
+    Registrar,
+    Selector,
+    State,
+)
 from sortition.core.guards.presence import Presence
 from sortition.core.guards.scales import MODEL, Scales
+from sortition.core.guards.screening import winsorised
 from sortition.core.rounds import Cohort
 from sortition.core.selector import method
 
@@ -139,6 +152,21 @@ def test_votes_are_of_the_last_rounds_and_there_must_be_enough():
     assert scales.scale("loss", 10) == 3.0  # the votes of the first round no longer count
     assert scales.scale("loss", 16) is None
     assert scales.scale("unheard of", 6) is None
+
+
+def test_a_loss_that_is_larger_than_usual_is_clipped_and_nobody_is_blamed():
+    guards = Guards(norm=10, remember=50, winsorise=3, strikes=1, quarantine=5)
+    federation = experienced(guards)
+    scale = federation.eligibility.scales.scale("loss", federation.index)
+    turn = federation.begin(np.arange(5), 5)
+    turn.answer({0: 1e6, 1: 1e6, 2: 1e6, 3: 1.0, 4: 1.0})
+    assert turn.rejected == {}
+    assert turn.guarded["winsorised"] == 3
+    federation.finish(turn)
+    assert not federation.quarantined.any()
+    reading, clipped = winsorised(Reading(np.arange(5), np.array([1e6, 1e6, 1e6, 1.0, 1.0])), 3, most=10 * scale)
+    assert reading.values.max() == 10 * scale
+    assert clipped == 3
 
 
 def test_a_clip_needs_a_memory():

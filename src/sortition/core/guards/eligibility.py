@@ -80,10 +80,9 @@ class Eligibility:
         index = version if draw is None else draw
         if self.guards.minimum > budget:
             raise bad("Guards.minimum", f"at most the budget, {budget}", self.guards.minimum)
-        available = ids
         notes: dict[str, Any] = {}
         kept_out: dict[str, Ids] = {}
-        just_come = available[self._has_just_come(available, available)]
+        just_come = self._just_come(ids)
 
         def keep(mask: Array, guard: str, note: str) -> None:
             nonlocal ids
@@ -110,11 +109,11 @@ class Eligibility:
             kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
         return Admission(ids, kept_out, notes, just_come)
 
-    def _has_just_come(self, ids: Ids, available: Ids) -> Array:
-        """(k,) which of these clients have just come; nobody where no guard asks."""
+    def _just_come(self, available: Ids) -> Ids:
+        """Those of the available clients that have just come; nobody where no guard asks."""
         if self.presence is None:
-            return np.zeros(ids.size, bool)
-        return self.presence.just_come(ids, available)
+            return available[:0]
+        return available[self.presence.just_come(available, available)]
 
     def reweighted(self, cohort: Cohort) -> Cohort:
         """The cohort with the weights that the guards set."""

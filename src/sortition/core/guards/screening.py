@@ -215,17 +215,18 @@ def norms(rows: Array) -> Floats:
     return lengths
 
 
-def winsorised(reading: Reading, limit: float) -> tuple[Reading, int]:
-    """One number a client, clipped at median + ``limit`` · 1.4826 MAD of the reading, and how many were.
+def winsorised(reading: Reading, limit: float, most: float = np.inf) -> tuple[Reading, int]:
+    """One number a client, clipped at median + ``limit`` · 1.4826 MAD of the reading, or at ``most``; how many were.
 
     1.4826 makes the median absolute deviation that of a normal law. Where most are equal, the median is the scale.
     """
     values = reading.values
     if not len(reading):
         return reading, 0
-    middle = float(np.median(values))
-    spread = 1.4826 * float(np.median(np.abs(values - middle))) or middle
-    high = values > middle + limit * spread
-    if spread <= 0 or not high.any():
+    median = float(np.median(values))
+    spread = 1.4826 * float(np.median(np.abs(values - median))) or median
+    highest = min(median + limit * spread, most) if spread > 0 else most
+    too_high = values > highest
+    if not too_high.any():
         return reading, 0
-    return Reading(reading.ids, np.where(high, middle + limit * spread, values)), int(high.sum())
+    return Reading(reading.ids, np.where(too_high, highest, values)), int(too_high.sum())

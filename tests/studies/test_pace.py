@@ -1,0 +1,67 @@
+"""A study's [pace]: read, refused, run, resumed and audited."""
+
+import tomllib
+
+import pytest
+from tests.studies.tables import small
+
+from sortition.core.errors import InputError
+from sortition.federation.pace import Pace, Quantile, Staleness
+from sortition.results import run_folder
+from sortition.studies.audit.run import examine
+from sortition.studies.plan import plan
+from sortition.studies.runs import runner
+
+SLOW = {"speed": 20.0, "speed_spread": 1.0}
+PACES = {
+    "late": {"quorum": 0.5, "late": "use", "staleness": "saa"},
+    "buffered": {"kind": "buffered", "concurrency": 5, "buffer": 2},
+    "arrival": {"kind": "buffered", "concurrency": 5, "buffer": 2, "refill": "arrival"},
+}
+
+
+def test_the_table_is_the_setting():
+    table = 'late = "use"\nquorum = 0.8\ndeadline = { quantile = 0.9 }\nstaleness = { name = "hinge", b = 2.0 }'
+    (run,) = plan(small(pace=tomllib.loads(table), method=[{"name": "uniform"}], seeds=1)).runs
+    rule = Staleness("hinge", b=2.0)
+    assert run.pace == Pace(late="use", quorum=0.8, deadline=Quantile(0.9), staleness=rule)
+    assert run.table()["pace"] == tomllib.loads(table)
+    (plain,) = plan(small(method=[{"name": "uniform"}], seeds=1)).runs
+    assert "pace" not in plain.table()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (
+            {"devices": {"deadline": 3.0}},
+            r"devices\.deadline must be left out; got 3\.0\. Write pace = { deadline = 3\.0 }",
+        ),
+        ({"devices": {"overselect": 1.5}}, r"devices\.overselect must be left out; got 1\.5\. Write pace ="),
+        ({"pace": {"buffers": 3}}, r"Unknown key 'buffers'; .*pace has .*Did you mean 'buffer'\?"),
+        ({"pace": {"kind": "buffered"}}, r"pace\.buffer must be given"),
+        ({"pace": {"staleness": "saa"}}, r"pace\.staleness must be left out where late = 'drop'"),
+    ],
+)
+def test_a_mistake_is_one_sentence(table, message):
+    with pytest.raises(InputError, match=message):
+        plan(small(**table))
+
+
+def test_what_does_not_fit_is_refused_before_anything_runs(tmp_path):
+    made = plan(small(pace={"quorum": 99}, method=[{"name": "uniform"}], seeds=1))
+    with pytest.raises(InputError, match=r"pace\.quorum must be at most the cohort, 3; got 99\."):
+        runner.execute(made, tmp_path, jobs=1)
+
+
+@pytest.mark.parametrize("name", PACES)
+def test_runs_are_played_resumed_and_audited(name, tmp_path):
+    table = small(devices=SLOW, pace=PACES[name], method=[{"name": "uniform"}, {"name": "power-of-choice"}], seeds=1)
+    assert not runner.execute(plan({**table, "rounds": 4}), tmp_path / "parts", jobs=1, resume=True).failed
+    assert not runner.execute(plan({**table, "rounds": 8}), tmp_path / "parts", jobs=1, resume=True).failed
+    assert not runner.execute(plan({**table, "rounds": 8}), tmp_path / "whole", jobs=1).failed
+    for rounds in sorted((tmp_path / "whole").rglob(run_folder.ROUNDS)):
+        twin = tmp_path / "parts" / rounds.relative_to(tmp_path / "whole")
+        finding = examine(run_folder.Run(rounds.parent))
+        assert (finding.faults, finding.unchecked_because) == ([], "")
+        assert rounds.read_bytes() == twin.read_bytes()

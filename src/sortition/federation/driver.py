@@ -374,8 +374,8 @@ class Driver:
             weights = np.empty(0)
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
-        record = round_record(turn, opened.available, arrivals.ids, notes, opened.withdrawn)
-        record = {**record, **self.backend.costs(turn, arrivals)}
+        known_everywhere = round_record(turn, opened.available, arrivals.ids, notes, opened.withdrawn)
+        record: dict[str, Any] = {**known_everywhere, **self.backend.costs(turn, arrivals)}
         if self.shadows is not None:
             record["shadows"] = self.shadows.play()
         return self._kept(in_order(record))

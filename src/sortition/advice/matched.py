@@ -39,7 +39,9 @@ def setups(
     rng = stream(seed, "matched federation")
     counts = scaled(federation.counts)
     dataset = examples(counts.shape[1], rng)
-    model = build("mlp", dataset.x_train.shape[1:], dataset.classes, seed=seed, hidden=[HIDDEN])
+    from sortition.data.inputs import shape_of
+
+    model = build("mlp", shape_of(dataset.x_train), dataset.classes, seed=seed, hidden=[HIDDEN])
     client_rows = holdings(counts, dataset.y_train, rng)
     world = World(dataset, client_rows, model, LocalRule(lr=RATE, steps=STEPS, batch=BATCH), seed=seed)
     faults = FaultDraws(Faults(before=federation.dropout), federation.clients, seed)

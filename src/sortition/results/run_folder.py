@@ -120,11 +120,20 @@ class Run:
         return arrays
 
     def clients(self) -> dict[str, Array]:
-        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
+        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
+
+        Of a task other than classification it is ``metric`` (N,), the metric of the task.
+        """
         path = self.path / CLIENTS
         counts = (1, "iu")
         return schema.arrays(
-            _arrays(path), path, selected=counts, completed=counts, available=counts, accuracy=(1, "f")
+            _arrays(path),
+            path,
+            selected=counts,
+            completed=counts,
+            available=counts,
+            accuracy=(1, "f"),
+            metric=(1, "f"),
         )
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:

@@ -16,13 +16,13 @@ from sortition.results.comparisons import (
     Figures,
     Methods,
     SettingComparison,
-    metric_of,
     resolution_of,
 )
 from sortition.results.copies import Copy, without_copies
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Comparison, Reason, centre
 from sortition.results.table import NOT_FINITE, Table, mean_and_sd
+from sortition.results.task_metric import metric_of
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
@@ -210,7 +210,9 @@ def every_pair(setting: str, comparison: SettingComparison, figure: str = "last"
 def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[str]:
     """Write what stands below the tables of comparisons."""
     margin = comparison.criteria.margin
-    region = f"±{margin:g} points" if comparison.metric == "accuracy" else f"±{margin:g} % of the baseline's loss"
+    region = f"±{margin:g} points"
+    if comparison.metric != "accuracy":
+        region = f"±{margin:g} % of the baseline's {comparison.metric}"
     notes = [
         f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
         f"within {region}. Undecided: (seeds that would decide)."

@@ -56,7 +56,7 @@ def learner_for(
     if fault:
         raise _misfit(learner, classes, first_fault)
     if learner.objective is not None:
-        _check_objective(learner, learner.objective)
+        check_objective(learner, learner.objective)
     return learner
 
 
@@ -100,7 +100,7 @@ def _are_probabilities(outputs: torch.Tensor) -> bool:
 # -- the loss and the metric of a task --------------------------------------------------------------------------------
 
 
-def _check_objective(learner: Learner, objective: Objective) -> None:
+def check_objective(learner: Learner, objective: Objective) -> None:
     """Try loss and metric on two examples; refuse what cannot be trained or judged by."""
     index = torch.arange(min(TRIED, len(learner.y)), device=learner.device)
     model = learner.model

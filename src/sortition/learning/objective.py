@@ -57,9 +57,9 @@ class Objective:
         self._uses_vmap = False
 
     @classmethod
-    def of_functions(cls, rule: TaskRule, loss: OnTensors | None) -> Objective:
-        """Make an objective whose loss is a function that is at hand, in place of the rule's."""
-        objective = cls(rule)
+    def of_function(cls, loss: OnTensors) -> Objective:
+        """Make an objective of a loss that is at hand, judged by that loss."""
+        objective = cls(TaskRule(metric="loss"))
         objective._own_loss = loss
         return objective
 

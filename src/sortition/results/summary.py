@@ -131,9 +131,13 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
     held_out = manifest.get("held_out")
     if not isinstance(words, str):
         return ""
-    if not held_out:
-        return f"{words}."
-    return f"{words}. Held out for testing: {held_out}."
+    targets = manifest.get("targets")
+    sentences = [words]
+    if targets:
+        sentences.append(f"To be given: {targets}")
+    if held_out:
+        sentences.append(f"Held out for testing: {held_out}")
+    return f"{'. '.join(sentences)}."
 
 
 def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingComparison:

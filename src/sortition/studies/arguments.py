@@ -143,7 +143,7 @@ def _dataset(source: DataObject, clients: ClientsLike | None) -> Dataset:
         return load(source)
     arrays: Sequence[Any]
     if isinstance(source, tuple | list):
-        arrays = source
+        arrays = cast(Sequence[Any], source)
     else:
         arrays = from_items(source)
     if len(arrays) != 2:

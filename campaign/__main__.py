@@ -45,6 +45,13 @@ def _arguments() -> argparse.Namespace:
     identity.add_argument("--compare", nargs=2, metavar=("BEFORE", "AFTER"), help="two such files")
     readability = parts.add_parser("readability", help="figures on how the lines of src/ read")
     readability.add_argument("--places", metavar="ROOM", help="list the lines behind the figures of one room")
+    trust = parts.add_parser("trust", help="what a tenth of the clients can do to a model in spite of the guards")
+    trust.add_argument("--out", default="trust.jsonl", help="a file of outcomes, to go on from")
+    trust.add_argument("--seeds", type=int, default=6)
+    trust.add_argument("--methods", nargs="*", default=[], help="default: all")
+    trust.add_argument("--attacks", nargs="*", default=[], help="default: all")
+    trust.add_argument("--partition", default="shards", choices=["shards", "dirichlet"])
+    trust.add_argument("--show", action="store_true", help="print the tables of the file, and play nothing")
     return parser.parse_args()
 
 
@@ -81,6 +88,10 @@ def main() -> int:
         from campaign import readability
 
         return readability.report(given.places)
+    if given.part == "trust":
+        from campaign import trust
+
+        return trust.report(given)
     from campaign import long_run
 
     return 0 if long_run.run(tuple(given.methods), given.rounds, given.clients, given.cohort, given.share) else 1

@@ -41,7 +41,8 @@ availability = "markov"
 guards = { norm = 5.0, strikes = 2, quarantine = 4, winsorise = 3.0, size_cap = 2.0, explore = 0.3, ceiling = 3.0 }
 attacks = { kind = "adaptive", share = 0.1, strength = 10.0 }
 server = { momentum = 0.5 }
-devices = { speed = 100.0, speed_spread = 1.0, jitter = 0.2, dropout = 0.1, deadline = 0.8, overselect = 1.5 }
+devices = { speed = 100.0, speed_spread = 1.0, jitter = 0.2, dropout = 0.1 }
+pace = { deadline = 0.8, overselect = 1.5 }
 
 [faults]
 before = 0.05

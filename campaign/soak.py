@@ -26,6 +26,7 @@ from sortition import availability
 from sortition.aggregation import StepRule
 from sortition.core import Guards, stream
 from sortition.data import Dataset
+from sortition.federation.pace import Pace
 from sortition.learning import LocalRule, build
 from sortition.selectors import discover, find
 from sortition.simulation import Setup, World, checkpoint, start
@@ -68,7 +69,8 @@ def scenario(number: int) -> dict[str, Any]:
         "guards": guards, "cohort": cohort, "rounds": ROUNDS,
         "attacks": str(rng.choice(KINDS)) if rng.random() < 0.4 else None, "strength": float(10 ** rng.integers(0, 9)),
         "availability": str(rng.choice(["always", "lognormal", "markov", "outages"])),
-        "devices": {"overselect": 1.6, "deadline": 0.05, "speed_spread": 1.0} if rng.random() < 0.3 else {},
+        **({"devices": {"speed_spread": 1.0}, "pace": {"overselect": 1.6, "deadline": 0.05}}
+           if rng.random() < 0.3 else {"devices": {}, "pace": {}}),
         "server": {} if rng.random() < 0.7 else {"momentum": 0.5},
     }  # fmt: skip
 
@@ -104,6 +106,7 @@ def setup_of(told: dict[str, Any], number: int) -> Setup:
         world, find(told["method"]).load(**told["parameters"]), told["cohort"], told["rounds"], population, there,
         step=StepRule(**told["server"]), evaluate_every=10, seed=number,
         faults=FaultDraws(Faults(**told["faults"]), n, number), guards=Guards(**told["guards"]),
+        pace=Pace(**told["pace"]),
     )  # fmt: skip
 
 

@@ -109,7 +109,7 @@ def play_rows(rng: random.Random) -> int:
         values = np.arange(1.0, ASKED.size + 1) if signal.scalar else np.ones((ASKED.size, width))
         with suppress(SortitionError):
             answer = spoiled(rng, Reading(ASKED, values))
-            kept, _, _ = screen(signal, answer, ASKED, None if signal.scalar else (width,))
+            kept, *_ = screen(signal, answer, ASKED, None if signal.scalar else (width,))
             flat = kept.values.reshape(len(kept), -1) if len(kept) else np.empty((0, 1))
             if signal.of != "pairs" and not (np.isfinite(flat).all() and np.abs(flat).max(initial=0.0) <= 1e15):
                 raise RuntimeError("an unsound row was let in")

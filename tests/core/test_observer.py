@@ -312,3 +312,21 @@ def test_the_digest_of_a_population_knows_every_fact():
     ]
     assert len({digest_of(one) for one in (base, *others)}) == 5
     assert digest_of(base) == digest_of(Population(np.arange(1, 6), groups=np.arange(5)))
+
+
+GUARDED = Guards(norm=5, remember=20, strikes=1, quarantine=2, returning=0.4)
+
+
+@pytest.mark.parametrize("name", ["power-of-choice", "oort", "divfl"])
+def test_remembered_scales_are_logged_and_recomputed(name):
+    lines, heard = logged(load(name), guards=GUARDED)
+    told = [entry["scales"] for entry in entries(lines) if "scales" in entry]
+    assert told
+    fresh_registrar = fresh(load(name), guards=GUARDED)
+    result = recompute(entries(lines), fresh_registrar, evidence=lambda t: heard[t])
+    assert (result.differences, result.rounds) == ([], ROUNDS)
+    forged = entries(lines)
+    last = next(entry for entry in reversed(forged) if "scales" in entry)
+    last["scales"] = {name: 2 * scale for name, scale in last["scales"].items()}
+    result = recompute(forged, fresh(load(name), guards=GUARDED), evidence=lambda t: heard[t])
+    assert "remembered scales" in result.differences[0]

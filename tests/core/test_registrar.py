@@ -333,11 +333,11 @@ class TestLifetime:
     def test_what_an_abandoned_turn_heard_is_forgotten(self, registrar):
         """A lone liar's vector of length 1 in a turn given up must not make the honest ones' unsound."""
         turn = play_until_cohort(registrar)
-        turn.reports(turn.cohort.ids, {"update": {9: [1.0]}})
+        turn.intake.reports(turn.cohort.ids, {"update": {9: [1.0]}})
         turn.answer({})  # late, in a turn that then is abandoned
         turn = registrar.begin(range(10), 3)
         turn.answer({**{k: 0.1 * k for k in range(9)}, 9: np.nan})
-        registrar.give_up(turn)
+        registrar.abandon(turn)
         turn = play_until_cohort(registrar)
         registrar.finish(turn, reports={"update": np.ones((3, 7))})
         assert turn.rejected == {}
@@ -782,26 +782,28 @@ class TestInFlight:
         turn.answer(losses(turn.question.ids))
         assert registrar.finish(turn, reports={"loss": losses(turn.cohort.ids)}).tolist() == [9, 8, 7]
 
-    def test_nothing_else_begins_before_it_ends(self, registrar):
+    def test_nobody_at_work_can_be_chosen(self, registrar):
         turn = self.begun(registrar)
         registrar.dispatch(turn)
-        with pytest.raises(InputError, match=r"begin must be called when no round is in flight; .* round 0"):
+        with pytest.raises(InputError, match=r"available must be idle clients; got client 7, who is in flight\."):
             registrar.begin(range(10), 3)
         assert registrar.finish(turn).tolist() == [9, 8, 7]
+        assert registrar.in_flight.size == 0
 
-    def test_it_can_be_given_up_and_played_anew(self, registrar):
+    def test_what_the_choice_remembered_counts_once_it_is_dispatched(self, registrar):
         turn = self.begun(registrar)
-        registrar.dispatch(turn)
-        registrar.give_up(turn)
         assert registrar.state.turns.sum() == 0
-        assert registrar.finish(turn).size == 0
-        assert registrar.counters["stale"] == 1
-        assert play(registrar).cohort.ids.tolist() == [9, 8, 7]
+        registrar.dispatch(turn)
+        assert registrar.state.turns.sum() == 10
+        assert (registrar.index, registrar.version) == (1, 0)
+        registrar.give_up(turn.cohort.ids, "the server restarted")
+        assert registrar.finish(turn, []).size == 0
+        assert registrar.version == 1
 
     def test_only_the_open_turn_with_a_cohort_is_dispatched(self, registrar):
         turn = registrar.begin(range(10), 3)
         with pytest.raises(InputError, match="a turn whose questions are answered"):
             registrar.dispatch(turn)
-        registrar.give_up(turn)
+        registrar.abandon(turn)
         with pytest.raises(InputError, match="must be the turn that is open"):
             registrar.dispatch(turn)

@@ -10,6 +10,7 @@ from sortition.federation.engine import ModelEngine
 from sortition.federation.messages import Peer, Profile, Reply
 from sortition.federation.messenger import Messenger
 from sortition.federation.options import Options
+from sortition.federation.overlap import OverlappingMessenger
 from sortition.selectors import load
 
 MODEL = {"w": np.zeros(2, np.float32)}
@@ -101,7 +102,8 @@ class Federation:
         self.network = network
         self.options = Options(selector=selector, cohort=cohort, on_round=on_round, **options)
         self.engine = ModelEngine(MODEL)
-        self.messenger = Messenger(network, self.engine, self.options, clock=network.clock, logger=logger)
+        kind = OverlappingMessenger if self.options.pace.rule.overlaps else Messenger
+        self.messenger = kind(network, self.engine, self.options, clock=network.clock, logger=logger)
         self.files = RunFiles(self.options, self.engine, self.messenger.members, "test")
         self.complaints = []
         self.driver = Driver(

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from sortition.aggregation import StepRule
 from sortition.core import Guards, Population, Registrar
 from sortition.core.errors import InputError, StorageError
 from sortition.federation import Federation, Mailbox, Reply
+from sortition.federation.screening import ModelCheck
 from sortition.selectors import load
 
 ROOT = Path(__file__).parents[2]
@@ -375,3 +377,54 @@ def test_a_server_that_is_killed_goes_on_as_if_nothing_had_happened(method, tmp_
     }
     assert cohorts["killed"] == cohorts["whole"]
     assert len(cohorts["whole"]) == 8
+
+
+def test_numpys_whole_numbers_are_options_too(tmp_path):
+    federation = played(
+        rounds=np.int64(2),
+        cohort=np.int64(3),
+        horizon=np.int32(2),
+        seed=np.int64(7),
+        checkpoint_every=np.int8(1),
+        checkpoint=tmp_path / "state.npz",
+    )
+    options = federation.options
+    assert {type(value) for value in (options.cohort, options.horizon, options.seed, options.checkpoint_every)} == {int}
+    assert [len(record["cohort"]) for record in federation.history] == [3, 3]
+
+
+# -- guards that remember ----------------------------------------------------------------------------------------------
+
+
+def shouting(device, factor, from_round):
+    """A device that sends updates of so many times their length from some round on."""
+
+    def handle(work):
+        reply = device.handle(work)
+        if work.ask.kind != "train" or work.ask.round < from_round:
+            return reply
+        return replace(reply, model={"w": (factor * reply.model["w"]).astype(np.float32)})
+
+    return handle
+
+
+def test_no_round_moves_the_model_further_than_the_clip_allows():
+    loud = {name: shouting(device, 1e5, from_round=6) for name, device in tiny.devices(3).items()}
+    options = {"devices": handlers() | loud, "selector": "uniform", "cohort": 4, "rounds": 12}
+    unguarded = played(**options)
+    assert np.abs(unguarded.model["w"]).max() > 1e3
+    guarded = played(guards=Guards(norm=50, remember=50, clip=1.2, strikes=1, quarantine=30), **options)
+    assert np.abs(guarded.model["w"]).max() < 5
+    assert any(record["notes"].get("guards", {}).get("shortened") for record in guarded.history)
+    assert {client for record in guarded.history for client in record["left_out"]} == {"0", "1", "2"}
+
+
+def test_models_that_went_too_far_are_brought_back():
+    check = ModelCheck(Guards(remember=5, clip=1))
+    check.longest = 1.0
+    model = {"w": np.zeros(2, np.float32), "count": np.array([3])}
+    sent = {0: {"w": np.array([3, 4], np.float32), "count": np.array([9])}, 1: {"w": np.array([0.1, 0], np.float32)}}
+    shorter = check.shortened(sent, model)
+    np.testing.assert_allclose(shorter[0]["w"], [0.6, 0.8])
+    assert shorter[0]["count"].tolist() == [9]
+    assert shorter[1] is sent[1]

@@ -16,7 +16,7 @@ from flwr.serverapp.strategy import (
 from tests.flower.loopback import Loopback, node, told
 
 from sortition.aggregation import CombineRule
-from sortition.core import Cohort, InputError, Selector, StorageError, method
+from sortition.core import Cohort, Guards, InputError, Selector, StorageError, method
 from sortition.core.storage import snapshot
 from sortition.flower import SelectorStrategy, wire
 from sortition.selectors import load
@@ -157,3 +157,22 @@ def test_what_cannot_work_is_refused_before_anybody_trains():
     assert grid.count("train") == 0
     played("norm-bound", selector=Expected(), grid=grid)  # keeps the mass
     played("fedvarp", selector=Expected(), strategy=FedAdam(**QUIET))
+
+
+GUARDS = Guards(remember=20, clip=1.0)
+
+
+@pytest.mark.parametrize("combine", ["mean", "norm-bound"])
+def test_updates_are_shortened_before_the_strategy_sees_them(combine):
+    made, model = played(combine, rounds=1, guards=GUARDS, strategy=FedAvg(**QUIET))
+    updates = [0.5 * GOALS[k] for k in made.history[0]["cohort"]]
+    shortest = min(np.linalg.norm(update) for update in updates)
+    shortened = [update * min(1, shortest / max(np.linalg.norm(update), 1e-9)) for update in updates]
+    np.testing.assert_allclose(model["w"], np.mean(shortened, axis=0), rtol=1e-5)
+    assert made.history[0]["notes"]["guards"]["shortened"] == 2
+    assert model["seen"] == 12
+
+
+def test_what_aggregates_by_a_rule_of_its_own_cannot_be_clipped():
+    with pytest.raises(InputError, match=r"Guards\.clip must be 0 with FedMedian"):
+        played("mean", strategy=FedMedian(**QUIET), guards=GUARDS)

@@ -222,7 +222,7 @@ class TestUnfair:
             ({"cohort": 20}, "cohort", "cohort: 20, not 5"),
             ({"local": {"lr": 0.5, "steps": 3}}, "local.lr", "local.lr: 0.5, not 0.1"),
             ({"rounds": 20}, "rounds", "rounds: 20, not 10"),
-            ({"devices": {"deadline": 3.0}}, "devices.deadline", "devices.deadline: 3, not –"),
+            ({"pace": {"deadline": 3.0}}, "pace.deadline", "pace.deadline: 3, not –"),
         ],
     )
     def test_others_are_named_in_the_cell_and_in_the_sentence(self, changes, key, words):

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from tests.simulation.small import world
 
 from sortition.core import DURATION, LOSS, UPDATE, Guards, InputError, Population, Reading
 from sortition.core.guards.eligibility import capped
 from sortition.core.guards.screening import norms, screen, winsorised
+from sortition.selectors import load
+from sortition.simulation import Setup, run
 from sortition.simulation.adaptive import AdaptiveAdversaries, adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
 
@@ -29,7 +32,7 @@ def test_the_kind_makes_the_class():
 def test_losses_are_the_largest_and_pass_every_guard(adversaries):
     honest = Reading(np.arange(N), 1 + 0.3 * np.cos(np.arange(N)))
     sent = adversaries.reading(LOSS, honest, COUNTS)
-    reading, rejected, _ = screen(LOSS, sent, np.arange(N), None, GUARDS)
+    reading, rejected, *_ = screen(LOSS, sent, np.arange(N), None, GUARDS)
     assert rejected == {}
     assert winsorised(reading, 3.0)[1] == 0
     assert set(reading.largest(adversaries.ids.size)) == set(adversaries.ids)
@@ -43,7 +46,7 @@ def test_vectors_and_updates_are_alike_reversed_and_short_enough(adversaries):
     assert sent[adversaries.ids[0]] @ rows[~adversaries.mask].mean(axis=0) < 0
     updates = adversaries.updates(np.arange(N), rows)
     assert norms(updates)[adversaries.ids[0]] > 4 * np.median(norms(rows))
-    assert GUARDS.absurd(norms(updates)) == {}
+    assert GUARDS.refused(norms(updates)) == {}
 
 
 def test_sizes_are_below_the_cap_and_of_the_rarest_label(adversaries):
@@ -59,3 +62,63 @@ def test_without_honest_company_there_is_nothing_to_hide_behind(adversaries):
     everybody, facts = AdaptiveAdversaries(Attacks("adaptive", share=0.99), N, 0), {"sizes": 0, "label_counts": COUNTS}
     assert everybody.facts(facts) == facts
     assert (adversaries.reading(DURATION, Reading(np.arange(N), np.ones(N)), COUNTS).values == 0).sum() == 4
+
+
+class TestWhen:
+    """Adversaries that wait until they are the majority, or come back together."""
+
+    ROWS = np.random.default_rng(2).normal(1, 1, (N, 7)).astype(np.float32)
+
+    def cohort(self, adversaries, theirs):
+        """Five clients, so many of them adversaries."""
+        honest = np.flatnonzero(~adversaries.mask)
+        return np.concatenate([adversaries.ids[:theirs], honest[: 5 - theirs]])
+
+    def of(self, **options):
+        return adversaries_of(Attacks(kind="adaptive", share=0.1, **options), N, seed=3)
+
+    def test_by_chance_they_attack_only_as_the_majority(self):
+        adversaries = self.of(when="chance", strength=1e6)
+        few = self.cohort(adversaries, 2)
+        assert adversaries.updates(few, self.ROWS[few]) is not None
+        np.testing.assert_array_equal(adversaries.updates(few, self.ROWS[few]), self.ROWS[few])
+        most = self.cohort(adversaries, 3)
+        sent = adversaries.updates(most, self.ROWS[most])
+        assert (norms(sent)[:3] > 1e5 * norms(self.ROWS[most]).max()).all()
+        np.testing.assert_array_equal(sent[3:], self.ROWS[most][3:])
+        facts = {"sizes": COUNTS.sum(axis=1), "label_counts": COUNTS}
+        assert adversaries.facts(facts) == facts
+
+    def test_their_reports_of_updates_are_alike(self):
+        adversaries = self.of(when="chance", strength=1e6)
+        most = self.cohort(adversaries, 3)
+        sent = adversaries.reading(UPDATE, Reading(most, self.ROWS[most]), COUNTS).values
+        assert (norms(sent)[:3] > 1e5).all()
+
+    def test_they_stay_away_and_return_together(self):
+        adversaries = self.of(when="return", away=3)
+        assert [adversaries.away(t) is not None for t in range(6)] == [True] * 3 + [False] * 3
+        in_turns = self.of(when="return", away=2, present=1)
+        assert [in_turns.away(t) is not None for t in range(6)] == [True, True, False] * 2
+        assert self.of(when="chance").away(0) is None
+        few = self.cohort(adversaries, 1)
+        assert norms(adversaries.updates(few, self.ROWS[few]))[0] < 5.01 * np.median(norms(self.ROWS[few][1:]))
+
+    def test_who_is_away_cannot_be_chosen(self):
+        attacks = Attacks(kind="adaptive", share=0.3, when="return", away=2)
+        setup = Setup(world(attacks=attacks), load("full"), 3, 4)
+        records = []
+        run(setup, on_record=lambda _, record: records.append(record))
+        assert [record["available"] for record in records] == [7, 7, 10, 10]
+
+    def test_framing_sends_next_to_nothing(self):
+        adversaries = self.of(when="framing")
+        cohort = self.cohort(adversaries, 3)
+        sent = norms(adversaries.updates(cohort, self.ROWS[cohort]))
+        assert (sent[:3] < 1e-6).all()
+        assert set(Guards(norm=5).refused(sent)) == {3, 4}  # what a round's own median says of the honest
+
+    @pytest.mark.parametrize("options", [{"when": "never"}, {"kind": "loss", "when": "chance"}, {"away": -1}])
+    def test_a_mistake_is_refused(self, options):
+        with pytest.raises(InputError, match=r"Attacks|when"):
+            Attacks(**{"kind": "adaptive", **options})

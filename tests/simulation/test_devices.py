@@ -10,8 +10,8 @@ IDS = np.array([3, 0, 2, 1])
 TIMES = np.array([4.0, 1.0, 3.0, 2.0])
 
 
-def close(target=4, **fields):
-    return Fleet(Devices(**fields), 5, 0).close(IDS, TIMES, target, 7)
+def close(target=4, limit=math.inf, **fields):
+    return Fleet(Devices(**fields), 5, 0).close(IDS, TIMES, target, 7, limit=limit)
 
 
 def test_everybody_is_waited_for():
@@ -22,7 +22,7 @@ def test_everybody_is_waited_for():
 
 
 def test_a_deadline_cuts_the_slow():
-    closing = close(deadline=2.5)
+    closing = close(limit=2.5)
     assert closing.answered.tolist() == [False, True, False, True]
     assert closing.late.tolist() == [True, False, True, False]
     assert closing.seconds == 2.5
@@ -60,7 +60,7 @@ def test_spreads_are_lognormal_with_the_given_median():
 
 
 def test_bad_devices():
-    bad_fields = {"speed": 0, "jitter": -1, "dropout": 1.5, "deadline": 0, "overselect": 0.5, "bandwidth": math.nan}
+    bad_fields = {"speed": 0, "jitter": -1, "dropout": 1.5, "bandwidth": math.nan}
     bad_fields |= {"speed_spread": "1", "bandwidth_spread": None}
     for name, value in bad_fields.items():
         with pytest.raises(InputError, match=f"Devices.{name} must be"):
@@ -69,4 +69,4 @@ def test_bad_devices():
 
 def test_nobody_selected_takes_no_time():
     none = np.empty(0, np.int64)
-    assert Fleet(Devices(deadline=3.0), 5, 0).close(none, np.empty(0), 0, 0).seconds == 0.0
+    assert Fleet(Devices(), 5, 0).close(none, np.empty(0), 0, 0, limit=3.0).seconds == 0.0

@@ -13,6 +13,7 @@ from sortition.core.errors import InputError
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Reading
 from sortition.core.rounds import Cohort, Population
+from sortition.federation.pace import Pace
 from sortition.learning import Learner, LocalRule, build
 from sortition.learning.batches import batch_plans
 from sortition.selectors import load
@@ -167,8 +168,8 @@ def test_when_nothing_comes_back_the_model_stays():
 
 
 def test_over_selection_closes_at_the_cohort_size():
-    own = world(devices=Devices(speed_spread=1.0, overselect=1.5))
-    _, records = simulate(Setup(own, load("uniform"), 4, 3))
+    own = world(devices=Devices(speed_spread=1.0))
+    _, records = simulate(Setup(own, load("uniform"), 4, 3, pace=Pace(overselect=1.5)))
     for record in records:
         assert len(record["cohort"]) == 6
         assert len(record["answered"]) == 4

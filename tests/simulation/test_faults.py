@@ -12,6 +12,7 @@ from tests.simulation.small import SIZES, Scripted, world
 from sortition.core import signals
 from sortition.core.errors import InputError
 from sortition.core.questions import Reading
+from sortition.federation.pace import Pace
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
 from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
@@ -341,9 +342,10 @@ def test_methods_under_one_seed_meet_the_same_faults():
 )
 def test_any_mixture_of_faults_keeps_the_invariants(seed, name, rates, slow):
     keys = ("before", "during", "after", "lost", "late", "damaged", "duplicated", "stale", "leaving", "reused", "crash")
-    devices = Devices(speed_spread=1.0, dropout=0.2, deadline=1.0, overselect=1.5) if slow else None
+    devices = Devices(speed_spread=1.0, dropout=0.2) if slow else None
+    pace = Pace(deadline=1.0, overselect=1.5) if slow else Pace()
     faults = Faults(**dict(zip(keys, rates, strict=True)), newcomers=0.3)
-    carry, records = simulate(setup(faults, name, seed=seed, devices=devices))
+    carry, records = simulate(setup(faults, name, seed=seed, devices=devices, pace=pace))
     assert [r["round"] for r in records] == list(range(ROUNDS))
     assert np.isfinite(carry.params).all()
     json.dumps(records, allow_nan=False)

@@ -98,3 +98,21 @@ def test_trainings_and_uploads_are_counted_apart():
     plain = []
     run(Setup(world(), load("uniform"), 3, 1), on_record=lambda _, r: plain.append(r))
     assert not {"trainings", "uploads", "expected_size"} & plain[0].keys()
+
+
+@pytest.mark.parametrize("signal", [signals.GRADIENT, signals.GRADIENT.sketch(3)])
+def test_a_gradient_costs_what_training_costs(signal):
+    """Forward and backward: three times the seconds of a loss on as many examples."""
+
+    def first_round(asked):
+        records = []
+        devices = Devices(speed=10.0)
+        run(Setup(world(devices=devices), Scripted(questions=asked), 3, 1), on_record=lambda _, r: records.append(r))
+        return records[0]
+
+    nothing, loss, gradient = (
+        first_round(asked) for asked in ((), ((signals.LOSS, (4, 5), None),), ((signal, (4, 5), None),))
+    )
+    assert gradient["passes"]["forward"] == 0
+    assert gradient["passes"]["training"] - nothing["passes"]["training"] == loss["passes"]["forward"]
+    assert gradient["clock"] - nothing["clock"] == pytest.approx(3 * (loss["clock"] - nothing["clock"]))

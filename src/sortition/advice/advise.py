@@ -164,7 +164,7 @@ def _simulated(setup: Setup) -> Outcome:
     accuracy_by_round: dict[int, float] = {}
     with in_one_thread():
         simulation = start(setup)
-        while simulation.registrar.index < setup.horizon:
+        while simulation.played < setup.horizon:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:

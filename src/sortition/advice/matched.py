@@ -32,7 +32,7 @@ def setups(
     federation: KnownFederation, selectors: Mapping[str, AnySelector], rounds: int, seed: int
 ) -> dict[str, Setup]:
     """Set up the same federation for each method: data, model, availability and batches depend on the seed alone."""
-    from sortition.data.inputs import shape_of
+    from sortition.core.inputs import shape_of
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World

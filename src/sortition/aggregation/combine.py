@@ -13,6 +13,7 @@ from sortition.aggregation import robust
 from sortition.aggregation.memory import UpdateMemory, fedvarp, mifa
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad, unknown
+from sortition.core.validation import is_number, is_whole
 
 F = TypeVar("F", bound=np.floating[Any])
 Vector = npt.NDArray[Any]
@@ -60,7 +61,7 @@ class CombineRule:
             raise unknown("combine rule", self.name, RULES)
         if not (is_number(self.trim) and 0 <= self.trim < 0.5):
             raise bad("CombineRule.trim", "a share in [0, 0.5)", self.trim)
-        if isinstance(self.passes, bool) or not isinstance(self.passes, int) or self.passes < 1:
+        if not is_whole(self.passes, 1):
             raise bad("CombineRule.passes", "a whole number ≥ 1", self.passes)
         for name in ("smoothing", "bound", "memory_limit"):
             value = getattr(self, name)
@@ -121,7 +122,12 @@ class CombineRule:
             if clients < len({*memory.rows, *ids.tolist()}):
                 raise bad("combine", f"given the number of clients, {self.name} averages over them all", clients)
             return REMEMBERING[self.name](
-                ids, weights, updates, memory, clients, rate if self.remember == "rate" else 1.0
+                ids=ids,
+                weights=weights,
+                updates=updates,
+                memory=memory,
+                clients=clients,
+                rate=rate if self.remember == "rate" else 1.0,
             )
         if self.name == "mean":
             return weighted_sum(weights, updates), memory
@@ -148,11 +154,6 @@ class CombineRule:
         return robust.geometric_median(weights, updates, self.passes, self.smoothing)
 
 
-def is_number(value: object) -> bool:
-    """Whether a parameter is a real number; truth values are none."""
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-
-
 def _floats(updates: Vector) -> Vector:
     """The updates, whose type the weights take: as whole numbers weights below 1 would all be 0."""
     if updates.dtype.kind == "f":
@@ -164,5 +165,5 @@ def _floats(updates: Vector) -> Vector:
 
 def _check(ids: Ids, weights: Floats, updates: Vector) -> None:
     if updates.ndim != 2 or not ids.shape == weights.shape == (len(updates),):
-        got = f"ids {ids.shape}, weights {weights.shape}, updates {updates.shape}"
-        raise bad("combine", "given ids (k,), weights (k,) and updates (k, P)", got)
+        shapes = f"ids {ids.shape}, weights {weights.shape}, updates {updates.shape}"
+        raise bad("combine", "given ids (k,), weights (k,) and updates (k, P)", shapes)

@@ -36,28 +36,29 @@ class UpdateMemory:
 
     @classmethod
     def empty(cls, size: int) -> UpdateMemory:
-        """Of nobody yet."""
+        """A memory that has seen nobody yet."""
         return cls(np.zeros(size))
 
     def of(self, ids: Ids, like: Rows) -> Rows:
         """(k, P) what is remembered of each client; 0 for those never seen."""
-        none = np.zeros(like.shape[1], like.dtype)
-        return np.stack([self.rows.get(client, none) for client in ids.tolist()])
+        zeros = np.zeros(like.shape[1], like.dtype)
+        return np.stack([self.rows.get(client, zeros) for client in ids.tolist()])
 
     def with_updates(self, ids: Ids, updates: Rows) -> UpdateMemory:
         """The memory with these rows in place of the clients' earlier ones."""
-        gone = self.of(ids, updates)
-        change = updates.sum(axis=0, dtype=np.float64) - gone.sum(axis=0, dtype=np.float64)
-        return _summed({**self.rows, **dict(zip(ids.tolist(), updates, strict=True))}, self.total + change, gone)
+        replaced = self.of(ids, updates)
+        change = updates.sum(axis=0, dtype=np.float64) - replaced.sum(axis=0, dtype=np.float64)
+        rows = {**self.rows, **dict(zip(ids.tolist(), updates, strict=True))}
+        return _summed(rows, self.total + change, replaced)
 
     def without(self, ids: Ids) -> UpdateMemory:
         """The memory without these clients, as when another one takes an id."""
-        seen = [client for client in ids.tolist() if client in self.rows]
-        if not seen:
+        forgotten = {client for client in ids.tolist() if client in self.rows}
+        if not forgotten:
             return self
-        gone = np.stack([self.rows[client] for client in seen]).astype(np.float64)
-        left = {client: row for client, row in self.rows.items() if client not in set(seen)}
-        return _summed(left, self.total - gone.sum(axis=0), gone)
+        removed = np.stack([self.rows[client] for client in ids.tolist() if client in forgotten]).astype(np.float64)
+        rows = {client: row for client, row in self.rows.items() if client not in forgotten}
+        return _summed(rows, self.total - removed.sum(axis=0), removed)
 
     def export(self) -> dict[str, Array]:
         """As arrays, for a checkpoint: ids (m,), rows (m, P), total (P,)."""
@@ -71,9 +72,9 @@ class UpdateMemory:
         return cls(arrays["total"], dict(zip(arrays["ids"].tolist(), arrays["rows"], strict=True)))
 
 
-def _summed(rows: Mapping[int, Rows], total: Floats, gone: Rows) -> UpdateMemory:
-    """The memory of these rows; where much larger ones have gone, the running total is noise and is summed anew."""
-    if np.abs(gone).max(initial=0.0) > DRIFT * np.abs(total).max(initial=0.0):
+def _summed(rows: Mapping[int, Rows], total: Floats, removed: Rows) -> UpdateMemory:
+    """The memory of these rows; where much larger ones were removed, the total is noise and is summed anew."""
+    if np.abs(removed).max(initial=0.0) > DRIFT * np.abs(total).max(initial=0.0):
         total = sum((rows[client].astype(np.float64) for client in sorted(rows)), np.zeros_like(total))
     return UpdateMemory(total, rows)
 
@@ -82,10 +83,11 @@ def fedvarp(
     ids: Ids, weights: Floats, updates: Rows, memory: UpdateMemory, clients: int, rate: float
 ) -> tuple[Rows, UpdateMemory]:
     """Σ a_k (Δ_k − y_k) + (1/N) Σ_j y_j, and the next memory."""
-    own = weights.astype(updates.dtype)
-    remembered = (own @ memory.of(ids, updates)).astype(np.float64)
+    a = weights.astype(updates.dtype)
+    remembered = (a @ memory.of(ids, updates)).astype(np.float64)
     correction = rate * (memory.total / clients - remembered)
-    return own @ updates + correction.astype(updates.dtype), memory.with_updates(ids, _divided(updates, rate))
+    combined = a @ updates + correction.astype(updates.dtype)
+    return combined, memory.with_updates(ids, _divided(updates, rate))
 
 
 def mifa(

@@ -34,9 +34,11 @@ def coordinate_median(weights: Floats, updates: Rows) -> Rows:
     total = float(weights.sum())
 
     def middle(values: Rows, below: Floats) -> Rows:
-        at = (below < 0.5 - EXACT).sum(axis=0)
-        following = np.minimum(at + (np.take_along_axis(below, at[None], 0)[0] < 0.5 + EXACT), len(values) - 1)
-        pair = np.take_along_axis(values, np.stack([at, following]), 0)
+        lower = (below < 0.5 - EXACT).sum(axis=0)
+        weight_at_lower = np.take_along_axis(below, lower[None], 0)[0]
+        exactly_half = weight_at_lower < 0.5 + EXACT
+        upper = np.minimum(lower + exactly_half, len(values) - 1)
+        pair = np.take_along_axis(values, np.stack([lower, upper]), 0)
         centre: Rows = pair.mean(axis=0)
         return centre
 
@@ -50,29 +52,30 @@ def trimmed_mean(weights: Floats, updates: Rows, trim: float) -> Rows:
     total = float(weights.sum())
 
     def inner(values: Rows, below: Floats) -> Rows:
-        left = np.clip(np.minimum(below, 1 - trim) - np.maximum(_before(below), trim), 0, None)
-        left[left < EXACT] = 0  # nothing but rounding: an outlier may be of any size
-        kept: Rows = (np.where(left > 0, values, 0) * left).sum(axis=0) / left.sum(axis=0)
-        return kept
+        shares = np.clip(np.minimum(below, 1 - trim) - np.maximum(_weight_before(below), trim), 0, None)
+        shares[shares < EXACT] = 0  # nothing but rounding: an outlier may be of any size
+        centre: Rows = (np.where(shares > 0, values, 0) * shares).sum(axis=0) / shares.sum(axis=0)
+        return centre
 
     return total * _by_columns(inner, weights, updates)
 
 
-def _before(below: Floats) -> Floats:
-    """Cumulative weight before each row."""
+def _weight_before(below: Floats) -> Floats:
+    """The cumulative weight before each row."""
     return np.concatenate([np.zeros((1, below.shape[1])), below[:-1]])
 
 
 def _by_columns(centre: Callable[[Rows, Floats], Rows], weights: Floats, updates: Rows) -> Rows:
     """``centre`` of sorted values (k, c) and their cumulative shares of the weight (k, c), a few numbers at a time."""
-    own, rows = (weights / weights.sum())[weights > 0], updates[weights > 0]
-    out = np.empty(updates.shape[1], updates.dtype)
-    for start in range(0, out.size, COLUMNS):
-        part = rows[:, start : start + COLUMNS]
-        order = np.argsort(part, axis=0, kind="stable")
-        values = np.take_along_axis(part, order, 0).astype(np.float64)
-        out[start : start + COLUMNS] = centre(values, np.cumsum(own[order], axis=0))
-    return out
+    shares = (weights / weights.sum())[weights > 0]
+    rows = updates[weights > 0]
+    centres = np.empty(updates.shape[1], updates.dtype)
+    for start in range(0, centres.size, COLUMNS):
+        columns = rows[:, start : start + COLUMNS]
+        order = np.argsort(columns, axis=0, kind="stable")
+        values = np.take_along_axis(columns, order, 0).astype(np.float64)
+        centres[start : start + COLUMNS] = centre(values, np.cumsum(shares[order], axis=0))
+    return centres
 
 
 def geometric_median(weights: Floats, updates: Rows, passes: int, smoothing: float) -> Rows:
@@ -97,4 +100,7 @@ def norm_factors(updates: Rows, bound: float) -> Floats:
     """(k,) by how much each update is shortened: none is longer than ``bound`` times the median norm."""
     norms = _distances(updates, np.zeros(updates.shape[1]))
     longest = bound * float(np.median(norms))
-    return np.array([1.0 if norm <= longest else longest / norm for norm in norms.tolist()])
+    factors = np.ones(norms.size)
+    too_long = norms > longest
+    factors[too_long] = longest / norms[too_long]
+    return factors

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sortition.aggregation.combine import is_number
 from sortition.core.errors import bad, unknown
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import is_number, known_keys_only
 
 RULES = ("plain", "momentum", "adam")
 Vector = npt.NDArray[np.float32]
@@ -63,8 +62,9 @@ class StepRule:
         if self.name == "momentum":
             velocity = np.float32(self.momentum) * state["velocity"] + update
             return params + lr * velocity, {"velocity": velocity}
-        b1, b2 = np.float32(self.beta1), np.float32(self.beta2)
-        first = b1 * state["first"] + (1 - b1) * update
-        second = b2 * state["second"] + (1 - b2) * update**2
+        beta1 = np.float32(self.beta1)
+        beta2 = np.float32(self.beta2)
+        first = beta1 * state["first"] + (1 - beta1) * update
+        second = beta2 * state["second"] + (1 - beta2) * update**2
         scale = (np.sqrt(second) + np.float32(self.epsilon)).astype(np.float32)
         return params + lr * first / scale, {"first": first, "second": second}

@@ -16,8 +16,8 @@ import numpy as np
 from sortition import __version__
 from sortition.audit.encoding import digests, encode_ids, encode_numbers, json_value
 from sortition.audit.schema import FORMAT, AnswersEntry, CohortEntry, Encoded, Header, JoinedEntry, compact
-from sortition.core.arrays import Ids, as_ids
-from sortition.core.guards.screening import Answers, as_float_table, rows_of
+from sortition.core.arrays import Array, Ids, as_ids
+from sortition.core.guards.screening import Answers, as_floats, rows_of
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population
@@ -121,13 +121,19 @@ def encode_answers(signal: Signal, answers: Answers, asked: Ids) -> AnswersEntry
 
 def as_table(signal: Signal, answers: Answers) -> tuple[Reading, dict[str, list[int] | None]]:
     """The rows of the most usual shape (a scalar's: none), and the shapes of the others; None for what is no number."""
-    if isinstance(answers, Reading) and answers.values.dtype.kind in "biuf":
-        return as_float_table(answers), {}
+    if isinstance(answers, Reading):
+        return answers, {}
     rows = rows_of(answers)
-    numbers = {client: row for client, row in rows.items() if row is not None}
-    shapes = Counter(row.shape for row in numbers.values())
+    shapes = Counter(row.shape for row in rows.values() if row is not None)
     usual = () if signal.scalar or not shapes else shapes.most_common(1)[0][0]
-    kept = {client: row for client, row in numbers.items() if row.shape == usual}
+    kept: dict[int, Array] = {}
+    for client, row in rows.items():
+        if row is None or row.shape != usual:
+            continue
+        floats = as_floats(row)
+        rows[client] = floats
+        if floats is not None:  # an object may be no number
+            kept[client] = floats
     odd = {str(k): None if row is None else list(row.shape) for k, row in rows.items() if k not in kept}
     table = np.stack(list(kept.values())) if kept else np.empty((0, *usual))
     return Reading(as_ids("Reading.ids", list(kept)), table), odd

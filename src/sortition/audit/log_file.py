@@ -42,7 +42,7 @@ class LogFile:
         commits to the same salt and seed and is not revealed: it is of the same run, which died in its first round.
         """
         self.close()
-        entries = registrar.index + 1 if registrar.index or self._commits_to(registrar.seed) else 0  # and the header
+        entries = registrar.events + 1 if registrar.events or self._commits_to(registrar.seed) else 0  # and the header
         self._lock(entries)
         try:
             self._journal = Journal(self.path, entries)

@@ -12,8 +12,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from sortition.audit.encoding import decode_ids, encode_ids, json_value
+from sortition.audit.encoding import decode_ids, decode_numbers, encode_ids, encode_numbers, json_value
 from sortition.audit.entries import digest_of, encode_answers, encode_cohort, encode_kept_out, encode_notes
+from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.audit.schema import (
     AnswersEntry,
     JoinedEntry,
@@ -24,8 +25,9 @@ from sortition.audit.schema import (
     cohort_of,
     done_ids,
 )
-from sortition.core.arrays import Ids
+from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import SortitionError, shown
+from sortition.core.guards.scales import MODEL
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Reading
 from sortition.core.registrar import Registrar
@@ -39,6 +41,8 @@ NAMES = {
     "joined": "population",
     "done": "completed clients",
     "blamed": "clients with refused updates",
+    "excused": "refused updates that are no strike",
+    "scales": "remembered scales",
 }
 
 
@@ -87,9 +91,12 @@ def recompute(
     """
     result = Recomputation()
     for entry in entries:
-        where = f"Round {entry.get('round')}"
+        where = _where(entry)
         try:
-            _Round(cast(RoundEntry, entry), registrar, evidence, called).check(population)
+            if "event" in entry:
+                _check_event(entry, registrar, population, called)
+            else:
+                _Round(cast(RoundEntry, entry), registrar, evidence, called).check(population)
         except Differs as difference:
             result.differences.append(f"{where}: {difference}")
             result.left = "an earlier round differs"
@@ -105,6 +112,58 @@ def recompute(
             break
         result.rounds += 1
     return result
+
+
+def _where(entry: Mapping[str, Any]) -> str:
+    """What an entry is called in messages."""
+    if entry.get("event") == STEP:
+        return f"Step {entry.get('version')}"
+    return "Work given up" if entry.get("event") == GIVEN_UP else f"Round {entry.get('round')}"
+
+
+def _check_event(
+    entry: Mapping[str, Any],
+    registrar: Registrar,
+    population: Callable[[int], Population | None],
+    called: Callable[[int], str] | None,
+) -> None:
+    """Do again what an entry of a log of overlapping rounds says."""
+    if entry["event"] == SELECTED:
+        _Round(cast(RoundEntry, entry), registrar, lambda t: Evidence(), called).check_selection(population)
+    elif entry["event"] == GIVEN_UP:
+        registrar.give_up(decode_ids(entry["ids"]), str(entry["reason"]))
+    elif entry["event"] == STEP:
+        _check_step(entry, registrar, called)
+    else:
+        raise Differs(f"the log has an event {shown(entry['event'])}, which is none.")
+
+
+def _check_step(entry: Mapping[str, Any], registrar: Registrar, called: Callable[[int], str] | None) -> None:
+    """Make a step again, of the updates that the log says arrived."""
+    _same("version", registrar.version, entry["version"])
+    received = decode_ids(entry["received"])
+    signals = {signal.name: signal for signal in registrar.needs.reports}
+    reports = {
+        name: _rows(signals[name], answers, received, None, f"report {name!r}", called)
+        for name, answers in (entry.get("reports") or {}).items()
+    }
+    step = registrar.receive(
+        received,
+        reports,
+        discounts=_numbers(entry.get("discounts"), received.size),
+        normalise=entry["normalise"],
+        durations=_numbers(entry.get("durations"), received.size),
+        blamed={int(client): reason for client, reason in (entry.get("blamed") or {}).items()},
+        excused=entry.get("excused") or (),
+    )
+    _same("clients whose updates are used", encode_ids(step.ids), entry.get("used", entry["received"]))
+    _same("weights", encode_numbers(step.weights), entry["weights"])
+    _same("staleness", step.staleness.tolist() if step.staleness.any() else None, entry.get("staleness"))
+    _same("refused numbers", json_value(dict(step.rejected)) or None, entry.get("rejected"))
+
+
+def _numbers(logged: Any, count: int) -> Floats | None:
+    return None if logged is None else decode_numbers(logged, count)
 
 
 class _Round:
@@ -126,12 +185,29 @@ class _Round:
 
     def check(self, population: Callable[[int], Population | None]) -> None:
         """Raise Differs or Unknown unless the round is as the log has it."""
+        self._finish(self._chosen(population))
+
+    def check_selection(self, population: Callable[[int], Population | None]) -> None:
+        """Raise Differs or Unknown unless the selection is as the log has it, and send its cohort to work."""
+        _same("version", self.registrar.version, self.entry.get("version"))
+        turn = self._chosen(population)
+        _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
+        self.registrar.dispatch(turn)
+
+    def _chosen(self, population: Callable[[int], Population | None]) -> Turn:
+        """A turn that chose what the log has."""
         for key, expected in self.evidence.expected.items():
             _same(NAMES.get(key, key), expected, self.entry.get(key))
         if joined := self.entry.get("joined"):
             self._join(joined, population)
         available = decode_ids(self.entry["available"])
-        turn = self.registrar.begin(available, self.entry["budget"])
+        in_flight = self.entry.get("in_flight")
+        turn = self.registrar.begin(
+            available,
+            self.entry["budget"],
+            in_flight=None if in_flight is None else decode_ids(in_flight),
+            clock=self.entry.get("clock"),
+        )
         _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
         for at, question in enumerate(self.entry.get("asked") or []):
             self._answer(turn, at, question)
@@ -139,7 +215,8 @@ class _Round:
             name = turn.question.signal.name
             raise Differs(f"{self.registrar.owner} asks for {name!r}, a question that the log lacks.")
         self._compare_cohort(turn.cohort or Cohort.uniform([]))
-        self._finish(turn)
+        _same("remembered scales", _of_signals(turn.scales), _of_signals(self.entry.get("scales")))
+        return turn
 
     def _join(self, joined: JoinedEntry, population: Callable[[int], Population | None]) -> None:
         grown = population(joined["clients"])
@@ -185,8 +262,14 @@ class _Round:
             for name, one in logged.items()
         }
         turn.blame({int(client): reason for client, reason in (self.entry.get("blamed") or {}).items()})
-        self.registrar.finish(turn, done, reports)
+        turn.intake.excused |= set(self.entry.get("excused") or ())
+        self.registrar.finish(turn, done, reports, durations=_numbers(self.entry.get("durations"), done.size))
         _same("refused numbers", json_value(turn.rejected) or None, self.entry.get("rejected"))
+
+
+def _of_signals(scales: Mapping[str, float] | None) -> dict[str, float]:
+    """The remembered scales of signals; that of models' updates, which a log does not hold, is left out."""
+    return {name: scale for name, scale in (scales or {}).items() if name != MODEL}
 
 
 def _rows(

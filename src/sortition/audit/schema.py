@@ -72,9 +72,13 @@ class JoinedEntry(TypedDict):
 
 
 class RoundEntry(TypedDict):
-    """One round."""
+    """One round, or one selection where rounds overlap (``event = "selected"``)."""
 
+    event: NotRequired[str]
     round: int
+    version: NotRequired[int]  # of the model that the chosen train, where rounds overlap
+    clock: NotRequired[float | None]  # seconds since the start
+    in_flight: NotRequired[Encoded]  # who was at work
     budget: int
     available: Encoded
     joined: NotRequired[JoinedEntry | None]
@@ -88,9 +92,12 @@ class RoundEntry(TypedDict):
     expected_size: NotRequired[float | None]  # of a cohort whose size is random
     notes: dict[str, Any]
     done: NotRequired[Encoded]  # absent: the whole cohort
+    durations: NotRequired[Encoded]  # seconds from dispatch to arrival of those who completed
     reports: NotRequired[dict[str, AnswersEntry] | None]
     rejected: NotRequired[dict[str, str] | None]
     blamed: NotRequired[dict[str, str] | None]
+    excused: NotRequired[list[int] | None]  # of these, whose refused update is no strike
+    scales: NotRequired[dict[str, float] | None]  # remembered when the round began, by signal; "model": of updates
 
 
 class Disclosure(TypedDict):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    from sortition.data.inputs import Examples
+    from sortition.core.inputs import Examples
     from sortition.learning.objective import Objective
 
     Inputs: TypeAlias = Tensor | tuple[Tensor, ...] | dict[str, Tensor]  # what a module is called with
@@ -70,7 +70,7 @@ class TorchData:
     @property
     def arrays(self) -> tuple[Examples, Array]:
         """(x, y), where they were given as arrays; x may be several."""
-        from sortition.data.inputs import Inputs as SeveralInputs
+        from sortition.core.inputs import Inputs as SeveralInputs
 
         x, y = self._batches[0]
         if not self.whole:

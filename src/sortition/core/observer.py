@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 import numpy.typing as npt
 
 from sortition.core.arrays import Ids
+from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure
 from sortition.core.rounds import Population
 
 if TYPE_CHECKING:
+    from sortition.core.flights import Received
     from sortition.core.turn import Turn
 
 Reports = Mapping[str, Answers | npt.ArrayLike]
@@ -21,7 +23,8 @@ Reports = Mapping[str, Answers | npt.ArrayLike]
 class Observer(Protocol):
     """Follows each turn; it sees answers and reports as they arrived, before they are screened.
 
-    An abandoned turn is never finished: what was seen of it is void once the next one begins.
+    An abandoned turn is never finished: what was seen of it is void once the next one begins. Where rounds do not
+    overlap, a turn is begun, answered and finished; ``gave_up`` and ``stepped`` are of work that outlives a step.
     """
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
@@ -36,6 +39,27 @@ class Observer(Protocol):
         """The turn is closed: who completed, and what they reported."""
         ...
 
+    def dispatched(self, turn: Turn) -> None:
+        """The turn's cohort was sent to work; ``finished`` follows where the same turn is finished next."""
+        ...
+
+    def gave_up(self, ids: Ids, reason: str) -> None:
+        """The work of these clients has ended without an update."""
+        ...
+
+    def stepped(self, step: Received, reports: Reports) -> None:
+        """A step was made of what arrived from clients in flight."""
+        ...
+
     def joined(self, population: Population) -> None:
         """The registrar goes on with a larger or better known population."""
         ...
+
+
+def check_observer(who: str, observer: object) -> None:
+    """Refuse what is no observer, before a turn calls it; None means that nobody observes."""
+    missing = [
+        name for name in ("begun", "answered", "finished", "joined") if not callable(getattr(observer, name, None))
+    ]
+    if observer is not None and missing:
+        raise bad(who, f"an Observer, with a method {missing[0]}()", observer)

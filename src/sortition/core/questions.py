@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, as_ids, frozen
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen
 from sortition.core.errors import UndeclaredError, bad
-from sortition.core.rounds import Cohort, Round
+from sortition.core.rounds import NOBODY, Cohort, Round
 from sortition.core.sampling import top
 from sortition.core.signals import Signal
+
+NEVER: Floats = frozen(np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,13 +95,16 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Feedback:
-    """What came back from training.
+    """What came back since the last step.
 
     Attributes:
-        round: the round that ends.
-        cohort: who was chosen in it.
-        ids: (n,) who completed the round.
+        round: the latest selection.
+        cohort: everybody whose work ended since the last step, whether or not an update came of it. Where a step is
+            made of one selection, it is that cohort; where it mixes several, the weights are those that the step used.
+        ids: (k,) those whose updates are used.
         reports: a reading by the name of each declared report.
+        staleness: (k,) versions that were made while each of ``ids`` trained; 0 for a fresh update.
+        durations: (k,) seconds from the dispatch of each of ``ids`` to its arrival; NaN where there is no clock.
     """
 
     round: Round
@@ -107,6 +112,14 @@ class Feedback:
     ids: Ids
     reports: Mapping[str, Reading]
     _owner: str = "observe"
+    staleness: Ids = field(default_factory=lambda: NOBODY)
+    durations: Floats = field(default_factory=lambda: NEVER)
+
+    def __post_init__(self) -> None:
+        if self.staleness is NOBODY and self.ids.size:
+            object.__setattr__(self, "staleness", np.zeros(self.ids.size, np.int64))
+        if self.durations is NEVER and self.ids.size:
+            object.__setattr__(self, "durations", np.full(self.ids.size, np.nan))
 
     def report(self, signal: Signal) -> Reading:
         """Return the reports of one signal, empty if nobody sent any; refuse one that ``needs.reports`` lacks."""

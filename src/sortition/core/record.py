@@ -67,6 +67,11 @@ class RoundRecord(TypedDict):
         failed: client id → what its program raised.
         left_out: client id → why the model that it sent cannot be used.
         late: ids whose answer to an earlier round came in this one.
+        used: the weights of ``answered`` in the step, where it mixes selections or leaves members in flight.
+        staleness: versions that were made while each of ``answered`` trained, where any were.
+        in_flight: how many clients are at work when the step is made.
+        given_up: client id → why nobody waits for its update any longer.
+        too_stale: client id → of which rule its update, which came, is too old.
         started: ids that began to train, where not the whole cohort did.
         trainings: local trainings, where also others than the cohort trained.
         uploads: updates that were sent, in the same rounds.
@@ -102,6 +107,11 @@ class RoundRecord(TypedDict):
     failed: NotRequired[Reasons]
     left_out: NotRequired[Reasons]
     late: NotRequired[list[Whole]]
+    used: NotRequired[list[float]]
+    staleness: NotRequired[list[Whole]]
+    in_flight: NotRequired[Whole]
+    given_up: NotRequired[Reasons]
+    too_stale: NotRequired[Reasons]
     started: NotRequired[list[Whole] | None]
     trainings: NotRequired[Whole]
     uploads: NotRequired[Whole]

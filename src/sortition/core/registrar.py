@@ -1,13 +1,17 @@
-"""Keeps a selection over the rounds: begin a turn, finish it, let clients join, save, resume.
+"""Keeps a selection over the rounds: begin a turn, dispatch its cohort, receive updates, save, resume.
 
-A turn works on a copy of the state, which becomes the registrar's own when the turn finishes. So an abandoned turn
-leaves no trace, a save during an open turn stores what was before it, and a replay of the round repeats it. A turn
-whose cohort was dispatched is in flight: clients may join meanwhile, and only ``finish`` or ``give_up`` ends it.
+A turn works on a copy of the state, which becomes the registrar's own when its cohort is dispatched. So an abandoned
+turn leaves no trace, a save during an open turn stores what was before it, and a replay of it repeats it. Members of a
+cohort that was dispatched are in flight until ``receive`` makes a step of their updates or ``give_up`` ends their work;
+clients may join meanwhile. ``finish`` is all of it in one, for rounds that do not overlap.
+
+Every change is prepared aside and booked at once (``_book``): whoever interrupts finds all of it, or nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -16,21 +20,27 @@ import numpy as np
 import numpy.typing as npt
 
 from sortition.core import registrar_snapshot
-from sortition.core.arrays import Array, Ids, as_ids, not_among
+from sortition.core.arrays import Array, Floats, Ids, as_array, as_ids, frozen, not_among
 from sortition.core.errors import bad
+from sortition.core.flights import Arrived, Dispatched, Flights, Normalise, Received
 from sortition.core.guards.eligibility import Admission, Eligibility
 from sortition.core.guards.lengths import Lengths
+from sortition.core.guards.screening import is_compared
 from sortition.core.guards.settings import Guards
-from sortition.core.observer import Observer, Reports
+from sortition.core.intake import Intake, UpdateVerdict, with_ids
+from sortition.core.observer import Observer, Reports, check_observer
 from sortition.core.one_thread import OneThread
-from sortition.core.questions import Feedback, Reading
-from sortition.core.rounds import Population, Round
+from sortition.core.questions import NEVER, Feedback, Reading
+from sortition.core.rounds import NOBODY, Cohort, Population, Round
 from sortition.core.selector import Needs, Selector, resolved_for
 from sortition.core.signals import ModelSize
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
 from sortition.core.turn import Turn, TurnContext
+from sortition.core.validation import is_whole
+
+WHO = "A registrar and its turns"
 
 
 class Registrar:
@@ -63,24 +73,54 @@ class Registrar:
             raise bad("Registrar.selector", "a Selector", selector, "Make one with sortition.selectors.load(name).")
         if not isinstance(population, Population):
             raise bad("Registrar.population", "a Population", population, "Make one with Population(sizes).")
-        if horizon is not None and (isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1):
+        if horizon is not None and not is_whole(horizon, 1):
             raise bad("Registrar.horizon", "a whole number ≥ 1 or None", horizon)
+        check_observer("Registrar.observer", observer)
         self.guards = Guards() if guards is None else guards
         if not isinstance(self.guards, Guards):
             raise bad("Registrar.guards", "a Guards", guards)
-        self.horizon, self.seed, self.observer = horizon, seed, observer
+        self.horizon = None if horizon is None else int(horizon)
+        self.seed = seed
+        self.observer = observer
         self._unresolved, self.selector = selector, resolved_for(selector, population)
         self.owner = type(selector).__name__
         self.index = 0
         self.counters = {"late": 0, "duplicate": 0, "stale": 0, "rejected": 0}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._model, self.lengths = model, self._lengths_of(model, population.n_clients)
+        self.version = 0
+        self.events = 0  # entries of an audit log, without its header
+        self.flights = Flights()
+        self.intake: Intake | None = None  # what came since the last step
+        self.chosen: Ids = NOBODY  # since the last step
+        self.online: Ids = NOBODY  # who was reachable at the latest selection, busy or not
         self._open: Turn | None = None
-        self._thread = OneThread("A registrar and its turns")
+        self._latest: Turn | None = None  # the turn that was dispatched last, before the step
+        self._last_round: tuple[Ids, int] = (NOBODY, 1)  # whom and how many it could choose
+        self._thread = OneThread(WHO)
         self._selection = object()  # by which a turn is recognised as one of this registrar
-        self.eligibility = Eligibility(self.guards, population)
+        self.eligibility = Eligibility(self.guards, population, self._remembered_signals())
         self.population, self._view = population, self._disclosed(population, self.eligibility)
         self.state: State = self.selector.init(population.n_clients, stream(seed, "initial state"))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle holds: like a snapshot, what was before an open turn; observers stay behind."""
+        attributes = self.__dict__.copy()
+        for name in ("_open", "_latest", "_thread", "_selection", "observer"):
+            del attributes[name]
+        return attributes
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        self.__dict__.update(attributes)
+        self.observer = None
+        self._open = None
+        self._latest = None
+        self._thread = OneThread(WHO)
+        self._selection = object()
+
+    def __copy__(self) -> Self:
+        """An independent registrar: two that share their memory would spoil each other's."""
+        return copy.deepcopy(self)
 
     @property
     def needs(self) -> Needs:
@@ -89,6 +129,11 @@ class Registrar:
 
     def _lengths_of(self, model: ModelSize | None, n_clients: int) -> Lengths:
         return Lengths((*self.needs.asks, *self.needs.reports), model, n_clients)
+
+    def _remembered_signals(self) -> list[str]:
+        """The signals of which the guards may remember how long clients' rows are."""
+        signals = (*self.needs.asks, *self.needs.reports)
+        return list(dict.fromkeys(signal.name for signal in signals if is_compared(signal)))
 
     def _disclosed(self, population: Population, eligibility: Eligibility) -> Population:
         """What the selector sees of a population."""
@@ -103,27 +148,53 @@ class Registrar:
         """One more late, duplicate or stale message."""
         self.counters[what] += 1
 
-    # -- one round ------------------------------------------------------------------------------------------------
+    # -- a selection ----------------------------------------------------------------------------------------------
 
-    def begin(self, available: npt.ArrayLike, budget: int) -> Turn:
-        """Start this round's selection.
+    def begin(
+        self,
+        available: npt.ArrayLike,
+        budget: int,
+        *,
+        in_flight: npt.ArrayLike | None = None,
+        clock: float | None = None,
+    ) -> Turn:
+        """Start a selection among clients that are reachable and idle.
 
-        An earlier turn that is still open is abandoned without a trace, unless it is in flight: then this is refused.
+        An earlier turn that is still open is abandoned without a trace. Clients in flight cannot be chosen: to give one
+        of them is refused.
+
+        Args:
+            available: ids of the clients that can be chosen.
+            budget: places to fill.
+            in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
+            clock: seconds since the start, simulated or real, where there is a clock.
         """
         with self._thread.inside():
-            self._refuse_in_flight("begin")
-            return self._begin(as_ids("available", available, ordered=True).copy(), budget)  # the caller keeps his own
+            ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
+            busy = self.flights.ids if in_flight is None else as_ids("in_flight", in_flight, ordered=True)
+            return self._begin(ids, budget, busy, clock)
 
-    def _begin(self, ids: Ids, budget: int) -> Turn:
+    def _begin(self, ids: Ids, budget: int, busy: Ids, clock: float | None) -> Turn:
         self._check_known(ids)
-        rng = stream(self.seed, "selection", self.index)
-        round = Round(self.index, self.horizon, ids, budget, self._view, rng)
-        admitted = self.eligibility.admit(ids, int(budget), self.index, self.seed)
+        self._check_idle(ids, busy)
+        round = Round(
+            index=self.index,
+            horizon=self.horizon,
+            available=ids,
+            budget=budget,
+            population=self._view,
+            rng=stream(self.seed, "selection", self.index),
+            version=self.version,
+            in_flight=frozen(busy),
+            clock=clock,
+        )
+        admitted = self.eligibility.admit(ids, int(budget), self.version, self.seed, draw=self.index)
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        context, played = self._context(ids, admitted), round if admitted.ids.size else None
-        turn = self._open = Turn(context, self.state.copy(), played, admitted.notes)
+        context = self._context(ids, admitted, busy, clock)
+        turn = self._open = Turn(context, self.state.copy(), round if admitted.ids.size else None, admitted.notes)
+        turn.scales = self.eligibility.remembered_scales(self.version)
         if self.observer is not None:
             self.observer.begun(turn, ids, int(budget))
         return turn
@@ -135,7 +206,19 @@ class Registrar:
         if self.needs.reads and not people.knows(ids):
             raise bad("available", "known clients", "clients whose facts are missing", f"{self.owner} reads them.")
 
-    def _context(self, available: Ids, admitted: Admission) -> TurnContext:
+    def _check_idle(self, ids: Ids, busy: Ids) -> None:
+        at_work = _common(ids, busy)
+        if not at_work.size:
+            at_work = _common(ids, self.flights.ids)
+        if at_work.size:
+            hint = "End its work first: finish(turn), receive(ids) or give_up(ids, reason)."
+            raise bad("available", "idle clients", f"client {int(at_work[0])}, who is in flight", hint)
+        ended = _common(ids, self.flights.ended)
+        if ended.size:
+            got = f"client {int(ended[0])}, whose work ended since the last step"
+            raise bad("available", "clients that can have one place a step", got, "It can be chosen after the step.")
+
+    def _context(self, available: Ids, admitted: Admission, busy: Ids, clock: float | None) -> TurnContext:
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -143,101 +226,385 @@ class Registrar:
             seed=self.seed,
             index=self.index,
             shapes=self.lengths.in_force(self.shapes),
+            longest=self.lengths.longest,
             available=available,
             kept_out=admitted.kept_out,
+            just_come=admitted.just_come,
+            scale=self._scale,
             capped=self.eligibility.capped,
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
+            version=self.version,
+            in_flight=busy,
+            clock=clock,
             late=lambda: self.count("late"),
             thread=self._thread,
         )
 
+    def _scale(self, name: str) -> float | None:
+        """How long the rows of a signal usually are, as remembered now."""
+        scales = self.eligibility.scales
+        return None if scales is None else scales.scale(name, self.version)
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge the updates that a step is to be made of by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
+
+        Whoever aggregates leaves out those that are refused, hands them to :meth:`receive` as ``blamed``, and shortens
+        what is longer than ``longest``: each update, and the update that they make together.
+        """
+        with self._thread.inside():
+            intake = self._intake().copy()
+            verdict = intake.judge_updates(ids, norms)
+            self.intake = intake
+            return verdict
+
     def dispatch(self, turn: Turn) -> None:
-        """Put the cohort in flight: its members are at work, so that no other turn may begin before this one ends."""
+        """Send the cohort of a turn to work.
+
+        What the method remembered while it chose counts from now on; its members are in flight until
+        :meth:`finish`, :meth:`receive` or :meth:`give_up` ends their work, and the next selection may begin.
+        """
         with self._thread.inside():
             if turn is not self._open:
                 raise bad("dispatch(turn)", "the turn that is open", "a turn that has ended")
             if turn.cohort is None:
                 raise bad("dispatch(turn)", "a turn whose questions are answered", "one with an open question")
-            turn.in_flight = True
+            books = self._dispatched_books(turn, turn.cohort)
+            if self.observer is not None and hasattr(self.observer, "dispatched"):
+                self.observer.dispatched(turn)
+            self._book(books)
 
-    def give_up(self, turn: Turn) -> None:
-        """End a turn without a trace, in flight or not: nobody's update counts, and the round can be played anew."""
+    def _dispatched_books(self, turn: Turn, cohort: Cohort) -> dict[str, Any]:
+        """What changes when a cohort is sent to work."""
+        state = turn.state
+        state.grow(self.population.n_clients)  # clients may have joined since it began
+        selection = Dispatched.begun(turn.index, turn.version, cohort, turn.clock, skipped=turn.skipped)
+        online = np.union1d(turn.available, turn.in_flight) if turn.in_flight.size else turn.available
+        intake = turn.intake if self.intake is None else self.intake.joined_by(turn.intake)
+        return {
+            "state": state,
+            "flights": self.flights.with_selection(selection),
+            "intake": intake,
+            "chosen": np.concatenate([self.chosen, cohort.ids]) if self.chosen.size else cohort.ids,
+            "online": online,
+            "index": self.index + 1,
+            "events": self.events + 1,
+            "_open": None,
+            "_latest": turn,
+            "_last_round": (turn.available if turn.round is None else turn.round.available, _budget_of(turn)),
+        }
+
+    @property
+    def open_selection(self) -> Dispatched | None:
+        """The latest selection whose step is not made yet: what a server that restarts goes on with."""
+        return None if self.intake is None else self.flights.selections[-1]
+
+    def is_dispatched(self, turn: Turn) -> bool:
+        """Whether this turn's cohort was sent to work since the last step, as the latest one."""
+        return turn is self._latest
+
+    def _book(self, books: dict[str, Any]) -> None:
+        """Make all these changes at once: an interrupt comes before them or after them, never in between."""
+        vars(self).update(books)
+
+    def abandon(self, turn: Turn) -> None:
+        """End an open turn without a trace; the same selection can begin anew. One that was dispatched stays."""
         with self._thread.inside():
             if turn is self._open:
                 self._abandon()
 
-    def _refuse_in_flight(self, what: str) -> None:
-        if self._open is not None and self._open.in_flight:
-            hint = "Call finish(turn) with those who answered, or give_up(turn)."
-            raise bad(what, "called when no round is in flight", f"a call during round {self.index}", hint)
+    def _abandon(self) -> None:
+        if self._open is not None:
+            self._open.close(abandoned=True)
+            self._open = None
 
-    def finish(self, turn: Turn, ids: npt.ArrayLike | None = None, reports: Reports | None = None) -> Ids:
-        """Close the round; returned are those whose updates may be aggregated: nobody, if fewer than the minimum.
+    # -- work in flight ends ---------------------------------------------------------------------------------------
+
+    @property
+    def in_flight(self) -> Ids:
+        """Sorted ids of the clients that are at work."""
+        return self.flights.ids
+
+    def staleness(self, ids: npt.ArrayLike) -> Ids:
+        """How many versions were made since each of these clients in flight was sent to work."""
+        return self.flights.staleness(self._flying("staleness(ids)", ids), self.version)
+
+    def _flying(self, who: str, ids: npt.ArrayLike) -> Ids:
+        clients = as_ids(who, ids)
+        outside = self.flights.missing(clients)
+        if outside.size:
+            raise bad(who, "clients in flight", f"client {int(outside[0])}, who is not")
+        return clients
+
+    def give_up(self, ids: npt.ArrayLike, reason: str) -> None:
+        """End the work of clients in flight without an update: it failed, came too late, or nobody waits for it."""
+        with self._thread.inside():
+            clients = self._flying("give_up(ids)", ids)
+            if not clients.size:
+                return
+            books = {"flights": self.flights.given_up(clients), "events": self.events + 1}
+            if self.observer is not None:
+                self.observer.gave_up(clients, reason)
+            self._book(books)
+
+    def receive(
+        self,
+        ids: npt.ArrayLike = (),
+        reports: Reports | None = None,
+        *,
+        discounts: npt.ArrayLike | None = None,
+        normalise: Normalise = "mass",
+        durations: npt.ArrayLike | None = None,
+        blamed: Mapping[int, str] | None = None,
+        excused: Collection[int] = (),
+    ) -> Received:
+        """Make a step of the updates that have arrived: the method observes once, and the next version begins.
+
+        Args:
+            ids: clients in flight whose updates arrived and are used, in any order.
+            reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
+            discounts: one factor per id in ``ids`` by which its update counts less; default: 1 each.
+            normalise: ``mass``: the weights sum to 1; ``count``: they are divided by the number of updates alone.
+            durations: seconds from dispatch to arrival, one per id in ``ids``.
+            blamed: clients in flight that sent an unsound update, and why: a strike each, and their work has ended.
+            excused: of these, whose refused update is no strike, beside those that :meth:`judge_updates` excused.
+        """
+        with self._thread.inside():
+            if self._open is not None:
+                hint = "Dispatch or abandon the open turn first."
+                raise bad("receive", "called while no selection is open", f"selection {self._open.index}", hint)
+            given = self._flying("receive(ids)", ids)
+            unsound = self._flying("receive(blamed)", np.array(sorted(blamed or {}), np.int64))
+            arrivals = Arrived(
+                ids=given,
+                reports={} if reports is None else reports,
+                discounts=_numbers("receive(discounts)", discounts, given.size),
+                durations=_numbers("receive(durations)", durations, given.size),
+                blamed=dict(blamed or {}),
+            )
+            step, books = self._step_books(arrivals, unsound, normalise, set(excused))
+            if self.observer is not None:
+                sent = {name: with_ids(name, rows, given) for name, rows in arrivals.reports.items()}
+                self.observer.stepped(step, sent)
+            books["events"] = self.events + 1
+            self._book(books)
+            return step
+
+    def _step_books(
+        self, arrivals: Arrived, unsound: Ids, normalise: Normalise, excused: set[int]
+    ) -> tuple[Received, dict[str, Any]]:
+        """A step of work in flight, and what changes with it."""
+        intake = self._intake().copy()
+        intake.blamed |= arrivals.blamed
+        intake.excused |= excused
+        flights = self.flights.given_up(unsound)
+        done = flights.in_order(arrivals.ids)
+        order = np.argsort(arrivals.ids)[np.searchsorted(np.sort(arrivals.ids), done)]
+        given_order = {name: with_ids(name, rows, arrivals.ids) for name, rows in arrivals.reports.items()}
+        readings = intake.reports(done, given_order)
+        discounts = None if arrivals.discounts is None else arrivals.discounts[order]
+        weighed = flights.weigh(done, discounts, normalise)
+        usable = done
+        if done.size < min(self.guards.minimum, weighed.cohort.ids.size):
+            intake.guarded["too_few_completed"] = int(done.size)
+            usable = done[:0]
+            readings = dict.fromkeys(readings, Reading.empty())
+        staleness = flights.staleness(done, self.version)
+        durations = np.full(done.size, np.nan) if arrivals.durations is None else arrivals.durations[order]
+        step = Received(
+            version=self.version,
+            ids=usable,
+            weights=weighed.weights[: usable.size],
+            staleness=staleness[: usable.size],
+            durations=durations[: usable.size],
+            discounts=discounts,
+            normalise=normalise,
+            arrived=done,
+            cohort=weighed.cohort,
+            blamed=arrivals.blamed,
+            excused=intake.excused,
+            rejected=intake.rejected,
+            guarded=intake.guarded,
+            notes=weighed.notes,
+        )
+        state = self.state
+        whole = weighed.whole
+        skipped = whole.skipped if whole is not None else not weighed.cohort.ids.size
+        if not skipped and type(self.selector).observe is not Selector.observe:
+            state = self.state.copy()
+            feedback = Feedback(
+                self._round_now(),
+                weighed.cohort,
+                usable,
+                readings,
+                self.owner,
+                staleness=step.staleness,
+                durations=step.durations,
+            )
+            self.selector.observe(state, feedback)
+        books = self._stepped_books(state, intake, usable, online=self.online, chosen=self.chosen)
+        return step, books | {"flights": flights.stepped(done)}
+
+    def _intake(self) -> Intake:
+        """What came since the last step."""
+        return self.fresh_intake() if self.intake is None else self.intake
+
+    def fresh_intake(self) -> Intake:
+        """Before anything has come."""
+        return Intake(
+            selector=self.selector,
+            guards=self.guards,
+            shapes=self.lengths.in_force(self.shapes),
+            scale=self._scale,
+            longest=self.lengths.longest,
+        )
+
+    def _round_now(self) -> Round:
+        """The latest selection, as the method is told when it observes."""
+        if self._latest is not None and self._latest.round is not None:
+            return self._latest.round
+        available, budget = self._last_round
+        return Round(
+            index=max(0, self.index - 1),
+            horizon=self.horizon,
+            available=available,
+            budget=budget,
+            population=self._view,
+            rng=stream(self.seed, "observation", self.version),
+            version=self.version,
+            in_flight=self.flights.ids,
+        )
+
+    def _stepped_books(self, state: State, intake: Intake, used: Ids, *, online: Ids, chosen: Ids) -> dict[str, Any]:
+        """What changes with every step, beside the flights: state, guards, counters and the version."""
+        state.grow(self.population.n_clients)
+        shapes = dict(intake.shapes)
+        counters = {name: count + intake.counters.get(name, 0) for name, count in self.counters.items()}
+        lengths = self.lengths
+        overturned: dict[str, int] = {}
+        if intake.votes:
+            lengths = lengths.grown(self.population.n_clients)  # a copy: the old one stays as it is
+            overturned = lengths.vote(intake.votes, shapes)
+        elif lengths.votes:
+            overturned = lengths.vote((), shapes)
+        strikes = intake.strikes(overturned)
+        eligibility = self.eligibility
+        if strikes or eligibility.counts:
+            eligibility = eligibility.copied()
+            eligibility.record(online, chosen, used)
+            eligibility.remember(intake.sent_norms(), self.version)
+            eligibility.blame(strikes, self.version)
+        if overturned:
+            shapes |= {name: (length,) for name, length in overturned.items()}
+            state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
+            intake.guarded["overturned"] = overturned
+        return {
+            "state": state,
+            "shapes": shapes,
+            "counters": counters,
+            "lengths": lengths,
+            "eligibility": eligibility,
+            "intake": None,
+            "chosen": NOBODY,
+            "version": self.version + 1,
+            "_latest": None,
+        }
+
+    def finish(
+        self,
+        turn: Turn,
+        ids: npt.ArrayLike | None = None,
+        reports: Reports | None = None,
+        *,
+        durations: npt.ArrayLike | None = None,
+    ) -> Ids:
+        """Close a round: dispatch, a step of those who answered, and the others are given up, all in one.
+
+        It counts wholly or not at all, also where it is interrupted. Returned are those whose updates may be
+        aggregated: nobody, if fewer than the minimum.
 
         Args:
             turn: what :meth:`begin` gave.
             ids: members of the cohort whose updates arrived (default: all).
             reports: per declared signal name a Reading, a mapping from id to row, or one row per id in ``ids``.
+            durations: seconds from dispatch to arrival, one per id in ``ids``.
         """
         if not isinstance(turn, Turn):
             raise bad("finish(turn)", "what begin() gave", turn)
         with self._thread.inside():
-            return self._finish(turn, ids, reports)
+            return self._finish(turn, ids, reports, durations)
 
-    def _finish(self, turn: Turn, ids: npt.ArrayLike | None, reports: Reports | None) -> Ids:
-        if turn is not self._open:
+    def _finish(
+        self, turn: Turn, ids: npt.ArrayLike | None, reports: Reports | None, durations: npt.ArrayLike | None
+    ) -> Ids:
+        if turn is not self._open and turn is not self._latest:
             return self._not_open(turn)
         if turn.cohort is None:
             raise bad("finish(turn)", "a turn whose questions are answered", "one with an open question")
-        done = turn.cohort.ids if ids is None else as_ids("finish(ids)", ids)
-        outside = not_among(done, np.sort(turn.cohort.ids))
+        cohort = turn.cohort
+        done = cohort.ids if ids is None else as_ids("finish(ids)", ids)
+        outside = not_among(done, np.sort(cohort.ids))
         if outside.size:
             raise bad("finish(ids)", "members of the cohort", f"client {int(outside[0])}")
-        readings, usable = turn.reports(done, {} if reports is None else reports), done
-        if done.size < min(self.guards.minimum, turn.cohort.ids.size):
-            turn.guarded["too_few_completed"] = int(done.size)
-            usable, readings = done[:0], dict.fromkeys(readings, Reading.empty())
-        if turn.round is not None:
-            self.selector.observe(turn.state, Feedback(turn.round, turn.cohort, usable, readings, self.owner))
-        self._take_over(turn, usable)
-        if self.observer is not None:
-            self.observer.finished(turn, done, reports or {})
+        if self.flights.selections and self._has_others_at_work(turn):
+            hint = "Use receive(ids) where selections overlap."
+            raise bad("finish(turn)", "called when no other cohort is in flight", "work of another selection", hint)
+        seconds = _numbers("finish(durations)", durations, done.size)
+        earlier = turn.intake
+        version = self.version
+        try:
+            turn.intake = earlier.copy()
+            turn.durations = seconds
+            usable, books = self._finish_books(turn, cohort, done, {} if reports is None else reports, seconds)
+            if self.observer is not None:
+                self.observer.finished(turn, done, reports or {})
+            if turn is self._open:
+                books |= {"index": self.index + 1, "events": self.events + 1, "_open": None}
+            self._book(books)
+        except BaseException:
+            if self.version == version:  # nothing is booked: the turn is as it was
+                turn.intake = earlier
+            raise
+        turn.close()
+        turn.state = self.state
+        turn.usable = usable
         return usable
+
+    def _has_others_at_work(self, turn: Turn) -> bool:
+        return any(selection.index != turn.index for selection in self.flights.selections)
+
+    def _finish_books(
+        self, turn: Turn, cohort: Cohort, done: Ids, reports: Reports, durations: Floats | None
+    ) -> tuple[Ids, dict[str, Any]]:
+        """The step of a round whose whole cohort ends with it, and what changes with it."""
+        intake = turn.intake
+        readings = intake.reports(done, reports)
+        usable = done
+        if done.size < min(self.guards.minimum, cohort.ids.size):
+            intake.guarded["too_few_completed"] = int(done.size)
+            usable = done[:0]
+            readings = dict.fromkeys(readings, Reading.empty())
+        state = turn.state if turn is self._open else self.state
+        if turn.round is not None and type(self.selector).observe is not Selector.observe:
+            state = state.copy()
+            seconds = NEVER if durations is None else durations[: usable.size]
+            feedback = Feedback(turn.round, cohort, usable, readings, self.owner, durations=seconds)
+            self.selector.observe(state, feedback)
+        books = self._stepped_books(state, intake, usable, online=turn.available, chosen=cohort.ids)
+        return usable, books | {"flights": Flights()}
 
     def _not_open(self, turn: Turn) -> Ids:
         """Count a turn that was finished before, or abandoned; nobody's update counts."""
         if turn.selection is not self._selection:
             raise bad("finish(turn)", "a turn of this registrar", "a turn of another one")
-        self.count("duplicate" if turn.index < self.index else "stale")
+        self.count("duplicate" if turn.index < self.version else "stale")
         return np.empty(0, np.int64)
-
-    def _take_over(self, turn: Turn, used: Ids) -> None:
-        """What the turn changed becomes the registrar's own, and the next round begins."""
-        turn.close()
-        turn.state.grow(self.population.n_clients)  # clients may have joined since it began
-        self.state, self.shapes, self._open = turn.state, turn.shapes, None
-        for what, count in turn.counters.items():
-            self.counters[what] += count
-        if turn.cohort is not None:
-            self.eligibility.record(turn.available, turn.cohort.ids, used)
-        overturned = self.lengths.vote(turn.votes, self.shapes)
-        self.eligibility.blame(turn.strikes(overturned), self.index)
-        self._forget(overturned)
-        if overturned:
-            turn.guarded["overturned"] = overturned
-        self.index += 1
 
     def _forget(self, changed: Mapping[str, int]) -> None:
         """Where vectors have another length now, what was learnt from the others is of no use."""
         self.shapes = {**self.shapes, **{name: (length,) for name, length in changed.items()}}
         if changed:
             self.state = self.selector.init(self.population.n_clients, stream(self.seed, "initial state"))
-
-    def _abandon(self) -> None:
-        if self._open is not None:
-            self._open.close(abandoned=True)
-            self._open = None
 
     # -- clients join; the server stops and goes on ----------------------------------------------------------------
 
@@ -265,12 +632,14 @@ class Registrar:
     def resize(self, model: ModelSize) -> None:
         """Go on with a model of another size; memory of vectors whose length changes is lost.
 
-        An open turn is abandoned; while one is in flight, this is refused.
+        An open turn is abandoned; while clients are in flight, this is refused.
         """
         if model == self._model:
             return
         with self._thread.inside():
-            self._refuse_in_flight("resize")
+            if self.flights.ids.size:
+                hint = "Call receive(ids) or give_up(ids, reason) first."
+                raise bad("resize", "called when nobody is in flight", f"{self.flights.ids.size} clients", hint)
             lengths = self.lengths.resized(self._lengths_of(model, self.population.n_clients))
             self._abandon()
             self._model, self.lengths = model, lengths
@@ -293,9 +662,9 @@ class Registrar:
             found = registrar_snapshot.parse(arrays, header, twin)  # what follows cannot be refused
             self.selector, self._view = twin.selector, twin._view
             self.state, self.counters, self.shapes, self.index = found.state, found.counters, found.shapes, found.index
-            self.eligibility.strikes, self.eligibility.until, self.lengths = found.strikes, found.until, found.lengths
-            self.eligibility.ceiling, self.eligibility.intervals = found.ceiling, found.intervals
+            self.eligibility, self.lengths = found.eligibility, found.lengths
             self._abandon()
+            self._book(found.under_way.books())
             self._forget(self.lengths.other_than(self.shapes))
         return self
 
@@ -327,3 +696,26 @@ class Registrar:
         horizon = saved_horizon if horizon is None else horizon
         guards = saved_guards if guards is None else guards
         return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)
+
+
+def _common(ids: Ids, others: Ids) -> Ids:
+    """Those of the second sorted array that are in the first."""
+    if not (ids.size and others.size):
+        return others[:0]
+    place = np.minimum(np.searchsorted(ids, others), ids.size - 1)
+    common: Ids = others[ids[place] == others]
+    return common
+
+
+def _budget_of(turn: Turn) -> int:
+    return 1 if turn.round is None else int(turn.round.budget)
+
+
+def _numbers(who: str, values: npt.ArrayLike | None, count: int) -> Floats | None:
+    """One finite or unknown (NaN) number per client, where any are given."""
+    if values is None:
+        return None
+    numbers = as_array(who, values)
+    if numbers.shape != (count,) or numbers.dtype.kind not in "fiu" or (numbers < 0).any():
+        raise bad(who, f"one number ≥ 0 per id, {count} in all", numbers)
+    return np.asarray(numbers, np.float64)

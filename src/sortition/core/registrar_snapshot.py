@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.errors import InputError, StorageError
 from sortition.core.facts import LARGEST
-from sortition.core.guards.ceiling import Ceiling
-from sortition.core.guards.intervals import Intervals
+from sortition.core.flights import Flights, export_flights, restore_flights
+from sortition.core.guards.eligibility import Eligibility
 from sortition.core.guards.lengths import Lengths
 from sortition.core.guards.settings import Guards
+from sortition.core.intake import Intake
 from sortition.core.selector import Needs
 from sortition.core.state import State
 from sortition.core.storage import snapshot
@@ -30,22 +32,54 @@ class Restored:
     """What the next round depends on."""
 
     state: State
-    strikes: Ids
-    until: Ids
+    eligibility: Eligibility
     counters: dict[str, int]
     shapes: dict[str, tuple[int, ...]]
     lengths: Lengths
-    ceiling: Ceiling | None
-    intervals: Intervals | None
     index: int
+    under_way: UnderWay
+
+
+@dataclass(frozen=True, eq=False)
+class UnderWay:
+    """Selections between two steps: work in flight, and what came since the last step.
+
+    Attributes:
+        version: of the model.
+        events: entries of an audit log so far.
+        flights: work in flight.
+        intake: what clients sent since the last step.
+        chosen: clients that were chosen since the last step.
+        online: who was reachable at the latest selection.
+        last_round: whom, and how many, it could choose.
+    """
+
+    version: int
+    events: int
+    flights: Flights
+    intake: Intake | None
+    chosen: Ids
+    online: Ids
+    last_round: tuple[Ids, int]
+
+    def books(self) -> dict[str, Any]:
+        """As the registrar's attributes."""
+        return {
+            "version": self.version,
+            "events": self.events,
+            "flights": self.flights,
+            "intake": self.intake,
+            "chosen": self.chosen,
+            "online": self.online,
+            "_last_round": self.last_round,
+            "_latest": None,
+        }
 
 
 def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
     """Everything that the next round depends on, as named arrays and a JSON-able header."""
     arrays = {f"state.{name}": value for name, value in registrar.state.arrays().items()}
-    eligibility = registrar.eligibility
-    memory = {"quarantined": eligibility.strikes, "until": eligibility.until, **registrar.lengths.export()}
-    memory |= eligibility.export()
+    memory = registrar.eligibility.export() | registrar.lengths.export()
     arrays |= {name: value.copy() for name, value in memory.items()}  # later rounds write to the registrar's own
     header = {
         "selector": registrar.owner,
@@ -58,29 +92,76 @@ def export(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
         "counters": dict(registrar.counters),
         "shapes": {name: list(shape) for name, shape in registrar.shapes.items()},
     }
+    if has_work_under_way(registrar):
+        more_arrays, header["under_way"] = _export_under_way(registrar)
+        arrays |= more_arrays
     return arrays, header
+
+
+def has_work_under_way(registrar: Registrar) -> bool:
+    """Whether selections and versions differ, or anything is in flight: a round that is over has none of it."""
+    apart = not registrar.index == registrar.version == registrar.events
+    return apart or bool(registrar.flights.selections) or registrar.intake is not None
+
+
+def _export_under_way(registrar: Registrar) -> tuple[dict[str, Array], dict[str, Any]]:
+    arrays, tables = export_flights(registrar.flights)
+    available, budget = registrar._last_round
+    arrays |= {"chosen": registrar.chosen.copy(), "online": registrar.online.copy(), "last_available": available.copy()}
+    return arrays, {
+        "version": registrar.version,
+        "events": registrar.events,
+        "flights": tables,
+        "intake": None if registrar.intake is None else registrar.intake.export(),
+        "budget": budget,
+    }
+
+
+def _under_way(
+    arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar, index: int, clients: int
+) -> UnderWay:
+    """What was between two steps when a snapshot was taken; a round that was over has nothing."""
+    stored = header.get("under_way")
+    nobody = np.empty(0, np.int64)
+    if stored is None:
+        return UnderWay(index, index, Flights(), None, nobody, nobody, (nobody, 1))
+    intake = stored["intake"]
+    blank = registrar.fresh_intake()
+    return UnderWay(
+        version=whole_number(stored["version"], "version", most=LARGEST),
+        events=whole_number(stored["events"], "events", most=LARGEST),
+        flights=restore_flights(arrays, stored["flights"], clients),
+        intake=None if intake is None else blank.restored(intake),
+        chosen=as_ids("chosen", arrays["chosen"]),
+        online=as_ids("online", arrays["online"]),
+        last_round=(as_ids("last_available", arrays["last_available"]), whole_number(stored["budget"], "budget", 1)),
+    )
 
 
 def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
     """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
     clients, now = registrar.population.n_clients, export(registrar)[1]
-    ceiling, intervals = registrar.eligibility.ceiling, registrar.eligibility.intervals
     try:
         guarded = header.get("guards") is not None
         if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
             raise StorageError(f"Snapshot is of another selection: {changed}.")
         shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
+        index = whole_number(header["index"], "index", most=LARGEST)
+        state = _state(arrays, type(registrar.state), clients)
+        eligibility = copy.copy(registrar.eligibility)
+        strikes = _counts(arrays["quarantined"], clients)
+        eligibility.restore(arrays, strikes, _counts(arrays["until"], clients))
         return Restored(
-            state=_state(arrays, type(registrar.state), clients),
-            strikes=_counts(arrays["quarantined"], clients),
-            until=_counts(arrays.get("until", np.zeros(0)), clients),  # absent before there were guards
+            state=state,
+            eligibility=eligibility,
             counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
             shapes=shapes,
             lengths=registrar.lengths.restored(arrays, shapes),
-            ceiling=None if ceiling is None else ceiling.restored(arrays),
-            intervals=None if intervals is None else intervals.restored(arrays),
-            index=whole_number(header["index"], "index", most=LARGEST),
+            index=index,
+            under_way=_under_way(arrays, header, registrar, index, clients),
         )
+    except InputError as error:
+        raise StorageError(f"Snapshot is damaged: {error}") from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise StorageError(f"Snapshot is incomplete: {error!r}.") from None
 

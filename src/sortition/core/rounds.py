@@ -15,6 +15,7 @@ from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.facts import check_fact, check_names
 from sortition.core.ties import TOLERANCE
 
+NOBODY: Ids = frozen(np.empty(0, np.int64))
 MOST = 10_000_000  # places of a round: methods that draw with replacement draw so many numbers
 
 
@@ -143,7 +144,19 @@ class Population:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Round:
-    """One choice to be made. ``available`` is sorted; a paper's t is ``index + 1``."""
+    """One choice to be made.
+
+    Attributes:
+        index: which selection it is, from 0; a paper's t is ``index + 1``. It keys everything random.
+        horizon: how many versions of the model there will be, where known.
+        available: sorted ids of the clients that can be chosen: reachable, idle and eligible.
+        budget: places to fill.
+        population: what is known of the clients.
+        rng: the randomness of this choice.
+        version: of the model that the chosen will train; the same as ``index`` where rounds do not overlap.
+        in_flight: sorted ids of the clients that are at work.
+        clock: seconds since the start, simulated or real; None where there is no clock.
+    """
 
     index: int
     horizon: int | None
@@ -151,8 +164,13 @@ class Round:
     budget: int
     population: Population
     rng: np.random.Generator
+    version: int = -1  # of __post_init__: the index
+    in_flight: Ids = field(default_factory=lambda: NOBODY)
+    clock: float | None = None
 
     def __post_init__(self) -> None:
+        if self.version < 0:
+            object.__setattr__(self, "version", self.index)
         if self.index < 0:
             raise bad("Round.index", "≥ 0", self.index)
         if isinstance(self.budget, bool) or not isinstance(self.budget, int | np.integer) or self.budget < 1:

@@ -81,12 +81,15 @@ class Selector(ABC, Generic[S]):
         memory: the type of its state.
         cite: BibTeX of the paper.
         scales: False if time or memory per round grows faster than the number of clients.
+        counts_rounds: True if it reads ``round.index`` as the number of a round (cool-downs, rehearsals, a horizon): it
+            is refused where selections are more than steps.
         isolates: False if cohorts are unions of fixed groups, so that no combination of their sums isolates a client.
     """
 
     memory: ClassVar[type[State]] = State
     cite: ClassVar[str] = ""
     scales: ClassVar[bool] = True
+    counts_rounds: ClassVar[bool] = False
     isolates: ClassVar[bool] = True
 
     def __init__(self) -> None:

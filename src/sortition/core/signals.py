@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal
@@ -23,6 +23,7 @@ from sortition.core.errors import bad
 from sortition.core.secure_product import secure_products
 from sortition.core.server import CohortModels
 from sortition.core.streams import stream
+from sortition.core.validation import as_builtin, is_whole
 
 Payload = Mapping[str, Array]
 # (client, payload) -> row; of pairs (clients, payload) -> products; of the server (cohort models, payload) -> rows
@@ -46,6 +47,13 @@ class ModelSize:
     head: int | None = None
     outputs: int | None = None
 
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            length = getattr(self, item.name)
+            if length is not None and not is_whole(length, 1):
+                raise bad(f"ModelSize.{item.name}", "a whole number ≥ 1 or None", length)
+            object.__setattr__(self, item.name, as_builtin(length))
+
 
 @dataclass(frozen=True, eq=False)
 class Signal:
@@ -63,6 +71,8 @@ class Signal:
         summary: what the server learns, in words: the line of the privacy label.
         exact: reveals an individual update, so secure aggregation is impossible.
         width: a vector's length: a number, or the field of :class:`ModelSize` that it is; None: as most clients send.
+        backward: whether it takes a backward pass over the data, too, as a gradient does: an example costs as much as
+            one of training, where a forward pass costs a third.
     """
 
     name: str
@@ -74,6 +84,7 @@ class Signal:
     summary: str = ""
     exact: bool = False
     width: Literal["parameters", "classes", "head", "outputs"] | int | None = None
+    backward: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or not all(letter.isalnum() or letter in "_-" for letter in self.name):
@@ -122,10 +133,11 @@ class Signal:
 
         A count sketch (Charikar et al. 2002): inner products are unbiased with relative variance ≤ 2/dim.
         """
-        if isinstance(dim, bool) or not isinstance(dim, int) or dim < 1:
+        if not is_whole(dim, 1):
             raise bad(f"{self.name}.sketch(dim)", "a whole number ≥ 1", dim)
         if self.scalar or self.of == "pairs":
             raise bad(f"{self.name}.sketch", "of a vector signal", f"the {self.of} signal {self.name!r}")
+        dim = int(dim)
         compute_vector = self.compute
 
         def project(client: LocalClient, payload: Payload) -> Array:
@@ -234,6 +246,7 @@ GRADIENT = Signal(
     summary="full gradient",
     exact=True,
     width="parameters",
+    backward=True,
 )
 UPDATE = Signal(
     name="update",

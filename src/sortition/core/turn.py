@@ -7,23 +7,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids, as_array, not_among
-from sortition.core.errors import InputError, UndeclaredError, bad, unknown
+from sortition.core.arrays import Array, Floats, Ids, as_ids, not_among
+from sortition.core.errors import InputError, UndeclaredError, bad
 from sortition.core.guards.exploration import explored
-from sortition.core.guards.screening import Answers, Screened, in_order_asked, screen, winsorised
+from sortition.core.guards.screening import Answers, in_order_asked
 from sortition.core.guards.settings import Guards
+from sortition.core.intake import Intake, UpdateVerdict
 from sortition.core.one_thread import OneThread
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Round, check_cohort
 from sortition.core.selector import Asking, Needs, Selector
-from sortition.core.signals import Signal
 from sortition.core.state import State
 from sortition.core.streams import stream
 
 if TYPE_CHECKING:
-    from sortition.core.observer import Observer, Reports
+    from sortition.core.observer import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +49,17 @@ class TurnContext:
         seed: of the draws of this selection.
         index: the round, from 0.
         shapes: the shapes of vector signals' rows that are known.
+        longest: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
         kept_out: the available clients that the guards kept out, by guard.
+        just_come: available clients that are new, or back after an absence, where the guards ask.
+        scale: gives how long the rows of a signal usually are, where that is remembered.
         capped: a mask (N,) of the clients whose facts are shown smaller than they were given.
         reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
+        version: of the model that the cohort trains.
+        in_flight: sorted ids of the clients that are at work.
+        clock: seconds since the start; None where there is no clock.
         late: is called for an answer that comes after the turn was closed.
         thread: refuses a second thread.
     """
@@ -65,11 +70,17 @@ class TurnContext:
     seed: int
     index: int
     shapes: Mapping[str, tuple[int, ...]]
+    longest: int
     available: Ids
     kept_out: Mapping[str, Ids]
+    just_come: Ids
+    scale: Callable[[str], float | None]
     capped: Array | None
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
+    version: int
+    in_flight: Ids
+    clock: float | None
     late: Callable[[], None]
     thread: OneThread
 
@@ -91,17 +102,20 @@ class Turn:
         self.question: Measure | None = None
         self.cohort: Cohort | None = None
         self.asked: list[Asked] = []
-        self.rejected: dict[int, str] = {}
-        self.blamed: dict[int, str] = {}
-        self.votes: list[tuple[str, Ids, int]] = []  # signal, clients, and the length of the vectors that they sent
-        self._misshapen: dict[int, dict[str, int]] = {}  # client → signal → a length that was refused
-        self._unsound: set[int] = set()  # clients with something that was refused for another reason
-        self.guarded = dict(guarded)
+        self.scales: Mapping[str, float] = {}  # remembered when the turn began, by signal
+        self.durations: Floats | None = None  # seconds of those who completed, once the turn is finished
+        self.usable: Ids | None = None  # whose updates may be aggregated, once the turn is finished
+        self.intake = Intake(
+            selector=context.selector,
+            guards=context.guards,
+            shapes=dict(context.shapes),
+            scale=context.scale,
+            longest=context.longest,
+            just_come=context.just_come,
+            guarded=dict(guarded),
+        )
         self.shortfall = 0 if round is None else round.budget - round.places  # places that no client can fill
-        self.counters = {"late": 0, "rejected": 0}  # these and the shapes become the registrar's when the turn finishes
-        self.shapes = dict(context.shapes)
         self.open = True
-        self.in_flight = False  # the cohort was dispatched
         self._context = context
         self._asking: Asking | None = None
         if round is None:
@@ -121,6 +135,41 @@ class Turn:
         return self._context.index
 
     @property
+    def rejected(self) -> dict[int, str]:
+        """Client → why something that it sent was withheld."""
+        return self.intake.rejected
+
+    @property
+    def blamed(self) -> dict[int, str]:
+        """Client → why its update is unsound."""
+        return self.intake.blamed
+
+    @property
+    def excused(self) -> set[int]:
+        """Clients whose refused update is no strike."""
+        return self.intake.excused
+
+    @property
+    def guarded(self) -> dict[str, Any]:
+        """What the guards did."""
+        return self.intake.guarded
+
+    @property
+    def version(self) -> int:
+        """Of the model that the cohort trains."""
+        return self._context.version
+
+    @property
+    def in_flight(self) -> Ids:
+        """Sorted ids of the clients that were at work when it began."""
+        return self._context.in_flight
+
+    @property
+    def clock(self) -> float | None:
+        """Seconds since the start when it began."""
+        return self._context.clock
+
+    @property
     def selection(self) -> object:
         """The same for all turns of one registrar."""
         return self._context.selection
@@ -137,7 +186,7 @@ class Turn:
 
     @property
     def kept_out(self) -> Mapping[str, Ids]:
-        """The available clients that the guards kept out: by ``quarantined``, ``ceiling`` and ``quota``."""
+        """The available clients that the guards kept out, by ``quarantined``, ``ceiling``, ``returning``, ``quota``."""
         return self._context.kept_out
 
     @property
@@ -147,7 +196,7 @@ class Turn:
 
     def close(self, *, abandoned: bool = False) -> None:
         """Take no more answers; an abandoned turn ends with nobody chosen."""
-        self.open = self.in_flight = False
+        self.open = False
         if abandoned:
             self.question, self._asking = None, None
             self.cohort = Cohort.uniform([], notes={"skipped": "abandoned"})
@@ -163,66 +212,36 @@ class Turn:
             if not self.open:
                 self._context.late()
             elif self.question is None:
-                self.counters["late"] += 1
+                self.intake.counters["late"] += 1
             else:
                 self._answer(self.question, answers)
 
     def _answer(self, question: Measure, answers: Answers) -> None:
         answers = in_order_asked(question.signal, answers, question.ids)
-        reading = self._accept(question.signal, self._screen(question.signal, answers, question.ids))
+        reading = self.intake.accept(question.signal, answers, question.ids)
         if self._context.observer is not None:
             self._context.observer.answered(self, question, answers)
         self.asked.append(_metered(question, reading))
         self._advance(reading)
 
-    def reports(self, done: Ids, reports: Reports) -> dict[str, Reading]:
-        """What the selector gets of the reports of those who completed: a reading per declared signal.
-
-        All of them are screened before any is accepted: a caller's mistake leaves the turn as it was.
-        """
-        if not isinstance(reports, Mapping):
-            raise bad("finish(reports)", "a mapping from a signal's name to its rows", reports)
-        known = {signal.name: signal for signal in self.needs.reports}
-        found = dict[Signal, Screened]()
-        for name, rows in reports.items():
-            if name not in known:
-                raise unknown("report", name, list(known), f"{self._context.owner}.needs.reports")
-            ordered = in_order_asked(known[name], with_ids(name, rows, done), done)
-            found[known[name]] = self._screen(known[name], ordered, done)
-        accepted = {signal.name: self._accept(signal, screened) for signal, screened in found.items()}
-        return dict.fromkeys(known, Reading.empty()) | accepted
-
     def blame(self, clients: Mapping[int, str]) -> None:
-        """Members of the cohort sent an unsound update, for these reasons: a strike each, like an unsound report."""
-        self.blamed |= clients
+        """Note that members of the cohort sent an unsound update, and why: a strike each, as for an unsound report."""
+        if not isinstance(clients, Mapping):
+            raise bad("turn.blame", "given a mapping from client ids to reasons", clients)
+        ids = as_ids("turn.blame(clients)", list(clients))
+        members = np.empty(0, np.int64) if self.cohort is None else np.sort(self.cohort.ids)
+        outside = not_among(ids, members)
+        if outside.size:
+            raise bad("turn.blame(clients)", "members of the cohort", f"client {int(outside[0])}")
+        self.intake.blamed |= {client: clients[client] for client in ids.tolist()}
 
-    def strikes(self, overturned: Mapping[str, int]) -> set[int]:
-        """The clients that get a strike; not those whose vectors only have the length that most clients send."""
-        wrong = {c for c, sent in self._misshapen.items() if any(overturned.get(name) != n for name, n in sent.items())}
-        return self._unsound | wrong | self.blamed.keys()
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Judge the updates of members of the cohort by their lengths ‖Δ_k‖ (k,), in the order of ``ids``.
 
-    def _screen(self, signal: Signal, answers: Answers, asked: Ids) -> Screened:
-        return screen(signal, answers, asked, self.shapes.get(signal.name), self._context.guards)
-
-    def _accept(self, signal: Signal, screened: Screened) -> Reading:
-        """The sound rows, winsorised; unsound ones are counted, and the shape is remembered."""
-        reading, rejected, lengths = screened
-        self.counters["rejected"] += len(rejected)
-        self.rejected.update({client: f"{signal.name}: {reason}" for client, reason in rejected.items()})
-        if len(reading) and signal.of != "pairs":
-            self.shapes.setdefault(signal.name, reading.values.shape[1:])
-        if len(reading) and reading.values.ndim == 2 and signal.of != "pairs":
-            self.votes.append((signal.name, reading.ids, reading.values.shape[1]))
-        self.votes += [(signal.name, np.array([client]), length) for client, length in lengths.items()]
-        self._unsound |= rejected.keys() - lengths.keys()
-        for client, length in lengths.items():
-            self._misshapen.setdefault(client, {})[signal.name] = length
-        limit = self._context.guards.winsorise
-        if limit and signal.scalar and signal.nonnegative:
-            reading, clipped = winsorised(reading, limit)
-            if clipped:
-                self.guarded["winsorised"] = self.guarded.get("winsorised", 0) + clipped
-        return reading
+        Whoever aggregates leaves out those that are refused, blames their clients (:meth:`blame`), and shortens what
+        is longer than ``longest``: each update, and the update that they make together.
+        """
+        return self.intake.judge_updates(ids, norms)
 
     # -- the choice ------------------------------------------------------------------------------------------------
 
@@ -244,7 +263,8 @@ class Turn:
         if guards.explore:
             rng = stream(context.seed, "exploration", self.index)
             cohort, drawn = explored(cohort, round, guards.explore, rng)
-            self.guarded |= {"explored": drawn.tolist()} if drawn.size else {}
+            if drawn.size:
+                self.guarded["explored"] = drawn.tolist()
         cohort = context.reweighted(cohort)
         if 0 < cohort.ids.size < guards.minimum:
             self.guarded["too_few_chosen"] = int(cohort.ids.size)
@@ -259,21 +279,6 @@ class Turn:
         if self.shortfall and not cohort.full:
             notes["shortfall"] = self.shortfall
         return replace(cohort, notes={**cohort.notes, **notes}) if notes else cohort
-
-
-def with_ids(name: str, rows: Answers | npt.ArrayLike, done: Ids) -> Answers:
-    """Reports with their ids: rows without any belong to those who completed, in their order."""
-    if isinstance(rows, Reading | Mapping):
-        return rows
-    try:
-        table = as_array(f"{name} reports", rows)
-    except InputError:  # rows of different lengths are the caller's mistake
-        raise
-    except Exception:  # one row can raise anything; it is screened by itself
-        table = np.fromiter(rows, object) if isinstance(rows, list | tuple) else np.empty(0)
-    if table.dtype.kind not in "biuf" and table.ndim and len(table) == done.size:  # screened row by row
-        return dict(zip(done.tolist(), table, strict=True))
-    return Reading(done, table)
 
 
 def check_question(question: object, round: Round, needs: Needs, owner: str) -> Measure:

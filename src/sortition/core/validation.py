@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from pydantic import ConfigDict, ValidationError, with_config
 
 from sortition.core.errors import InputError, bad, unknown
@@ -43,8 +44,15 @@ def is_number(value: object) -> bool:
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Tell whether a value is a whole number from ``least`` on; true and false are none."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Tell whether a value is a whole number from ``least`` on, NumPy's included; true and false are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= least)
+
+
+def as_builtin(value: object) -> object:
+    """Return NumPy's whole numbers as Python's, which JSON can write; anything else as it is."""
+    if isinstance(value, np.integer):
+        return int(value)
+    return value
 
 
 def check_takes(function: Callable[..., object], names: tuple[str, ...], who: str, **options: object) -> None:

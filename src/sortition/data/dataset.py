@@ -10,7 +10,7 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_whole, frozen
 from sortition.core.errors import bad
-from sortition.data.inputs import Examples, Inputs, shape_of
+from sortition.core.inputs import Examples, Inputs, shape_of
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory

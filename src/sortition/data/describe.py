@@ -9,8 +9,8 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.inputs import Examples, Inputs
 from sortition.data.dataset import Dataset
-from sortition.data.inputs import Examples, Inputs
 from sortition.data.partitions import Partition
 
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
+from sortition.core.inputs import Examples, Inputs, joined
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
-from sortition.data.inputs import Examples, Inputs, joined
 from sortition.data.user_data import Example, InputsLike, Targets, as_inputs, as_numpy, as_targets
 
 LARGEST = 4 << 30  # bytes of one LEAF file

@@ -11,11 +11,11 @@ import numpy.typing as npt
 
 from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
+from sortition.core.inputs import Examples, Inputs
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.snapshot import FOREIGN
 from sortition.core.streams import stream
 from sortition.data.dataset import MOST_CLASSES, Dataset
-from sortition.data.inputs import Examples, Inputs
 
 ARRAY_NAMES = ("x_train", "y_train", "x_test", "y_test")
 TARGET_NAMES = ("label", "labels", "target", "targets", "y")  # of an example that is a dict

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from sortition.federation.federation import Federation
     from sortition.federation.mailbox import Mailbox, Wait, Work
     from sortition.federation.messages import Ask, Peer, Profile, Reply, Transport
+    from sortition.federation.pace import Pace
 
-__all__ = ["Ask", "Device", "Federation", "Mailbox", "Peer", "Profile", "Reply", "Transport", "Wait", "Work"]
+__all__ = ["Ask", "Device", "Federation", "Mailbox", "Pace", "Peer", "Profile", "Reply", "Transport", "Wait", "Work"]
 __getattr__ = exports(
     __name__,
     {
@@ -24,6 +25,7 @@ __getattr__ = exports(
         "Device": "sortition.federation.device",
         "Federation": "sortition.federation.federation",
         "Mailbox": "sortition.federation.mailbox",
+        "Pace": "sortition.federation.pace",
         "Peer": "sortition.federation.messages",
         "Profile": "sortition.federation.messages",
         "Reply": "sortition.federation.messages",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,12 +34,13 @@ from sortition.federation.screening import different
 
 @dataclass
 class Saved:
-    """What a checkpoint held: the registrar's arrays and header, and the rounds so far."""
+    """What a checkpoint held: the registrar's arrays and header, the rounds so far, and work in flight."""
 
     arrays: dict[str, Array]
     registrar: dict[str, Any]
     index: int
     history: list[RoundRecord] = field(default_factory=list)
+    in_flight: tuple[dict[str, Array], dict[str, Any]] = field(default_factory=lambda: ({}, {}))
 
 
 def beside(path: Path, ending: str) -> Path:
@@ -72,6 +73,7 @@ class RunFiles:
         self.played = 0  # rounds before this start
         self.saved: Saved | None = None
         self.registrar: Registrar | None = None
+        self.at_work: Callable[[], tuple[dict[str, Array], dict[str, Any]]] | None = None  # exports work in flight
         self._journal: Journal | None = None
         self._described: list[str] | None = None
 
@@ -79,7 +81,9 @@ class RunFiles:
     def identity(self) -> dict[str, Any]:
         """What must be the same when a federation goes on, beside the registrar's own parameters."""
         pace = self.options.pace
-        return {"cohort": pace.cohort, "overselect": float(pace.overselect), **self.engine.identity}
+        beside = {name: value for name, value in pace.rule.changed().items() if name not in ("overselect", "deadline")}
+        rule = {f"pace.{name}": value for name, value in beside.items()}
+        return {"cohort": pace.cohort, "overselect": float(pace.overselect), **rule, **self.engine.identity}
 
     # -- a run begins, or goes on --------------------------------------------------------------------------------------
 
@@ -151,6 +155,8 @@ class RunFiles:
         """Write the checkpoint, atomically, where one is wanted."""
         if self._journal is None or self.options.checkpoint is None or self.registrar is None:
             return
+        if self.log_file is not None:
+            self.log_file.sync()
         self._journal.sync()
         selection, registrar = self.registrar.export()
         facts, members = self.members.export()
@@ -172,6 +178,9 @@ class RunFiles:
             "registrar": registrar,
             "rounds": len(self.history),
         }
+        if self.at_work is not None:
+            models, header["in_flight"] = self.at_work()
+            arrays |= {f"in_flight.{name}": value for name, value in models.items()}
         snapshot.save(self.options.checkpoint, arrays, header)
         self._describe(self.options.checkpoint)
 
@@ -215,7 +224,8 @@ class RunFiles:
             about = header["federation"]
             snapshot.check_options(path, about["options"], self.identity)
             model: Model = {str(name): arrays[f"model.{row}"] for row, name in enumerate(about["model"])}
-            index = header["registrar"]["index"]
+            registrar = header["registrar"]
+            index = registrar.get("under_way", {}).get("version", registrar["index"])
             if isinstance(index, bool) or not isinstance(index, int) or index < 0:
                 raise ValueError(f"round {index!r}")
             salt = bytes.fromhex(about["salt"])
@@ -230,7 +240,8 @@ class RunFiles:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise StorageError(f"{path} is not a checkpoint of this federation: {what}.") from None
         self.members.changed = True
-        self.saved = Saved(part(arrays, "registrar."), header["registrar"], index, history)
+        in_flight = part(arrays, "in_flight."), dict(header.get("in_flight") or {})
+        self.saved = Saved(part(arrays, "registrar."), registrar, index, history, in_flight)
         self.history = history
         self.played = index
         if self.log_file is not None and salt:

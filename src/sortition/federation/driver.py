@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad
+from sortition.core.flights import Dispatched
 from sortition.core.guards.screening import Answers
 from sortition.core.guards.settings import Guards
 from sortition.core.questions import Measure
@@ -25,8 +26,8 @@ from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Selector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import Turn
-from sortition.federation.pace import Pace
-from sortition.federation.record import in_order, round_record
+from sortition.federation.pace import CohortPace, Staleness
+from sortition.federation.record import in_order, round_record, step_record
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,12 @@ class Arrivals:
     Attributes:
         ids: members whose update arrived and is sound, in the cohort's order.
         faults: members whose update is unsound, and why.
+        durations: seconds from the dispatch of each of ``ids`` to its arrival; None where there is no clock.
     """
 
     ids: Ids
     faults: Mapping[int, str] = field(default_factory=dict)
+    durations: Floats | None = None
 
 
 class Backend(Protocol):
@@ -81,6 +84,52 @@ class Backend(Protocol):
         """What the record says beside what every backend knows: fates, names, costs, a clock, test figures."""
         ...
 
+    def elapsed(self) -> float | None:
+        """Seconds since the start, simulated or real; None where there is no clock."""
+        ...
+
+
+class OverlappingBackend(Backend, Protocol):
+    """What the driver needs where work outlives a step."""
+
+    def waiting(self) -> Ids:
+        """Clients whose updates have arrived and wait for the step."""
+        ...
+
+    def has_enough(self) -> bool:
+        """Whether a step is due by what has arrived, or by the clock."""
+        ...
+
+    def lost(self) -> Mapping[int, Ending]:
+        """Whose work was lost between two steps, and how."""
+        ...
+
+    def advance(self) -> Mapping[int, Ending]:
+        """Wait until something happens; whose work ended without an update, and how."""
+        ...
+
+    def drop(self, ids: Ids) -> None:
+        """Forget the updates of these, which wait for the step and are too stale."""
+        ...
+
+    def discounts(self, rule: Staleness, ids: Ids, staleness: Ids) -> Floats:
+        """What the updates of these count, in their order; they are those that :meth:`Backend.collect` gave."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How work ended without an update.
+
+    Attributes:
+        fate: ``failed``: the client or its connection broke; ``given_up``: nobody waits for it any longer;
+            ``too_stale``: its update came after too many versions.
+        reason: a few words.
+    """
+
+    fate: Literal["failed", "given_up", "too_stale"]
+    reason: str
+
 
 @dataclass(frozen=True)
 class Selection:
@@ -112,15 +161,40 @@ class OpenRound:
     Attributes:
         turn: the registrar's.
         available: how many could be chosen.
+        more: further selections before the same step.
+        ended: whose work ended before the step without an update, and how.
+        dispatched: whether its cohort was sent to work by a server that then restarted.
     """
 
     turn: Turn
     available: int
+    more: list[Turn] = field(default_factory=list)
+    ended: dict[int, Ending] = field(default_factory=dict)
+    dispatched: bool = False
 
     @property
     def cohort(self) -> Cohort:
         """Who trains."""
         return self.turn.cohort or Cohort.uniform([])
+
+
+@dataclass(frozen=True, eq=False)
+class PastTurn:
+    """What is known of a turn whose cohort a server sent to work before it restarted."""
+
+    index: int
+    version: int
+    cohort: Cohort
+    skipped: bool
+    asked: tuple[Any, ...] = ()
+    rejected: Mapping[int, str] = field(default_factory=dict)
+    guarded: Mapping[str, Any] = field(default_factory=dict)
+    in_flight: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+
+    @classmethod
+    def of(cls, selection: Dispatched) -> PastTurn:
+        """Of a selection as the registrar knows it."""
+        return cls(selection.index, selection.version, selection.cohort, selection.skipped)
 
 
 class Driver:
@@ -141,7 +215,7 @@ class Driver:
         self,
         backend: Backend,
         selection: Selection,
-        pace: Pace,
+        pace: CohortPace,
         *,
         started: Callable[[Registrar], object] = lambda registrar: None,
         keep: Callable[[RoundRecord], object] = lambda record: None,
@@ -160,8 +234,8 @@ class Driver:
 
     @property
     def played(self) -> int:
-        """Rounds so far."""
-        return 0 if self.registrar is None else self.registrar.index
+        """Steps so far."""
+        return 0 if self.registrar is None else self.registrar.version
 
     def play_round(self) -> RoundRecord:
         """Play one round from its choice to its record."""
@@ -175,15 +249,49 @@ class Driver:
         """Choose a cohort, asking clients what the method wants to know."""
         available = self.backend.available()
         registrar = self.up_to_date()
+        lost: dict[int, Ending] = {}
+        if self.pace.rule.overlaps:
+            lost = dict(self._overlapping.lost())
+            self._give_up(registrar, lost)
+        before_restart = registrar.open_selection
+        if before_restart is not None:
+            turn = cast(Turn, PastTurn.of(before_restart))
+            self.round = OpenRound(turn, available.size, ended=lost, dispatched=True)
+        else:
+            self.round = OpenRound(self._chosen(registrar, available), available.size, ended=lost)
+        return self.round
+
+    def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
+        """A turn whose questions are answered."""
         turn = self.begin(registrar, available)
         while turn.question is not None:
             turn.answer(self.backend.ask(turn, turn.question))
-        self.round = OpenRound(turn, available.size)
-        return self.round
+        return turn
 
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
-        """Begin the registrar's turn."""
-        return registrar.begin(available, self.pace.places)
+        """Begin the registrar's turn; where no place is free, it is a skipped one."""
+        clock = self.backend.elapsed()
+        if not self.pace.rule.overlaps:
+            return registrar.begin(available, self.pace.places, clock=clock)
+        at_work = self.at_work()
+        places = self.pace.free_places(at_work.size)
+        if places < 1:
+            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock)
+        return registrar.begin(available, places, in_flight=at_work, clock=clock)
+
+    def at_work(self) -> Ids:
+        """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
+        registrar = self._registrar("at_work")
+        return np.setdiff1d(registrar.in_flight, self._overlapping.waiting(), assume_unique=True)
+
+    @property
+    def _overlapping(self) -> OverlappingBackend:
+        return cast(OverlappingBackend, self.backend)
+
+    def _registrar(self, what: str) -> Registrar:
+        if self.registrar is None:
+            raise bad(what, "called after open_round", "a call without")
+        return self.registrar
 
     def up_to_date(self) -> Registrar:
         """The registrar of everybody who is known, with the lengths of the model's vectors."""
@@ -202,6 +310,8 @@ class Driver:
     def dispatch(self) -> None:
         """Send the cohort of the open round to work."""
         opened = self._opened("dispatch")
+        if opened.dispatched:
+            return
         if self.registrar is not None:
             self.registrar.dispatch(opened.turn)
         self.backend.dispatch(opened.turn, opened.cohort)
@@ -211,6 +321,8 @@ class Driver:
     def close_round(self) -> RoundRecord:
         """Take what came back, teach the method, make the next model, and keep the record."""
         opened = self._opened("close_round")
+        if self.pace.rule.overlaps:
+            return self._kept(self._step(opened))
         cohort = opened.cohort
         turn = opened.turn
         arrivals = self.backend.collect(turn, cohort)
@@ -225,18 +337,92 @@ class Driver:
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
         record = round_record(turn, opened.available, arrivals.ids, notes)
-        complete = in_order({**record, **self.backend.costs(turn, arrivals)})
+        return self._kept(in_order({**record, **self.backend.costs(turn, arrivals)}))
+
+    def _kept(self, complete: RoundRecord) -> RoundRecord:
+        """Write a record, and tell it to everybody who wants to know."""
         self.round = None
         self._keep(complete)
         for sink in self._sinks:
             self._tell(sink, complete)
         return complete
 
+    # -- where work outlives a step ------------------------------------------------------------------------------------
+
+    def _step(self, opened: OpenRound) -> RoundRecord:
+        """Wait until a step is due, and make it of all that has arrived."""
+        registrar = self._registrar("close_round")
+        self._await_step(opened, registrar)
+        self._drop_stale(opened, registrar)
+        arrivals = self.backend.collect(opened.turn, opened.cohort)
+        rule = self.pace.rule
+        staleness = registrar.staleness(arrivals.ids)
+        discounts = self._overlapping.discounts(rule.rule, arrivals.ids, staleness)
+        reports = self.backend.reports(arrivals.ids)
+        step = registrar.receive(
+            arrivals.ids,
+            reports,
+            discounts=discounts,
+            normalise=rule.normalise,
+            durations=arrivals.durations,
+            blamed=arrivals.faults,
+        )
+        notes = self._notes(opened, arrivals)
+        if step.guarded:
+            notes["guards"] = {**notes.get("guards", {}), **step.guarded}
+        notes |= step.notes
+        notes |= self.backend.step(step.cohort, step.ids, step.weights)
+        record = step_record(
+            turns=[opened.turn, *opened.more],
+            available=opened.available,
+            step=step,
+            ended={client: (ending.fate, ending.reason) for client, ending in opened.ended.items()},
+            in_flight=registrar.in_flight.size,
+            notes=notes,
+        )
+        return in_order({**record, **self.backend.costs(opened.turn, arrivals)})
+
+    def _await_step(self, opened: OpenRound, registrar: Registrar) -> None:
+        """Take arrivals as they come, and fill places between them where the pace says so."""
+        while not self._overlapping.has_enough() and self.at_work().size:
+            self._end(opened, registrar, self._overlapping.advance())
+            if not self._overlapping.has_enough() and self.pace.refills(self.at_work().size):
+                self._select_more(opened, registrar)
+
+    def _end(self, opened: OpenRound, registrar: Registrar, endings: Mapping[int, Ending]) -> None:
+        """Give up the work of clients that will send no update, and note it for the record."""
+        self._give_up(registrar, endings)
+        opened.ended |= endings
+
+    @staticmethod
+    def _give_up(registrar: Registrar, endings: Mapping[int, Ending]) -> None:
+        for reason in dict.fromkeys(ending.reason for ending in endings.values()):
+            clients = [client for client, ending in endings.items() if ending.reason == reason]
+            registrar.give_up(sorted(clients), reason)
+
+    def _drop_stale(self, opened: OpenRound, registrar: Registrar) -> None:
+        waiting = self._overlapping.waiting()
+        too_old = waiting[self.pace.too_stale(registrar.staleness(waiting))]
+        ending = Ending("too_stale", f"more than {self.pace.rule.max_staleness} versions old")
+        self._end(opened, registrar, dict.fromkeys(too_old.tolist(), ending))
+        self._overlapping.drop(too_old)
+
+    def _select_more(self, opened: OpenRound, registrar: Registrar) -> None:
+        """Fill the places that are free before the step."""
+        available = self.backend.available()
+        if not available.size:
+            return
+        self.up_to_date()
+        turn = self._chosen(registrar, available)
+        registrar.dispatch(turn)
+        opened.more.append(turn)
+        self.backend.dispatch(turn, turn.cohort or Cohort.uniform([]))
+
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the registrar's turn; whose updates may be aggregated."""
-        if self.registrar is None:
-            raise bad("close_round", "called after open_round", "a call without")
-        return self.registrar.finish(turn, arrivals.ids, self.backend.reports(arrivals.ids))
+        registrar = self._registrar("close_round")
+        reports = self.backend.reports(arrivals.ids)
+        return registrar.finish(turn, arrivals.ids, reports, durations=arrivals.durations)
 
     @staticmethod
     def _notes(opened: OpenRound, arrivals: Arrivals) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule, UpdateMemory
+from sortition.aggregation.limits import shortened
 from sortition.aggregation.step import StepState
 from sortition.clients.models import Model, as_vector, from_vector, shared_update
 from sortition.core.arrays import Array, Floats, Ids
@@ -26,9 +27,10 @@ class Step:
         cohort: who was chosen.
         done: members whose updates count, in the cohort's order; empty where the model must stay as it is.
         weights: theirs.
-        models: what they sent, by client.
+        models: what they sent, by client, shortened where the guards clip updates.
         replies: all that came back from the cohort, by client, failures too.
         clients: how many the federation knows.
+        longest: the largest length that the combined update may have.
     """
 
     cohort: Cohort
@@ -37,6 +39,7 @@ class Step:
     models: Mapping[int, Model]
     replies: Mapping[int, Reply]
     clients: int
+    longest: float = math.inf
 
 
 class Engine(Protocol):
@@ -117,7 +120,7 @@ class Combining:
             rate=rate,
             mass=made_of.cohort.mass,
         )
-        return update
+        return shortened(update, made_of.longest)
 
     def export(self) -> dict[str, Array]:
         """The memory as arrays, for a checkpoint."""

@@ -32,7 +32,7 @@ from sortition.federation.members import Owner, Refresh
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import StoppedError
 from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths, named_selector
-from sortition.federation.pace import DEADLINE
+from sortition.federation.pace import DEADLINE, Pace
 
 WHO = "Federation"
 VERBS = ("online", "post", "poll", "cancel")  # of a transport
@@ -49,6 +49,8 @@ class Federation(LiveFederation):
         cohort: clients a round.
         overselect: factor on the cohort; a round closes when ``cohort`` clients have answered, or at its deadline.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        pace: quorums, late updates, buffered steps: a :class:`~sortition.federation.Pace` or a table of its keys
+            (docs/time.md); default: rounds.
         step: the server's step, a ``sortition.aggregation.StepRule`` or its name; default: w + Σ a_k Δ_k.
         combine: how updates become one, a ``sortition.aggregation.CombineRule`` or its name; default: the weighted sum.
         guards: how far clients are trusted; the defaults reject only broken values.
@@ -81,6 +83,7 @@ class Federation(LiveFederation):
         cohort: int,
         overselect: float = 1.0,
         deadline: float = DEADLINE,
+        pace: Pace | Mapping[str, Any] | str | None = None,
         step: StepRule | str | None = None,
         combine: CombineRule | str = "mean",
         guards: Guards | None = None,
@@ -108,6 +111,7 @@ class Federation(LiveFederation):
             cohort=cohort,
             overselect=overselect,
             deadline=deadline,
+            rule=pace,
             horizon=horizon,
             seed=seed,
             guards=Guards() if guards is None else guards,
@@ -182,7 +186,10 @@ class Federation(LiveFederation):
         if opened.cohort.ids.size:
             combining.rule.check_mass(opened.cohort.mass)
         self.driver.dispatch()
-        record = self.close_round()
+        try:
+            record = self.close_round()
+        except StoppedError:
+            return False
         self.logger.info(
             "Round %d: %s chose %d of %d, and %d answered",
             record["round"],

@@ -16,6 +16,7 @@ from sortition.federation.members import Members
 from sortition.federation.messages import Transport
 from sortition.federation.messenger import Messenger
 from sortition.federation.options import Options
+from sortition.federation.overlap import OverlappingMessenger
 from sortition.federation.screening import ModelCheck
 
 
@@ -46,8 +47,14 @@ class LiveFederation:
         self.options = options
         self.engine = engine
         self.logger = logger or logging.getLogger("sortition")
-        self.messenger = Messenger(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
+        overlaps = options.pace.rule.overlaps
+        kind = OverlappingMessenger if overlaps else Messenger
+        self.messenger: Messenger = kind(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
         self.files = RunFiles(options, engine, self.messenger.members, backend)
+        if isinstance(self.messenger, OverlappingMessenger):
+            self.files.at_work = self.messenger.export
+            if options.checkpoint_every == 1:
+                self.messenger.prepared = self.files.save
         self.driver = Driver(
             self.messenger,
             Selection(options.selector, options.horizon, int(options.seed), options.guards),
@@ -60,6 +67,8 @@ class LiveFederation:
 
     def _started(self, registrar: Registrar) -> None:
         self.messenger.needs = registrar.needs
+        if isinstance(self.messenger, OverlappingMessenger):
+            self.messenger.judge = registrar
         self.files.watch(registrar)
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
 
@@ -86,6 +95,9 @@ class LiveFederation:
     def open(self, stack: ExitStack) -> int:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
         self.files.open(stack)
+        saved = self.files.saved
+        if saved is not None and isinstance(self.messenger, OverlappingMessenger):
+            self.messenger.restore(*saved.in_flight)
         self.messenger.moved = any(answered_ids(record) for record in self.history)
         self.messenger.tried = self.files.played > 0
         if self.files.played:

@@ -105,6 +105,8 @@ class Mailbox:
         clock: seconds; tests give another one.
     """
 
+    takes_replies_after_restart = True  # a device delivers under the handle that it was given, whoever has restarted
+
     def __init__(
         self, presence: float = 120.0, pause: float = 30.0, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -206,7 +208,8 @@ class Mailbox:
                 if name is None:
                     handles.append(None)
                     continue
-                handle = uuid4().hex
+                handle = ask.key or uuid4().hex
+                self._delivered.discard(handle)  # what was delivered to a server that then stopped is asked for again
                 self._letters[handle] = Letter(ask, name, now + ask.seconds)
                 self._boxes[name].handles.append(handle)
                 handles.append(handle)

@@ -49,6 +49,7 @@ class Ask:
         payload: arrays that belong to the question.
         facts: the facts that a profile must have.
         optional: facts that it may leave out.
+        key: under which the reply is to come, where the transport can choose the handle.
     """
 
     kind: Kind
@@ -63,6 +64,7 @@ class Ask:
     payload: Mapping[str, Array] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)

@@ -138,11 +138,16 @@ class Messenger:
         self._lapsed: dict[Handle, int] = {}  # trainings that missed their deadline → client, the oldest first
         self._faults: dict[int, str] = {}
         self._models: dict[int, Model] = {}
+        self._shortened: dict[int, Model] = {}  # the same, none further from the model than the guards allow
         self._heard: set[str] = set()  # signals that somebody answered
         self._profiles: dict[str, Profile] = {}  # answers that are not entered yet
         self._peers: Mapping[str, Peer] = {}
         self._later: dict[str, tuple[float, float]] = {}  # stranger → when to ask it next, and the pause after that
         self._behind: dict[str, str] = {}  # session → the one that has its name, while that is online
+
+    def elapsed(self) -> float:
+        """Seconds since the start, of before a restart too."""
+        return self.clock() - self._started
 
     def go_on_from(self, seconds: float) -> None:
         """Count the seconds since the start from here: the federation had run for so long before its server stopped."""
@@ -157,6 +162,7 @@ class Messenger:
         self._late.clear()
         self._faults = {}
         self._models = {}
+        self._shortened = {}
         self.training = Training()
         self.candidates = self._wait_for_candidates()
         self._try_reports()
@@ -572,12 +578,13 @@ class Messenger:
         self.wait_for_training(cohort)
         replies = {client: self.training.replies[client] for client in self._who_answered(cohort)}
         sent = {client: reply.model or {} for client, reply in replies.items() if not reply.fault}
-        sound, faults = self.check.judge(sent, self.engine.model)
+        sound, faults = self.check.judge(sent, self.engine.model, turn)
         faults |= {client: reply.fault for client, reply in replies.items() if reply.fault}
         faults |= self.engine.objections({client: replies[client] for client in sound})
         self._faults = {client: reason[:LONGEST_REASON] for client, reason in faults.items()}
         used = self.used(cohort)
         self._models = {client: sound[client] for client in used.tolist()}
+        self._shortened = self.check.shortened(self._models, self.engine.model)
         self._log_training(cohort)
         return Arrivals(used, self._faults)
 
@@ -585,7 +592,8 @@ class Messenger:
         """Whether an answer by itself can fill a place; the guards compare answers when all are there."""
         if reply.outcome != "ok" or reply.fault:
             return False
-        everybody_is_needed = self.options.overselect <= 1
+        rule = self.options.pace.rule
+        everybody_is_needed = rule.overselect <= 1 and rule.waits_for_all
         if everybody_is_needed or self.check.names is None:
             return True
         arrays = reply.model or {}
@@ -622,7 +630,8 @@ class Messenger:
                 cohort=cohort,
                 done=done,
                 weights=weights,
-                models=self._models,
+                models=self._shortened,
+                longest=self.check.longest,
                 replies=self.training.replies,
                 clients=len(self.members),
             )

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
@@ -16,9 +14,9 @@ from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
 from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
-from sortition.core.validation import is_number, is_whole
+from sortition.core.validation import as_builtin, is_number, is_whole
 from sortition.federation.members import Owner, Refresh
-from sortition.federation.pace import DEADLINE, Pace
+from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
 
@@ -32,6 +30,8 @@ class Options:
         cohort: clients a round.
         overselect: factor on the cohort; a round closes when ``cohort`` clients have answered.
         deadline: seconds of a round, from its first question on; questions get at most a quarter of it.
+        rule: the pace: a :class:`~sortition.federation.pace.Pace`, a table of its keys, or its kind; over-selection and
+            deadline are said there or beside it.
         horizon: rounds that the selector plans for.
         seed: of the selector's draws; it stays on the server.
         guards: how far clients are trusted.
@@ -57,6 +57,7 @@ class Options:
     cohort: int
     overselect: float = 1.0
     deadline: float = DEADLINE
+    rule: Pace | Mapping[str, Any] | str | None = None
     horizon: int | None = None
     seed: int = 0
     guards: Guards = field(default_factory=Guards)
@@ -80,16 +81,45 @@ class Options:
     def __post_init__(self) -> None:
         if not isinstance(self.selector, Selector):
             raise bad(f"{self.who}.selector", "a Selector", self.selector, "Make one with sortition.selectors.load.")
-        self.pace.check(self.who)
+        for name in ("cohort", "horizon", "seed", "wait_for", "least_online", "checkpoint_every"):
+            object.__setattr__(self, name, as_builtin(getattr(self, name)))
+        self._check_pace()
         self._check_numbers()
         self._check_functions()
         self._check_guards()
         self._check_needs()
 
     @property
-    def pace(self) -> Pace:
-        """How many are chosen, and when a round is over."""
-        return Pace(self.cohort, self.overselect, self.deadline)
+    def pace(self) -> CohortPace:
+        """How many are chosen, and when a step is made."""
+        given = Pace.of(self.rule, self.who)
+        said: dict[str, Any] = {}
+        if given.overselect == 1.0:
+            said["overselect"] = self.overselect
+        if given.deadline is None and self.deadline != math.inf:
+            said["deadline"] = self.deadline
+        return CohortPace(self.cohort, replace(given, **said))
+
+    def _check_pace(self) -> None:
+        if not is_whole(self.cohort, 1):
+            raise bad(f"{self.who}.cohort", "a whole number ≥ 1", self.cohort)
+        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
+            raise bad(f"{self.who}.overselect", "finite and ≥ 1", self.overselect)
+        if not (is_number(self.deadline) and self.deadline > 0):
+            raise bad(f"{self.who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
+        given = Pace.of(self.rule, self.who)
+        if given.overselect != 1.0 and self.overselect != 1.0:
+            raise bad(f"{self.who}.overselect", "left out where the pace says it", self.overselect)
+        if given.deadline is not None and self.deadline != DEADLINE:
+            raise bad(f"{self.who}.deadline", "left out where the pace says it", self.deadline)
+        if isinstance(given.deadline, Quantile):
+            hint = "Give seconds: a server of its own time has no durations before its first round."
+            raise bad("pace.deadline", "seconds in a real federation", given.changed()["deadline"], hint)
+        if given.slot is not None:
+            raise bad("pace.slot", "left out in a real federation, whose clients come and go", given.slot)
+        self.pace.check(self.who, self.guards.minimum if isinstance(self.guards, Guards) else 0)
+        if isinstance(self.selector, Selector):
+            self.pace.rule.check_selector(self.selector)
 
     @property
     def watched(self) -> dict[str, Refresh]:
@@ -102,8 +132,7 @@ class Options:
                 raise bad(f"{self.who}.{name}", "a whole number ≥ 1", getattr(self, name))
         if self.horizon is not None and not is_whole(self.horizon, 1):
             raise bad(f"{self.who}.horizon", "a whole number ≥ 1 or None", self.horizon)
-        seed = int(self.seed) if isinstance(self.seed, np.integer) else self.seed
-        if not is_whole(seed, 0):
+        if not is_whole(self.seed, 0):
             raise bad(f"{self.who}.seed", "a whole number ≥ 0", self.seed)
         for name in ("answer_timeout", "profile_timeout"):
             if not (is_number(getattr(self, name)) and getattr(self, name) > 0):

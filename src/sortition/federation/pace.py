@@ -1,60 +1,418 @@
-"""When a round is over: how many begin it, how many answers close it, and how long anybody is waited for."""
+"""How fast a federation goes: how many places a selection fills, when a step is made, and what a late update counts.
+
+One setting, with the same keys in a study's ``[pace]``, in Python, Flower, NVFlare and on one's own server:
+
+- ``kind = "rounds"``: a selection fills cohort × overselect places; the step is made when the cohort has answered, or
+  at the deadline; the rest is dropped.
+- rounds with ``quorum``: the step is made when that share or number of the cohort has answered.
+- rounds with ``late = "use"``: what comes after the step is used in the step in whose time it arrives, discounted
+  (stale-synchronous; REFL's SAA). A selection chooses among the idle.
+- ``kind = "buffered"``: a selection fills concurrency − in flight places; the step is made when ``buffer`` updates have
+  arrived (asynchronous; FedBuff). Nothing is late.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Floats, Ids
-from sortition.core.errors import bad
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.rounds import Cohort, with_standby
-from sortition.core.validation import is_number, is_whole
+from sortition.core.selector import Selector
+from sortition.core.validation import is_number, is_whole, known_keys_only
 
 DEADLINE = 1800.0  # seconds of a round in a real federation
 QUESTIONS = 0.25  # the share of a round's seconds that its questions may take
+KINDS = ("rounds", "buffered")
+LATE = ("drop", "use")
+REFILLS = ("step", "arrival")
+NORMALISE = ("mass", "count")
+RULES = ("constant", "polynomial", "hinge", "saa")
+SEEN = 1000  # trainings over which the quantile of a deadline is taken
+ONLY_ROUNDS = ("quorum", "late", "overselect")
+ONLY_BUFFERED = ("concurrency", "buffer", "refill")
+GIB = 1 << 30
+
+
+@known_keys_only
+@dataclass(frozen=True)
+class Staleness:
+    """What an update counts that is τ versions old; a fresh one counts 1.
+
+    Attributes:
+        name: ``constant``: 1. ``polynomial``: (1 + τ)^−exponent. ``hinge``: 1 up to τ = b, then 1 / (a (τ − b) + 1).
+            ``saa``: REFL's (1 − β) / (τ + 1) + β (1 − e^(−Λ/Λmax)), Λ how far the update is from the fresh ones.
+        exponent: of the polynomial; FedBuff's is 0.5.
+        a: slope of the hinge.
+        b: staleness up to which the hinge counts fully.
+        beta: β of SAA.
+    """
+
+    name: str = "polynomial"
+    exponent: float = 0.5
+    a: float = 10.0
+    b: float = 4.0
+    beta: float = 0.35
+
+    def __post_init__(self) -> None:
+        if self.name not in RULES:
+            raise unknown("staleness", self.name, RULES, "pace")
+        for name in ("exponent", "a", "b"):
+            value = getattr(self, name)
+            if not (is_number(value) and math.isfinite(value) and value >= 0):
+                raise bad(f"pace.staleness.{name}", "finite and ≥ 0", value)
+        if not (is_number(self.beta) and 0 <= self.beta <= 1):
+            raise bad("pace.staleness.beta", "in [0, 1]", self.beta)
+
+    @property
+    def individual(self) -> bool:
+        """Whether it looks at single updates, which secure aggregation hides."""
+        return self.name == "saa"
+
+    def discounts(self, staleness: Ids, updates: Array | None = None) -> Floats:
+        """(k,) what each update counts; SAA needs the updates (k, P) themselves."""
+        tau = np.asarray(staleness, np.float64)
+        if self.name == "constant":
+            return np.ones(tau.size)
+        if self.name == "polynomial":
+            return np.asarray((1.0 + tau) ** -self.exponent)
+        if self.name == "hinge":
+            return np.where(tau <= self.b, 1.0, 1.0 / (self.a * np.maximum(tau - self.b, 0.0) + 1.0))
+        return self._saa(tau, updates)
+
+    def _saa(self, tau: Floats, updates: Array | None) -> Floats:
+        """w_s = (1 − β) / (τ_s + 1) + β (1 − e^(−Λ_s/Λmax)) of the stale, 1 of the fresh.
+
+        Λ_s = ‖û_F − u_s‖² / ((n_F + 1)² ‖û_F‖²), û_F the mean of the n_F fresh updates. Without a fresh update, or
+        where they add up to nothing, Λ says nothing, and the second term is left out.
+        """
+        fresh = tau == 0
+        counts = np.ones(tau.size)
+        if fresh.all():
+            return counts
+        if updates is None:
+            raise bad("pace.staleness", "given single updates for saa", None)
+        deviation = np.zeros(int((~fresh).sum()))
+        if fresh.any():
+            mean = np.asarray(updates[fresh], np.float64).mean(axis=0)
+            size = float(mean @ mean)
+            if size > 0:
+                far = np.asarray(updates[~fresh], np.float64) - mean
+                deviation = (far * far).sum(axis=1) / ((int(fresh.sum()) + 1) ** 2 * size)
+        largest = float(deviation.max(initial=0.0))
+        share = deviation / largest if largest > 0 else deviation
+        counts[~fresh] = (1 - self.beta) / (tau[~fresh] + 1) + self.beta * (1 - np.exp(-share))
+        return counts
+
+
+@known_keys_only
+@dataclass(frozen=True)
+class Quantile:
+    """A deadline that follows the clients.
+
+    Attributes:
+        quantile: share of the trainings so far that took no longer; one without an answer took for ever.
+    """
+
+    quantile: float
+
+    def __post_init__(self) -> None:
+        if not (is_number(self.quantile) and 0 < self.quantile <= 1):
+            raise bad("pace.deadline.quantile", "a share in (0, 1]", self.quantile)
+
+
+@known_keys_only
+@dataclass(frozen=True)
+class Pace:
+    """How fast a federation goes; the defaults are rounds in which everybody is waited for.
+
+    Attributes:
+        kind: ``rounds``: a cohort begins together; ``buffered``: so many are always at work (asynchronous, FedBuff).
+        overselect: factor on the cohort of a round, which closes when the cohort's own number has answered.
+        deadline: seconds of a round, from its first question on, or of a training where kind is ``buffered``;
+            ``{ quantile = 0.8 }`` of the durations seen so far; without it, everybody is waited for.
+        quorum: a share (0.8) or a number (8) of the cohort whose answers make the step (the aggregation goal).
+        late: whether updates that come after the step are dropped, or used in the step in whose time they arrive.
+        staleness: what a stale update counts: a rule's name, or a table of its parameters.
+        max_staleness: versions after which an update is dropped as too stale.
+        concurrency: clients at work at a time; default: the cohort.
+        buffer: updates that make a step.
+        refill: when free places are filled: at a ``step``, at every ``arrival``, or when so many are free.
+        normalise: ``mass``: the weights of a step sum to 1; ``count``: they are divided by the number of updates, and
+            the discount makes the step smaller (FedBuff).
+        slot: seconds of one step of the availability; without it, availability counts versions.
+        memory_limit: GiB that models and updates of work in flight may take.
+    """
+
+    kind: str = "rounds"
+    overselect: float = 1.0
+    deadline: float | Quantile | None = None
+    quorum: int | float = 1.0
+    late: str = "drop"
+    staleness: Staleness | str | None = None
+    max_staleness: int | None = None
+    concurrency: int | None = None
+    buffer: int | None = None
+    refill: int | str = "step"
+    normalise: Literal["mass", "count"] = "mass"
+    slot: float | None = None
+    memory_limit: float = 4.0
+
+    def __post_init__(self) -> None:
+        self._check_names()
+        self._check_numbers()
+        self._check_kind()
+
+    @classmethod
+    def of(cls, given: Pace | Mapping[str, Any] | str | None, who: str) -> Pace:
+        """A pace, its kind, or a table of its keys, as a pace."""
+        if given is None:
+            return cls()
+        if isinstance(given, cls):
+            return given
+        if isinstance(given, str):
+            return cls(kind=given)
+        if not isinstance(given, Mapping):
+            raise bad(f"{who}.pace", "a Pace or a table of its keys", given)
+        known = [item.name for item in fields(cls)]
+        for key in given:
+            if key not in known:
+                raise unknown("key", str(key), known, f"{who}.pace")
+        values = dict(given)
+        if isinstance(values.get("deadline"), Mapping):
+            values["deadline"] = _table("deadline", Quantile, values["deadline"])
+        if isinstance(values.get("staleness"), Mapping):
+            values["staleness"] = _table("staleness", Staleness, values["staleness"])
+        return cls(**values)
+
+    def _check_names(self) -> None:
+        if self.kind not in KINDS:
+            raise unknown("kind", self.kind, KINDS, "pace")
+        if self.late not in LATE:
+            raise unknown("late", self.late, LATE, "pace")
+        if self.normalise not in NORMALISE:
+            raise unknown("normalise", self.normalise, NORMALISE, "pace")
+        if isinstance(self.staleness, str):
+            object.__setattr__(self, "staleness", Staleness(self.staleness))
+        elif self.staleness is not None and not isinstance(self.staleness, Staleness):
+            raise bad("pace.staleness", f"one of {', '.join(RULES)}, or a table", self.staleness)
+        if not (self.refill in REFILLS if isinstance(self.refill, str) else is_whole(self.refill, 1)):
+            raise bad("pace.refill", "'step', 'arrival' or a whole number ≥ 1", self.refill)
+
+    def _check_numbers(self) -> None:
+        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
+            raise bad("pace.overselect", "finite and ≥ 1", self.overselect)
+        if self.max_staleness is not None and not is_whole(self.max_staleness, 0):
+            raise bad("pace.max_staleness", "a whole number ≥ 0", self.max_staleness)
+        for name in ("concurrency", "buffer"):
+            if getattr(self, name) is not None and not is_whole(getattr(self, name), 1):
+                raise bad(f"pace.{name}", "a whole number ≥ 1", getattr(self, name))
+        self._check_quorum()
+        self._check_seconds()
+
+    def _check_quorum(self) -> None:
+        if is_whole(self.quorum, 1):
+            return
+        share = not isinstance(self.quorum, int) and is_number(self.quorum) and 0 < self.quorum <= 1
+        if not share:
+            hint = "A share is a number with a point: 0.8; a number of answers is whole: 8."
+            raise bad("pace.quorum", "a share in (0, 1], or a whole number ≥ 1", self.quorum, hint)
+
+    def _check_seconds(self) -> None:
+        deadline = self.deadline
+        if not (deadline is None or isinstance(deadline, Quantile) or (is_number(deadline) and deadline > 0)):
+            raise bad("pace.deadline", "seconds > 0, or { quantile = 0.8 }", deadline)
+        for name in ("slot", "memory_limit"):
+            value = getattr(self, name)
+            if value is not None and not (is_number(value) and math.isfinite(value) and value > 0):
+                raise bad(f"pace.{name}", "finite and > 0", value)
+
+    def _check_kind(self) -> None:
+        foreign = ONLY_BUFFERED if self.kind == "rounds" else ONLY_ROUNDS
+        for name in foreign:
+            if name in self.changed():
+                other = "buffered" if self.kind == "rounds" else "rounds"
+                hint = f"It belongs to kind = {other!r}."
+                raise bad(f"pace.{name}", f"left out where kind = {self.kind!r}", getattr(self, name), hint)
+        if self.kind == "buffered" and self.buffer is None:
+            raise bad("pace.buffer", "given where kind = 'buffered'", None, "So many updates make a step: buffer = 10.")
+        if not self.overlaps:
+            for name in ("staleness", "max_staleness"):
+                if getattr(self, name) is not None:
+                    hint = "Nothing stale is used there; late = 'use' keeps late updates."
+                    got = self.changed()[name]
+                    raise bad(f"pace.{name}", "left out where late = 'drop'", got, hint)
+        if self.kind == "rounds" and self.late == "use" and self.waits_for_all and self.deadline is None:
+            hint = "Give a quorum (0.8) or a deadline."
+            raise bad("pace.late", "'drop' where every answer is waited for", self.late, hint)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether work can outlive the step after its dispatch."""
+        return self.kind == "buffered" or self.late == "use"
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether a round waits for its whole cohort: one answer (1) is a quorum, all of them (1.0) are none."""
+        return isinstance(self.quorum, float) and self.quorum == 1.0
+
+    @property
+    def rule(self) -> Staleness:
+        """What a stale update counts."""
+        return self.staleness if isinstance(self.staleness, Staleness) else Staleness()
+
+    def changed(self) -> dict[str, Any]:
+        """The keys that differ from the defaults, as a table of a study has them."""
+        table: dict[str, Any] = {}
+        for item in fields(self):
+            value = getattr(self, item.name)
+            if value == item.default and type(value) is type(item.default):  # one answer is not a share of 1.0
+                continue
+            if isinstance(value, Staleness):
+                plain = {key: v for key, v in asdict(value).items() if v != getattr(Staleness, key) or key == "name"}
+                table[item.name] = plain["name"] if len(plain) == 1 else plain
+            else:
+                table[item.name] = asdict(value) if isinstance(value, Quantile) else value
+        return table
+
+    def check_selector(self, selector: Selector[Any]) -> None:
+        """Refuse a method that reads the number of a selection as that of a round, where they differ."""
+        if self.refill != "step" and selector.counts_rounds:
+            name = type(selector).__name__
+            hint = f"{name} counts rounds (rehearsals, a horizon, cool-downs); selections would be more than steps."
+            raise bad("pace.refill", f"'step' for {name}", self.refill, hint)
+
+
+def _table(name: str, kind: Any, given: Mapping[str, Any]) -> Any:
+    known = [item.name for item in fields(kind)]
+    for key in given:
+        if key not in known:
+            raise unknown("key", str(key), known, f"pace.{name}")
+    try:
+        return kind(**given)
+    except TypeError:
+        raise bad(f"pace.{name}", f"a table of {', '.join(known)}", dict(given)) from None
 
 
 @dataclass(frozen=True)
-class Pace:
-    """Rounds: a cohort begins together, and what comes after the round's end is dropped.
+class CohortPace:
+    """A pace for cohorts of a size.
 
     Attributes:
-        cohort: updates that a round is meant to use.
-        overselect: factor on the cohort; the round closes when ``cohort`` clients have answered.
-        deadline: seconds from the first question of a round to its end; infinite: everybody is waited for.
+        cohort: updates that a round is meant to use; clients at work where the pace is buffered and says nothing else.
+        rule: the setting.
     """
 
     cohort: int
-    overselect: float = 1.0
-    deadline: float = math.inf
+    rule: Pace = Pace()
 
-    def check(self, who: str) -> None:
-        """Refuse what is no pace; ``who`` is given it."""
+    def check(self, who: str, minimum: int = 0) -> None:
+        """Refuse what does not fit the cohort; ``who`` is given it."""
+        rule = self.rule
         if not is_whole(self.cohort, 1):
             raise bad(f"{who}.cohort", "a whole number ≥ 1", self.cohort)
-        if not (is_number(self.overselect) and math.isfinite(self.overselect) and self.overselect >= 1):
-            raise bad(f"{who}.overselect", "finite and ≥ 1", self.overselect)
-        if not (is_number(self.deadline) and self.deadline > 0):
-            raise bad(f"{who}.deadline", "seconds > 0", self.deadline, "math.inf waits for everybody.")
+        if isinstance(rule.quorum, int) and rule.quorum > self.cohort:
+            raise bad("pace.quorum", f"at most the cohort, {self.cohort}", rule.quorum)
+        if rule.kind == "buffered" and (rule.buffer or 1) > self.concurrency:
+            hint = "So many are never at work together."
+            raise bad("pace.buffer", f"at most the concurrency, {self.concurrency}", rule.buffer, hint)
+        if isinstance(rule.refill, int) and rule.refill > self.concurrency:
+            raise bad("pace.refill", f"at most the concurrency, {self.concurrency}", rule.refill)
+        if minimum > self.least_updates:
+            raise bad("Guards.minimum", f"at most {self.least_updates}, with which a step is made", minimum)
+
+    def check_memory(self, size: int) -> None:
+        """Refuse, before anything runs, models and updates in flight beyond the limit."""
+        if self.rule.kind == "buffered":
+            self.check_models(self.concurrency, self.concurrency, size)
+
+    def check_models(self, versions: int, updates: int, size: int) -> None:
+        """Refuse so many models and updates of ``size`` numbers at a time, if they are beyond the limit."""
+        needed = 4 * size * (versions + updates) / GIB
+        if needed > self.rule.memory_limit:
+            rule = f"at least {math.ceil(1000 * needed) / 1000} GiB for {updates:,} clients in flight"
+            hint = "Raise it if the server has that memory, or have fewer at work."
+            raise bad("pace.memory_limit", rule, self.rule.memory_limit, hint)
+
+    @property
+    def overselect(self) -> float:
+        """Factor on the cohort of a round."""
+        return self.rule.overselect
+
+    @property
+    def concurrency(self) -> int:
+        """Clients at work at a time, where the pace is buffered."""
+        return self.cohort if self.rule.concurrency is None else self.rule.concurrency
+
+    @property
+    def least_updates(self) -> int:
+        """How many updates a step has that nobody failed."""
+        if self.rule.kind == "buffered":
+            return self.rule.buffer or 1
+        return self._quorum(self.cohort)
 
     @property
     def places(self) -> int:
-        """How many clients are chosen, with those that stand by for the late."""
-        return with_standby(self.cohort, self.overselect)
+        """How many clients the first selection takes, with those that stand by for the late."""
+        if self.rule.kind == "buffered":
+            return self.concurrency
+        return with_standby(self.cohort, self.rule.overselect)
+
+    def free_places(self, in_flight: int) -> int:
+        """How many places a selection fills while so many are at work."""
+        if self.rule.kind == "buffered":
+            return self.concurrency - in_flight
+        return self.places
+
+    def refills(self, in_flight: int) -> bool:
+        """Whether free places are filled between two steps."""
+        if self.rule.refill == "step":
+            return False
+        least = 1 if isinstance(self.rule.refill, str) else self.rule.refill
+        return self.concurrency - in_flight >= least
 
     def target(self, cohort: Cohort) -> int:
-        """How many answers close the round of this cohort."""
-        if self.overselect > 1 and not cohort.full:
-            return min(self.cohort, cohort.ids.size)
-        return cohort.ids.size
+        """How many answers of this cohort close its round."""
+        if self.rule.overselect > 1 and not cohort.full:
+            return self._quorum(min(self.cohort, cohort.ids.size))
+        return self._quorum(cohort.ids.size)
+
+    def _quorum(self, members: int) -> int:
+        quorum = self.rule.quorum
+        if isinstance(quorum, int):
+            return min(quorum, members)
+        return math.ceil(round(quorum * members, 9))
+
+    @property
+    def deadline(self) -> float:
+        """Seconds of a round; infinite where there is none, or none that is fixed."""
+        deadline = self.rule.deadline
+        return math.inf if deadline is None or isinstance(deadline, Quantile) else float(deadline)
+
+    def deadline_after(self, durations: Sequence[float]) -> float:
+        """Seconds of the next round or training, after these were seen; infinite ones never ended."""
+        deadline = self.rule.deadline
+        if not isinstance(deadline, Quantile) or not durations:
+            return self.deadline
+        ranked = sorted(durations)
+        return float(ranked[math.ceil(round(deadline.quantile * len(ranked), 9)) - 1])
 
     @property
     def seconds_for_questions(self) -> float:
         """How long all questions of a round may take together."""
         return QUESTIONS * self.deadline
+
+    def too_stale(self, staleness: Ids) -> npt.NDArray[np.bool_]:
+        """A mask of the updates that are dropped as too stale."""
+        if self.rule.max_staleness is None:
+            return np.zeros(staleness.size, bool)
+        return np.asarray(staleness > self.rule.max_staleness)
 
 
 def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.NDArray[np.bool_]:
@@ -67,3 +425,10 @@ def first_come(ids: Ids, seconds: Floats, target: int, deadline: float) -> npt.N
     counts = np.zeros(ids.size, bool)
     counts[order[in_time][:target]] = True
     return counts
+
+
+def refuse_overlap(pace: Pace, who: str, hint: str) -> None:
+    """Refuse a pace under which rounds overlap, where somebody cannot serve it."""
+    if pace.overlaps:
+        got = "kind = 'buffered'" if pace.kind == "buffered" else "late = 'use'"
+        raise InputError(f"{who}.pace must be one whose rounds do not overlap; got {got}. {hint}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -13,10 +14,19 @@ from sortition.clients.models import Model, shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.guards.screening import norms
 from sortition.core.guards.settings import Guards
+from sortition.core.intake import UpdateVerdict
 from sortition.core.signals import UPDATE, Signal
 from sortition.federation.messages import Reply
 
 BLOCK = 1 << 15  # numbers that are compared at once: a block and its difference stay in the cache
+
+
+class Judge(Protocol):
+    """Who judges updates by their lengths: a turn, or a registrar where work outlives a step."""
+
+    def judge_updates(self, ids: Ids, norms: Floats) -> UpdateVerdict:
+        """Say which updates are refused, by row, and how long the others may be."""
+        ...
 
 
 @dataclass
@@ -26,33 +36,60 @@ class ModelCheck:
     Clients may send some of the arrays only (personal layers stay at home), or others, if most replies of the first
     round agree on that; a reply that comes alone decides nothing. ``free_shapes`` is for models that are no vectors,
     such as trees.
+
+    Attributes:
+        guards: how far clients are trusted.
+        free_shapes: whether arrays may have other shapes than those of the model.
+        names: the arrays that clients send, once that is decided.
+        longest: the largest length that an update of the round that was judged last may have.
     """
 
     guards: Guards = field(default_factory=Guards)
     free_shapes: bool = False
     names: frozenset[str] | None = None
+    longest: float = np.inf
 
-    def judge(self, sent: Mapping[int, Model], model: Model) -> tuple[dict[int, Model], dict[int, str]]:
-        """The models that can be used, by client, and what is wrong with the others."""
+    def judge(
+        self, sent: Mapping[int, Model], model: Model, turn: Judge | None = None
+    ) -> tuple[dict[int, Model], dict[int, str]]:
+        """The models that can be used, by client, and what is wrong with the others.
+
+        Updates of a ``turn`` are held against the scale that its registrar remembers, where the guards ask for it.
+        """
         if self.names is None and len(sent) > 1:
             self.names = usual_names(sent, model)
         faults = {client: fault for client, arrays in sent.items() if (fault := self.fault(arrays, model))}
         models = {client: arrays for client, arrays in sent.items() if client not in faults}
-        for client, reason in self._too_far(models, model).items():
+        if turn is None or not self.guards.remember:
+            refused = self._too_far(models, model)
+        else:
+            refused = self._judged_by(turn, models, model)
+        for client, reason in refused.items():
             faults[client] = not_finite(models.pop(client), model) or f"update: {reason}"
         return models, faults
+
+    def _judged_by(self, turn: Judge, models: Mapping[int, Model], model: Model) -> dict[int, str]:
+        """Whose update a turn refuses; how long the others may be is kept."""
+        ids = np.array(sorted(models), np.int64)
+        norms = np.array([distance(models[client], model) for client in ids.tolist()])
+        refused, self.longest = turn.judge_updates(ids, norms)
+        return {int(ids[row]): reason for row, reason in refused.items()}
 
     def _too_far(self, models: Mapping[int, Model], model: Model) -> dict[int, str]:
         """Whose update the guards refuse. Where norms and a few coordinates show that none is, no more is computed."""
         clients = sorted(models)
         start = length(model, model)
-        most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
-        least = np.array([distance(models[client], model, first_block=True) for client in clients])  # ≤ ‖w_k − w‖
-        limit = min(self.guards.bound or np.inf, (self.guards.norm or np.inf) * _median(least))
-        if (most <= limit).all():
+        at_most = np.array([length(models[client], model) + start for client in clients])  # ≥ ‖w_k − w‖
+        at_least = np.array([distance(models[client], model, first_block=True) for client in clients])  # ≤ ‖w_k − w‖
+        limit = min(self.guards.bound or np.inf, (self.guards.norm or np.inf) * _median(at_least))
+        if (at_most <= limit).all():
             return {}
-        far = np.array([distance(models[client], model) for client in clients])
-        return {clients[row]: reason for row, reason in self.guards.absurd(far).items()}
+        norms = np.array([distance(models[client], model) for client in clients])
+        return {clients[row]: reason for row, reason in self.guards.refused(norms).items()}
+
+    def shortened(self, models: Mapping[int, Model], model: Model) -> dict[int, Model]:
+        """The models of the round that was judged last, none further from ``model`` than the guards allow."""
+        return {client: no_further(arrays, model, self.longest) for client, arrays in models.items()}
 
     def fault(self, arrays: Model, model: Model) -> str:
         """What is wrong with a model by itself, without comparison with others; empty if nothing is."""
@@ -107,6 +144,20 @@ def moved(model: Model, models: Mapping[int, Model], done: Ids, weights: Floats)
         updates = np.stack([np.subtract(models[k][name], before, dtype=kind).reshape(-1) for k in done.tolist()])
         after[name] = (before + weighted_sum(weights, updates).reshape(before.shape)).astype(before.dtype)
     return after
+
+
+def no_further(arrays: Model, model: Model, longest: float) -> Model:
+    """The arrays on the way from ``model`` to themselves, at most ``longest`` from it; whole numbers stay."""
+    if np.isinf(longest):
+        return arrays
+    norm = distance(arrays, model)
+    if norm <= longest:
+        return arrays
+    nearer = dict(arrays)
+    for name, value in arrays.items():
+        if name in model and model[name].dtype.kind == "f" and value.shape == model[name].shape:
+            nearer[name] = (model[name] + (value - model[name]) * (longest / norm)).astype(model[name].dtype)
+    return nearer
 
 
 def usual_names(sent: Mapping[int, Model], model: Model) -> frozenset[str] | None:

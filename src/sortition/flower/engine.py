@@ -22,7 +22,7 @@ from sortition.core.rounds import Cohort
 from sortition.federation.engine import Combining, Step, learning_rate_of
 from sortition.federation.members import Members
 from sortition.federation.messages import Reply
-from sortition.federation.screening import moved
+from sortition.federation.screening import moved, no_further
 from sortition.flower import wire
 from sortition.flower.base_strategy import Aggregate, BaseStrategy
 from sortition.flower.metrics import first_metrics, is_amount
@@ -106,11 +106,13 @@ class FlowerEngine:
         if self.combining.own:
             target = self._combined(made_of)
             return self.base.step(self.server_round, target, replies, used)
-        if self.base.kind.equal or sums_to_one(made_of.cohort):
+        as_sent = np.isinf(made_of.longest)  # otherwise a reply's own model may be longer than the guards allow
+        if self.base.kind.equal or (sums_to_one(made_of.cohort) and as_sent):
             errors = [reply.native for reply in made_of.replies.values() if reply.outcome != "ok"]
             return self.base.aggregate(self.server_round, replies, used, errors)
         ids = np.array(list(used), np.int64)
         target = moved(self._model, made_of.models, ids, np.array(list(used.values())))
+        target = no_further(target, self._model, made_of.longest)
         return self.base.step(self.server_round, target, replies, used)
 
     def _combined(self, made_of: Step) -> Model:

@@ -180,6 +180,9 @@ class SelectorStrategy(Strategy):
                 f"SelectorStrategy.combine = {self.combining.rule.name!r} makes one update of all, and {name} "
                 "aggregates by a rule of its own. Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
             )
+        if options.guards.clip and not kind.linear:
+            hint = "Use FedAvg, FedProx, FedAvgM, FedAdam, FedAdagrad or FedYogi with it."
+            raise bad("Guards.clip", f"0 with {name}, which aggregates by a rule of its own", options.guards.clip, hint)
         if kind.trees and self.selector.needs.individual:
             raise InputError(
                 f"{type(self.selector).__name__} compares updates, and {name} trains trees, which have none. "

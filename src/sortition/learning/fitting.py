@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sortition.core.errors import InputError, bad
-from sortition.data.inputs import Inputs
+from sortition.core.inputs import Inputs
 from sortition.learning import vector
 from sortition.learning.learner import Learner
 from sortition.learning.objective import ModelInputs, Objective, called

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad, unknown
+from sortition.core.inputs import Inputs
 from sortition.core.streams import sequence
-from sortition.data.inputs import Inputs
 from sortition.learning import dropout, optimiser, stacked, vector
 from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.evaluation import Passes
@@ -261,8 +261,12 @@ class Learner:
         rms_losses: bool,
         rule: LocalRule,
         states: Vector | None = None,
+        version: int | None = None,
     ) -> DrawnCohort:
-        """Draw everything random that :meth:`train` needs, without training."""
+        """Draw everything random that :meth:`train` needs, without training.
+
+        The learning rate is that of the model's version, by default t.
+        """
         k = len(ids)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
@@ -285,7 +289,7 @@ class Learner:
             start=torch.tensor(params, device=self.device),
             plans=plans,
             rule=rule,
-            lr=rule.lr_at(t),
+            lr=rule.lr_at(t if version is None else version),
             dropout_sources=dropout_sources,
             layer_seeds=layer_seeds,
             batches_per_epoch=[rule.per_epoch(len(client_examples)) for client_examples in members],

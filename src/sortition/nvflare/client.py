@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import nvflare.client as flare
@@ -47,7 +48,7 @@ class Exchange:
         self.message: FLModel | None = None
         self.task: wire.SiteTask | None = None
         self.began = 0.0
-        self._before: Model = {}  # the received model, where signals of a training compare with it
+        self._received_model: Model = {}  # the received model, where signals of a training compare with it
 
     def take(self, message: FLModel) -> FLModel | None:
         """The message, if the script must train for it; else None, and it is answered.
@@ -57,7 +58,9 @@ class Exchange:
         if message is self.message:
             return message
         task = wire.SiteTask.of(message, self.api.get_site_name())
-        self.message, self.task, self.began = message, task, time.monotonic()
+        self.message = message
+        self.task = task
+        self.began = time.monotonic()
         if task is None:
             return message
         if task.kind == wire.PROFILE:
@@ -67,8 +70,9 @@ class Exchange:
             self._reply(lambda: {"rows": self._rows(task, self._client(message, task, None))})
             return None
         message.meta = {key: value for key, value in message.meta.items() if key not in (wire.KEY, wire.CLIENTS)}
-        arrays = wire.as_model(message.params).items() if task.signals else ()
-        self._before = {name: value.copy() for name, value in arrays}  # scripts may train in place
+        if task.signals:
+            arrays = wire.as_model(message.params)
+            self._received_model = {name: value.copy() for name, value in arrays.items()}  # scripts may train in place
         return message
 
     def _trains(self, task: wire.SiteTask) -> bool:
@@ -90,8 +94,10 @@ class Exchange:
         return {name: self.answers.row(name, client, payload) for name in task.signals}
 
     def _client(self, message: FLModel, task: wire.SiteTask, sent: FLModel | None) -> AppClient:
-        model = wire.as_model(message.params) if sent is None else self._before
-        make = self.answers.make_client
+        model = self._received_model
+        if sent is None:
+            model = wire.as_model(message.params)
+        make_client = self.answers.make_client
         received = Received(model, {}, task.t, task.client, task.purpose, self.api.get_site_name())
 
         def run() -> AppReply:
@@ -99,7 +105,10 @@ class Exchange:
                 raise SortitionError("This question must not train.")
             return AppReply(wire.trained(sent, model), sent.metrics or {}, time.monotonic() - self.began)
 
-        return AppClient(received, run, None if make is None else lambda: make(received))
+        make_own = None
+        if make_client is not None:
+            make_own = partial(make_client, received)
+        return AppClient(received, run, make_own)
 
     def _reply(self, make: Any) -> None:
         """Send an answer; what goes wrong is sent too, since a script that raised would never answer again."""
@@ -123,7 +132,7 @@ class Exchange:
         except Exception as error:
             content = {"error": f"{type(error).__name__}: {error}"}
         if clear_cache:
-            self._before = {}
+            self._received_model = {}
         if task.kind == wire.QUERY:
             self.api.send(wire.reply(**content), clear_cache)
             return

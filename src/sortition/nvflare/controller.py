@@ -56,7 +56,7 @@ class SelectorController(SelectingController):
         except TypeError as error:
             raise InputError(f"{WHO}.step must hold keys of StepRule; {error}.") from None
         self.configure(selector, cohort, num_rounds, options)
-        self.num_rounds = num_rounds
+        self.num_rounds = int(num_rounds)
         self.model = model
         self.step = step
 

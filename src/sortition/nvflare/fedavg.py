@@ -30,7 +30,9 @@ class FedAvgEngine(ModelEngine):
 
     def __init__(self, model: Mapping[str, Any], combining: Combining, exclude_vars: str | None) -> None:
         super().__init__(model, combine=combining)
-        self._excluded = re.compile(exclude_vars) if exclude_vars else None
+        self._excluded = None
+        if exclude_vars:
+            self._excluded = re.compile(exclude_vars)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -44,9 +46,10 @@ class FedAvgEngine(ModelEngine):
     def step(self, made_of: Step) -> Mapping[str, Any]:
         """Move the model by the combined update."""
         if made_of.done.size:
-            before = self._model
-            after = from_vector(as_vector(before) + self.update_of(made_of), before)
-            self._model = {name: before[name] if self._stays(name) else value for name, value in after.items()}
+            model = self._model
+            moved_model = from_vector(as_vector(model) + self.update_of(made_of), model)
+            unmoved = {name: model[name] for name in moved_model if self._stays(name)}
+            self._model = moved_model | unmoved
         return {}
 
     def _stays(self, name: str) -> bool:
@@ -86,7 +89,9 @@ class SelectedFedAvg(SelectingController, FedAvg):
         """FedAvg's own rounds, with its model or that of a checkpoint."""
         self._stack = stack
         if self.model is not None:
-            params = self.model.params if isinstance(self.model, FLModel) else self.model
+            params = self.model
+            if isinstance(self.model, FLModel):
+                params = self.model.params
             self.model = FLModel(params=self._go_on(wire.as_model(params)))
         FedAvg.run(self)
         self.started.end()

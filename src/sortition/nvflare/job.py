@@ -60,7 +60,10 @@ def selector_job(
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if hasattr(value, "tolist") else value
+    """Arrays and tensors as nested lists, which JSON can write; anything else as it is."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return value
 
 
 def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -> Any:
@@ -79,25 +82,29 @@ def select_clients(recipe: Any, selector: str, *, cohort: int, **options: Any) -
         if type(workflow.controller) is FedAvg:
             workflow.controller = _selected(workflow.controller, selector, cohort, options)
             return recipe
-    found = ", ".join(type(workflow.controller).__name__ for workflow in workflows)
+    controllers = ", ".join(type(workflow.controller).__name__ for workflow in workflows)
     raise InputError(
         "select_clients(recipe) must be given a recipe or job whose workflow is NVFlare's FedAvg; got "
-        f"{found or 'one without a workflow'}. {WOULD_WORK.format(selector=selector, cohort=cohort)}"
+        f"{controllers or 'one without a workflow'}. {WOULD_WORK.format(selector=selector, cohort=cohort)}"
     )
 
 
 def _workflows(recipe: Any) -> list[Any]:
     """The workflows of a recipe or job; NVFlare offers no public way to look at them."""
-    job = recipe if isinstance(recipe, FedJob) else getattr(recipe, "_job", None)
+    job = recipe
+    if not isinstance(recipe, FedJob):
+        job = getattr(recipe, "_job", None)
     apps = getattr(job, "_deploy_map", {})
-    return list(apps["server"].get_app_config().workflows) if "server" in apps else []
+    if "server" not in apps:
+        return []
+    return list(apps["server"].get_app_config().workflows)
 
 
-def _selected(before: FedAvg, selector: str, cohort: int, options: dict[str, Any]) -> SelectedFedAvg:
+def _selected(fedavg: FedAvg, selector: str, cohort: int, options: dict[str, Any]) -> SelectedFedAvg:
     """The same FedAvg, with another selection; NVFlare keeps arguments as attributes, with or without an underscore."""
-    attributes = vars(before)
+    attributes = vars(fedavg)
     arguments: dict[str, Any] = {}
-    for name in get_component_init_parameters(before).keys() - {"args", "kwargs"}:
+    for name in get_component_init_parameters(fedavg).keys() - {"args", "kwargs"}:
         for attribute in (name, f"_{name}"):
             if attribute in attributes:
                 arguments[name] = attributes[attribute]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sortition.core import Guards, Selector
@@ -13,7 +13,7 @@ from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.federation.engine import Combining
 from sortition.federation.members import Owner
-from sortition.federation.options import Options, as_path, checkpoint_paths
+from sortition.federation.options import Eligible, Options, as_path, checkpoint_paths
 from sortition.federation.pace import DEADLINE
 from sortition.selectors import find
 
@@ -60,6 +60,9 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
             raise unknown("option", name, known, f"{who}.options")
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     audit = table.get("audit") or None
+    audit_path = None
+    if audit is not None:
+        audit_path = as_path(who, "audit", audit)
     return Options(
         selector=_selector(who, selector, _table(who, "parameters", table.get("parameters"))),
         cohort=cohort,
@@ -69,7 +72,7 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         checkpoint=checkpoint,
         resume=resume,
-        audit=None if audit is None else as_path(who, "audit", audit),
+        audit=audit_path,
         on_round=_function(who, "on_round", table.get("on_round")),
         who=who,
         **{"horizon": rounds, **{name: table[name] for name in AS_GIVEN if name in table}},
@@ -81,7 +84,7 @@ def read_combining(who: str, options: Mapping[str, Any] | None) -> Combining:
     return Combining.by((options or {}).get("combine", "mean"), who)
 
 
-def _table(who: str, name: str, value: Any) -> Mapping[str, Any]:
+def _table(who: str, name: str, value: object) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -114,27 +117,27 @@ def _owner_of(owners: Mapping[str, Any]) -> Owner | None:
     return lambda site: owners.get(site, site)
 
 
-def _function_or_names(who: str, value: Any) -> Any:
+def _function_or_names(who: str, value: Any) -> Eligible | None:
     """Who is eligible: names and tags as they are, or a function by its import path."""
     if isinstance(value, str) or callable(value):
         return _function(who, "eligible", value)
     return value
 
 
-def _function(who: str, name: str, path: Any) -> Any:
+def _function(who: str, name: str, path: object) -> Callable[..., Any] | None:
     """A function that the server can import."""
     if path is None:
         return None
     if not isinstance(path, str) or ":" not in path:
         hint = "NVFlare writes options as JSON, so name the function by its import path."
         raise bad(f"{who}.{name}", "package.module:function", path, hint)
-    function = imported(path, f"{who}.{name}")
+    function: Callable[..., Any] = imported(path, f"{who}.{name}")
     if not callable(function):
         raise bad(f"{who}.{name}", "the import path of a function", path)
     return function
 
 
-def _deadline(who: str, seconds: Any) -> float:
+def _deadline(who: str, seconds: float | None) -> float:
     """Seconds of a round; null waits for everybody."""
     if seconds is None:
         return math.inf

@@ -245,7 +245,9 @@ def _received_model(message: FLModel, sent: Model) -> Model:
 
 
 def _words(value: object) -> tuple[str, ...]:
-    return tuple(str(word) for word in value) if isinstance(value, list | tuple | set) else ()
+    if not isinstance(value, list | tuple | set):
+        return ()
+    return tuple(str(word) for word in value)
 
 
 def _handle(number: int, site: str) -> Handle:
@@ -255,8 +257,10 @@ def _handle(number: int, site: str) -> Handle:
 def _content(ask: Ask) -> tuple[Any, ...]:
     """What one task says to all its sites; models and payloads are compared as objects."""
     payload = tuple((name, id(array)) for name, array in ask.payload.items())
-    about = (ask.kind, ask.round, ask.purpose, ask.signals, ask.facts, ask.optional, ask.seconds)
-    return (*about, id(ask.model) if ask.model else None, payload)
+    model = 0
+    if ask.model:
+        model = id(ask.model)
+    return (ask.kind, ask.round, ask.purpose, ask.signals, ask.facts, ask.optional, ask.seconds, model, payload)
 
 
 def _holds_parameters(message: FLModel) -> bool:
@@ -266,4 +270,6 @@ def _holds_parameters(message: FLModel) -> bool:
 
 def _whole_seconds(seconds: float) -> int:
     """NVFlare counts whole seconds, and takes 0 for no limit."""
-    return 0 if math.isinf(seconds) else max(math.ceil(seconds), 1)
+    if math.isinf(seconds):
+        return 0
+    return max(math.ceil(seconds), 1)

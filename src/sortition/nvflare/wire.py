@@ -14,7 +14,10 @@ from sortition.core.arrays import Array
 
 KEY = "sortition"
 CLIENTS = "sortition_clients"  # one message goes to many sites: the dense id of each, by name
-PROFILE, QUERY, REHEARSE, TRAIN = "profile", "query", "rehearse", "train"
+PROFILE = "profile"
+QUERY = "query"
+REHEARSE = "rehearse"
+TRAIN = "train"
 
 
 @dataclass(frozen=True)
@@ -48,12 +51,15 @@ class SiteTask:
     @classmethod
     def of(cls, message: FLModel, site: str = "") -> SiteTask | None:
         """The task of a message to this site; None if it is not ours."""
-        sent = (message.meta or {}).get(KEY)
-        if not isinstance(sent, Mapping) or "kind" not in sent:
+        content = (message.meta or {}).get(KEY)
+        if not isinstance(content, Mapping) or "kind" not in content:
             return None
-        sent = {**sent, "client": (message.meta.get(CLIENTS) or {}).get(site, sent.get("client", 0))}
-        known = {**sent, **{name: tuple(sent.get(name, ())) for name in ("signals", "facts", "optional")}}
-        return cls(**{name: known[name] for name in cls.__dataclass_fields__ if name in known})
+        fields = {name: content[name] for name in cls.__dataclass_fields__ if name in content}
+        for name in ("signals", "facts", "optional"):
+            fields[name] = tuple(content.get(name, ()))
+        client_of_site = message.meta.get(CLIENTS) or {}
+        fields["client"] = client_of_site.get(site, content.get("client", 0))
+        return cls(**fields)
 
 
 def reply(**content: Any) -> FLModel:
@@ -63,27 +69,32 @@ def reply(**content: Any) -> FLModel:
 
 def content_of(message: FLModel) -> dict[str, Any]:
     """What a site answered, or nothing."""
-    sent = (message.meta or {}).get(KEY)
-    return dict(sent) if isinstance(sent, Mapping) else {}
+    content = (message.meta or {}).get(KEY)
+    if not isinstance(content, Mapping):
+        return {}
+    return dict(content)
 
 
-def table_of(sent: Any) -> dict[str, Any]:
+def table_of(content: object) -> dict[str, Any]:
     """Rows or facts by name, as they were sent; not yet screened."""
-    return {str(name): value for name, value in sent.items()} if isinstance(sent, Mapping) else {}
+    if not isinstance(content, Mapping):
+        return {}
+    return {str(name): value for name, value in content.items()}
 
 
 def as_model(params: Mapping[str, Any] | None) -> Model:
     """Parameters as numpy arrays; tensors of PyTorch are copied to the processor's memory."""
     model: Model = {}
     for name, value in (params or {}).items():
-        tensor = value.detach().cpu() if hasattr(value, "detach") else value
-        model[str(name)] = np.asarray(tensor)
+        if hasattr(value, "detach"):
+            value = value.detach().cpu()
+        model[str(name)] = np.asarray(value)
     return model
 
 
-def trained(message: FLModel, before: Model) -> Model:
+def trained(message: FLModel, sent_model: Model) -> Model:
     """The model that a message holds; a difference is added to the model that was sent."""
-    sent = as_model(message.params)
+    arrays = as_model(message.params)
     if message.params_type != ParamsType.DIFF:
-        return sent
-    return {name: before[name] + value for name, value in sent.items() if name in before}
+        return arrays
+    return {name: sent_model[name] + value for name, value in arrays.items() if name in sent_model}

@@ -49,6 +49,7 @@ SHARED = (
     "server",
     "availability",
     "devices",
+    "pace",
     "guards",
     "faults",
     "attacks",

@@ -72,6 +72,8 @@ class BatchPartitioning(Selector[Memory]):
 
     def select(self, state: Memory, round: Round) -> Cohort:
         """Take as many whole batches as the budget holds, or nobody."""
+        if self.batch > round.budget and round.in_flight.size:
+            return Cohort.uniform([])  # places are free for less than a batch: it waits for more of them
         if self.batch > round.budget:
             raise bad("BatchPartitioning.batch", f"at most the budget, {round.budget}", self.batch)
         self._form(state, round)

@@ -71,6 +71,7 @@ class CAFed(Selector[Memory]):
     cohort: Literal["all", "budget"] = "all"
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{rodio2023federated,
   title = {Federated Learning under Heterogeneous and Correlated Client Availability},
   author = {Rodio, Angelo and Faticanti, Francescomaria and Marfoq, Othmane and Neglia, Giovanni and Leonardi, Emilio},

@@ -63,6 +63,7 @@ class CSUCBQ(Selector[Memory]):
     latency_limit: Annotated[float, Field(gt=0)] | None = None
 
     memory = Memory
+    counts_rounds = True
     cite = """@article{xia2020multi,
   title = {Multi-Armed Bandit-Based Client Scheduling for Federated Learning},
   author = {Xia, Wenchao and Quek, Tony Q. S. and Guo, Kun and Wen, Wanli and Yang, Howard H. and Zhu, Hongbo},

@@ -59,6 +59,7 @@ class F3AST(Selector[Memory]):
     divide: bool = False
 
     memory = Memory
+    counts_rounds = True
     cite = """@article{ribero2023federated,
   title = {Federated Learning Under Intermittent Client Availability and Time-Varying Communication Constraints},
   author = {Ribero, M{\\'o}nica and Vikalo, Haris and de Veciana, Gustavo},

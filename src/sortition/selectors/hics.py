@@ -125,6 +125,7 @@ class HiCS(Selector[Memory]):
     exact_up_to: Annotated[int, Field(ge=2)] = 2000
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{chen2024heterogeneity,
   title = {Heterogeneity-Guided Client Sampling: Towards Fast and Efficient Non-{IID} Federated Learning},
   author = {Chen, Huancheng and Vikalo, Haris},

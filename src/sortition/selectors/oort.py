@@ -108,6 +108,7 @@ class Oort(Selector[Memory]):
     speed: bool | None = None
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{lai2021oort,
   title = {Oort: Efficient Federated Learning via Guided Participant Selection},
   author = {Lai, Fan and Zhu, Xiangfeng and Madhyastha, Harsha V. and Chowdhury, Mosharaf},

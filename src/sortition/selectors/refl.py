@@ -61,6 +61,7 @@ class REFL(Selector[Memory]):
     phases: Annotated[int, Field(ge=1)] = 24
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{abdelmoniem2023refl,
   title = {{REFL}: Resource-Efficient Federated Learning},
   author = {Abdelmoniem, Ahmed M. and Sahu, Atal Narayan and Canini, Marco and Fahmy, Suhaib A.},

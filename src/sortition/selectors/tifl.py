@@ -101,6 +101,7 @@ class TiFL(Selector[Memory]):
     ranks: Literal["positive", "printed"] = "positive"
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{chai2020tifl,
   title = {{TiFL}: A Tier-based Federated Learning System},
   author = {Chai, Zheng and Ali, Ahsan and Zawad, Syed and Truex, Stacey and Anwar, Ali and Baracaldo, Nathalie and

@@ -3,6 +3,10 @@
 They see what honest clients send in the same reading, and collude. Against guards that compare with the honest clients'
 median this is the strongest they can send and still be believed, so it shows what guards are worth against somebody
 who has read them; :mod:`.attacks` has the crude attacks.
+
+``Attacks.when`` says when they attack. A guard that compares the rows of one round with each other is blind where
+adversaries are the majority; so some wait for such a round, some stay away and come back together to be given one, and
+some use it to make honest clients look absurd.
 """
 
 from __future__ import annotations
@@ -21,50 +25,80 @@ from sortition.learning.vector import Vector
 from sortition.simulation.attacks import Adversaries, Attacks
 
 BELOW = 0.98  # how far below a guard they stay
+NEXT_TO_NOTHING = 1e-9  # of an honest vector: what adversaries send that want others to look absurd
 
 
 class AdaptiveAdversaries(Adversaries):
     """Every report at its guard: losses, sizes, histograms, vectors and updates at once."""
 
+    def away(self, t: int) -> Array | None:
+        """(N,) the adversaries, in rounds in which they stay away to come back together."""
+        if self.attacks.when != "return":
+            return None
+        period = self.attacks.away + self.attacks.present
+        since = t % period if self.attacks.present else t
+        return self.mask if since < self.attacks.away else None
+
+    @property
+    def _waits(self) -> bool:
+        """Whether they are honest but where they are the majority."""
+        return self.attacks.when == "chance"
+
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Sizes just below the cap, all of them of the label that is rarest among the honest clients."""
         counts = np.asarray(facts["label_counts"])
-        honest = counts[~self.mask]
-        if not len(honest):
-            return dict(facts)  # nobody to compare with
-        size = int(BELOW * self.attacks.size_cap * float(np.median(totals(honest))))
-        forged, sizes = counts.copy(), np.asarray(facts["sizes"]).copy()
+        honest_counts = counts[~self.mask]
+        if self._waits or not len(honest_counts):  # nobody to compare with
+            return dict(facts)
+        size = int(BELOW * self.attacks.size_cap * float(np.median(totals(honest_counts))))
+        rarest = honest_counts.sum(axis=0).argmin()
+        forged = counts.copy()
         forged[self.ids] = 0
-        forged[self.ids, honest.sum(axis=0).argmin()] = size
+        forged[self.ids, rarest] = size
+        sizes = np.asarray(facts["sizes"]).copy()
         sizes[self.ids] = size
         return {**facts, "sizes": sizes, "label_counts": forged}
 
     def reading(self, signal: Signal, reading: Reading, label_counts: Array) -> Reading:
         """Losses as large as is believed, durations of nothing, vectors that are all the same."""
-        theirs = self.mask[reading.ids]
+        false = self.mask[reading.ids]
         if signal.of == "pairs":
-            own = self.facts({"sizes": totals(label_counts), "label_counts": label_counts})["label_counts"]
-            own = own[reading.ids].astype(np.float64)
-            return Reading(reading.ids, own @ own.T)
-        if not theirs.any() or theirs.all():
+            claimed = self.facts({"sizes": totals(label_counts), "label_counts": label_counts})["label_counts"]
+            rows = claimed[reading.ids].astype(np.float64)
+            return Reading(reading.ids, rows @ rows.T)
+        if not false.any() or (self._waits and not _majority(false)):
             return reading
+        of_updates = signal.of == "training" and not signal.scalar
         values = reading.values.copy()
-        if signal.compute in (DURATION.compute, RESOURCES.compute):
-            values[theirs] = 0.0
+        if of_updates:
+            values[false] = self._vectors(values, false)
+        elif false.all():
+            return reading
+        elif signal.compute in (DURATION.compute, RESOURCES.compute):
+            values[false] = 0.0
         elif signal.scalar:
-            values[theirs] = self._largest_believed(values[~theirs], theirs.sum())
-        elif signal.of == "training":
-            values[theirs] = self._reversed(values[~theirs])
+            values[false] = self._largest_believed(values[~false], int(false.sum()))
         return Reading(reading.ids, values)
 
     def updates(self, ids: Ids, deltas: Vector) -> Vector:
-        """The honest clients' mean, reversed, as long as is believed; the same for all of them."""
-        theirs = self.mask[ids]
-        if not theirs.any() or theirs.all():
+        """What they send in place of their updates; the same for all of them."""
+        false = self.mask[ids]
+        if not false.any() or (self._waits and not _majority(false)):
             return deltas
         sent = deltas.copy()
-        sent[theirs] = self._reversed(deltas[~theirs])
+        sent[false] = self._vectors(deltas, false)
         return sent
+
+    def _vectors(self, rows: Array, false: Array) -> Array:
+        """One vector in place of those of the adversaries (``false``) among these rows."""
+        if self.attacks.when == "framing":
+            return NEXT_TO_NOTHING * rows[false]
+        unbounded = _majority(false) and self.attacks.when in ("return", "chance")
+        if false.all() and not unbounded:
+            return rows[false]  # nobody to hide behind
+        seen = rows[false] if unbounded else rows[~false]
+        times = self.attacks.strength if unbounded else BELOW * self.attacks.norm
+        return _reversed(seen, times)
 
     def _largest_believed(self, honest: Floats, count: int) -> float:
         """Below median + c robust deviations, and below n medians, of a reading in which they are ``count``."""
@@ -73,10 +107,18 @@ class AdaptiveAdversaries(Adversaries):
         spread = 1.4826 * float(np.median(np.abs(honest - middle))) or middle
         return BELOW * min(middle + self.attacks.winsorise * spread, self.attacks.norm * middle)
 
-    def _reversed(self, honest: Array) -> Array:
-        mean, length = honest.mean(axis=0), BELOW * self.attacks.norm * float(np.median(norms(honest)))
-        size = float(np.linalg.norm(mean))
-        return -mean * (length / size) if size > 0 else np.zeros_like(mean)
+
+def _majority(false: Array) -> bool:
+    return 2 * int(false.sum()) > false.size
+
+
+def _reversed(rows: Array, times: float) -> Array:
+    """The mean of these rows, reversed, so many times as long as they usually are."""
+    mean = rows.mean(axis=0)
+    size = float(np.linalg.norm(mean))
+    if size == 0:
+        return np.zeros_like(mean)
+    return -mean * (times * float(np.median(norms(rows))) / size)
 
 
 def adversaries_of(attacks: Attacks, n_clients: int, seed: int) -> Adversaries:

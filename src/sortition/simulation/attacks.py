@@ -15,16 +15,17 @@ import numpy as np
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.facts import LARGEST, totals
-from sortition.core.guards.settings import Number
+from sortition.core.guards.settings import Number, Whole
 from sortition.core.questions import Reading
 from sortition.core.signals import DURATION, RESOURCES, Signal
 from sortition.core.streams import stream
-from sortition.core.validation import known_keys_only
+from sortition.core.validation import is_whole, known_keys_only
 
 if TYPE_CHECKING:
     from sortition.learning.vector import Vector
 
 KINDS = ("none", "loss", "size", "histogram", "latency", "sybil", "update", "adaptive")
+WHEN = ("always", "return", "chance", "framing")
 STRONGEST = 1e15  # as long as the longest report that guards accept; a stronger attack proves nothing more
 
 
@@ -45,6 +46,13 @@ class Attacks:
         norm: the guard of this name that adaptive adversaries expect.
         winsorise: likewise.
         size_cap: likewise.
+        when: of adaptive adversaries. ``always``: they stay below the guards in every round. ``return``: they are away
+            for ``away`` rounds, come back together, and send updates of ``strength`` times the usual length in rounds
+            in which they are the majority, otherwise as ``always``. ``chance``: they are honest but in rounds in which
+            they happen to be the majority. ``framing``: they send next to nothing, so that honest clients look absurd
+            where adversaries are the majority.
+        away: rounds for which adversaries that return are away.
+        present: rounds for which they then stay, before they go away again; 0: for good.
     """
 
     kind: str = "none"
@@ -53,10 +61,20 @@ class Attacks:
     norm: Number = 5.0
     winsorise: Number = 3.0
     size_cap: Number = 2.0
+    when: str = "always"
+    away: Whole = 40
+    present: Whole = 0
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise unknown("kind", str(self.kind), KINDS, "Attacks")
+        if self.when not in WHEN:
+            raise unknown("when", str(self.when), WHEN, "Attacks")
+        if self.when != "always" and self.kind != "adaptive":
+            raise bad("Attacks.when", "'always' where the attack is not adaptive", self.when)
+        for name in ("away", "present"):
+            if not is_whole(getattr(self, name), 0):
+                raise bad(f"Attacks.{name}", "a whole number ≥ 0", getattr(self, name))
         for name in ("share", "strength", "norm", "winsorise", "size_cap"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
@@ -83,6 +101,10 @@ class Adversaries:
         if self.attacks.kind != "sybil":
             return None
         return np.where(self.mask, self.ids[0], np.arange(self.mask.size))
+
+    def away(self, t: int) -> Array | None:
+        """(N,) which clients stay away in round t; None where nobody does."""
+        return None
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """The facts that clients claim; who owns a client cannot be forged."""

@@ -13,9 +13,11 @@ from sortition.core.errors import StorageError, shown
 from sortition.core.storage import snapshot
 from sortition.federation.checkpoint import part
 from sortition.learning.vector import Vector
+from sortition.simulation import work_in_flight
 from sortition.simulation.local_states import LocalStates
+from sortition.simulation.overlap import OverlappingSimulation
 from sortition.simulation.setup import Setup
-from sortition.simulation.simulation import Simulation
+from sortition.simulation.simulation import Simulation, start
 
 
 def save(path: str | Path, simulation: Simulation) -> None:
@@ -27,13 +29,19 @@ def save(path: str | Path, simulation: Simulation) -> None:
     arrays |= {f"memory.{name}": array for name, array in (memory.export() if memory else {}).items()}
     arrays |= {f"local.{name}": array for name, array in (local.export() if local else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
-    snapshot.save(path, arrays, {"registrar": header, "clock": simulation.clock, "totals": simulation.totals})
+    about: dict[str, Any] = {"registrar": header, "clock": simulation.clock, "totals": simulation.totals}
+    if simulation.seen:
+        arrays["seen"] = np.array(simulation.seen)
+    if isinstance(simulation, OverlappingSimulation):
+        at_work, about["in_flight"] = work_in_flight.export(simulation)
+        arrays |= {f"in_flight.{name}": array for name, array in at_work.items()}
+    snapshot.save(path, arrays, about)
 
 
 def load(path: str | Path, setup: Setup) -> Simulation:
     """The simulation that was saved, for the same set-up; another one is refused."""
     arrays, header = snapshot.load(path)
-    fresh = Simulation(setup, min(_rounds_played(header), setup.horizon))
+    fresh = start(setup, min(_rounds_played(header), setup.horizon))
     if "params" not in arrays or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
         raise StorageError(f"{path} is not a run's checkpoint.")
     params, server = _model(path, arrays, fresh)
@@ -49,7 +57,22 @@ def load(path: str | Path, setup: Setup) -> Simulation:
     fresh.local = local
     fresh.clock = _clock(path, header)
     fresh.totals = _totals(path, header, fresh)
+    fresh.seen.extend(_seen(path, arrays))
+    in_flight = header.get("in_flight")
+    if isinstance(fresh, OverlappingSimulation) != (in_flight is not None):
+        outlives = "ends with" if in_flight is None else "outlives"
+        raise StorageError(f"{path} is of another pace: in it, work {outlives} a step.")
+    if isinstance(fresh, OverlappingSimulation):
+        work_in_flight.restore(path, fresh, part(arrays, "in_flight."), header["in_flight"])
     return fresh
+
+
+def _seen(path: str | Path, arrays: Mapping[str, Vector]) -> list[float]:
+    """The durations of earlier trainings, where a deadline follows them."""
+    seen = arrays.get("seen", np.empty(0))
+    if seen.ndim != 1 or seen.dtype.kind != "f" or np.isnan(seen).any() or (seen < 0).any():
+        raise StorageError(f"{path} is damaged: its durations are not seconds.")
+    return [float(seconds) for seconds in seen]
 
 
 def _model(path: str | Path, arrays: Mapping[str, Vector], fresh: Simulation) -> tuple[Vector, dict[str, Vector]]:
@@ -129,5 +152,8 @@ def _check_numbers(array: Vector, like: Vector, what: str) -> None:
 def _rounds_played(header: Mapping[str, Any]) -> int:
     """Rounds behind a checkpoint; a damaged header is refused when the registrar is restored."""
     registrar = header.get("registrar")
-    played = registrar.get("index") if isinstance(registrar, Mapping) else None
+    if not isinstance(registrar, Mapping):
+        return 0
+    under_way = registrar.get("under_way")
+    played = under_way.get("version") if isinstance(under_way, Mapping) else registrar.get("index")
     return played if isinstance(played, int) else 0

@@ -67,7 +67,9 @@ class Costs:
         return self.fleet.seconds(np.array([client, client]), t, work, sent)
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
-        """Examples that pass forward when ``ids`` answer a signal of the model (k,)."""
+        """Examples that ``ids`` compute on when they answer a signal of the model (k,)."""
+        if signal.backward:  # a gradient is that of the training part
+            return self.trained.sizes[ids]
         sizes = self.measured.sizes[ids]
         batch = self.rule.batch if signal.compute is BATCH_LOSS.compute else None
         return sizes if batch is None else np.minimum(sizes, batch)
@@ -75,4 +77,5 @@ class Costs:
     def seconds_read(self, signal: Signal, ids: Ids, t: int) -> Floats:
         """Time in which ``ids`` receive the model and answer a signal of it (k,)."""
         sent = NUMBER * (self.size + signal.floats_down)
-        return self.fleet.seconds(ids, t, FORWARD * self.examples_read(signal, ids), sent)
+        share = 1.0 if signal.backward else FORWARD
+        return self.fleet.seconds(ids, t, share * self.examples_read(signal, ids), sent)

@@ -1,4 +1,4 @@
-"""How fast clients compute and send, who drops out, when the server stops waiting: simulated seconds, by streams."""
+"""How fast clients compute and send, and who drops out: simulated seconds, by streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORWARD = 1 / 3  # of a training pass: backward costs about two forward passes
 @known_keys_only
 @dataclass(frozen=True)
 class Devices:
-    """The clients' hardware and the server's patience.
+    """The clients' hardware. How long the server waits for them is the pace's matter.
 
     Attributes:
         speed: median examples per second in training; a forward pass costs a third.
@@ -29,8 +29,6 @@ class Devices:
         bandwidth_spread: standard deviation of log bandwidth over clients.
         jitter: standard deviation of the log of a per-round factor on all of a client's times.
         dropout: probability that a selected client falls silent in a round.
-        deadline: seconds after which the server closes a round; without it, the server waits for everybody.
-        overselect: factor on the cohort size; the round closes when the size itself has answered.
     """
 
     speed: float = 1000.0
@@ -39,13 +37,11 @@ class Devices:
     bandwidth_spread: float = 0.0
     jitter: float = 0.0
     dropout: float = 0.0
-    deadline: float | None = None
-    overselect: float = 1.0
 
     def __post_init__(self) -> None:
         for item in fields(self):
             value = getattr(self, item.name)
-            if not (is_number(value) or (item.name == "deadline" and value is None)):
+            if not is_number(value):
                 raise bad(f"Devices.{item.name}", "a number", value)
         for name in ("speed", "bandwidth"):
             if not getattr(self, name) > 0:
@@ -55,10 +51,6 @@ class Devices:
                 raise bad(f"Devices.{name}", "finite and ≥ 0", getattr(self, name))
         if not 0 <= self.dropout <= 1:
             raise bad("Devices.dropout", "in [0, 1]", self.dropout)
-        if self.deadline is not None and not self.deadline > 0:
-            raise bad("Devices.deadline", "> 0 or None", self.deadline)
-        if not (math.isfinite(self.overselect) and self.overselect >= 1):
-            raise bad("Devices.overselect", "finite and ≥ 1", self.overselect)
 
 
 @dataclass(frozen=True)
@@ -90,17 +82,27 @@ class Fleet:
             time *= self._spread("device jitter", self.devices.jitter, t)[ids]
         return np.asarray(time, np.float64)
 
+    def dropouts(self, ids: Ids, t: int) -> npt.NDArray[np.bool_]:
+        """A mask of the clients that fall silent after selection t."""
+        if not self.devices.dropout:
+            return np.zeros(ids.size, bool)
+        draws = stream(self.seed, "device dropouts", t).random(self.n_clients)[ids]
+        return np.asarray(draws < self.devices.dropout)
+
     def close(
-        self, ids: Ids, seconds: Floats, target: int, t: int, silent: npt.NDArray[np.bool_] | None = None
+        self,
+        ids: Ids,
+        seconds: Floats,
+        target: int,
+        t: int,
+        silent: npt.NDArray[np.bool_] | None = None,
+        limit: float = math.inf,
     ) -> RoundEnd:
-        """Who of the selected answers in time, when the server stops at ``target`` answers or at the deadline."""
+        """Who of the selected answers in time; the server stops at ``target`` answers or after ``limit`` seconds."""
         arrival = seconds.copy()
         if silent is not None:
             arrival[silent] = math.inf
-        if self.devices.dropout:
-            silent = stream(self.seed, "device dropouts", t).random(self.n_clients)[ids] < self.devices.dropout
-            arrival[silent] = math.inf
-        limit = math.inf if self.devices.deadline is None else self.devices.deadline
+        arrival[self.dropouts(ids, t)] = math.inf
         answered = first_come(ids, arrival, target, limit)
         late = np.isfinite(arrival) & ~answered
         if answered.sum() < min(target, ids.size) and limit < math.inf:

@@ -7,7 +7,7 @@ open one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -59,7 +59,18 @@ class Training:
             rms_losses="rms_losses" in self.tracked,
             rule=world.rule,
             states=None if world.states is None else world.states.of(self.ids),
+            version=cache.version,
         )
+
+    @property
+    def parts(self) -> Sequence[Training]:
+        """What is trained, one selection each."""
+        return (self,)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everybody has trained, by whomever."""
+        return not self.cache.training(self.ids, self.tracked).ids.size
 
     def alone(self) -> None:
         """Train now."""
@@ -71,11 +82,25 @@ class Training:
         self.cache._rows.update({int(i): (trained, row) for row, i in enumerate(self.ids)})
 
 
-class RoundCache:
-    """The model ``params`` in round t; ``purpose`` separates the randomness of a rehearsal from the round's own."""
+@dataclass(slots=True)
+class Trainings:
+    """The local trainings of several selections, for one run."""
 
-    def __init__(self, world: World, params: Vector, t: int, purpose: str = "train") -> None:
+    parts: Sequence[Training]
+    seconds: float = 0.0
+
+
+class RoundCache:
+    """The model ``params`` in selection t; ``purpose`` separates the randomness of a rehearsal from its own.
+
+    The learning rate is that of the model's version, by default t.
+    """
+
+    def __init__(
+        self, world: World, params: Vector, t: int, purpose: str = "train", version: int | None = None
+    ) -> None:
         self.world, self.params, self.t, self.purpose = world, params, t, purpose
+        self.version = t if version is None else version
         self._rows: dict[int, tuple[Trained, int]] = {}
 
     def read(self, signal: Signal, ids: Ids) -> Reading:
@@ -136,6 +161,18 @@ class RoundCache:
     def training(self, ids: Ids, tracked: Tracked) -> Training:
         """The training of those of ``ids`` who have not trained with this model in this round, not yet done."""
         return Training(self, np.array([i for i in ids if not self._has(int(i), tracked)], np.int64), tracked)
+
+    def has_trained(self, client: int) -> bool:
+        """Whether one client's result is there."""
+        return client in self._rows
+
+    def put(self, client: int, trained: Trained, row: int) -> None:
+        """Keep a result that was trained elsewhere."""
+        self._rows[client] = (trained, row)
+
+    def forget(self, client: int) -> None:
+        """Let one client's result go."""
+        self._rows.pop(client, None)
 
     def trained(self, client: int, tracked: Tracked = frozenset()) -> tuple[Trained, int]:
         """The block and row where one client's result lies."""

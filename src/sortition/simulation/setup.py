@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +14,9 @@ from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
-from sortition.federation.pace import Pace
+from sortition.core.validation import is_whole
+from sortition.federation.pace import CohortPace, Pace
+from sortition.learning import LocalRule
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
@@ -36,8 +37,8 @@ class Setup:
     Attributes:
         world: the backend, with local rule and devices.
         selector: the method.
-        cohort: clients per round; devices may over-select.
-        horizon: rounds in all.
+        cohort: clients per round; a pace may over-select.
+        horizon: rounds in all: versions of the model.
         population: what the server knows of its clients; default: the world's sizes and label counts.
         availability: default: everybody, always.
         combine: how the cohort's updates become one.
@@ -47,6 +48,7 @@ class Setup:
         seed: of the selector's draws; the world and the availability have theirs.
         faults: what goes wrong on the way; default: nothing.
         guards: how far clients are trusted.
+        pace: how many are chosen at a time, and when a step is made.
     """
 
     world: World
@@ -62,12 +64,14 @@ class Setup:
     seed: int = 0
     faults: FaultDraws = None  # type: ignore[assignment]  # filled below
     guards: Guards = field(default_factory=Guards)
+    pace: Pace = Pace()
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not is_whole(value, least):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
+            object.__setattr__(self, name, int(value))
         if self.guards.minimum > self.cohort:
             raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", self.guards.minimum)
         if self.population is None:
@@ -82,6 +86,23 @@ class Setup:
             raise bad("World.validation", f"given where the server computes {name!r} itself", None, hint)
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
+        self._check_pace()
+
+    def _check_pace(self) -> None:
+        """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
+        self.cohort_pace.check("Setup", self.guards.minimum)
+        self.pace.check_selector(self.selector)
+        if not self.pace.overlaps:
+            return
+        self.cohort_pace.check_memory(self.world.initial.size)
+        for name in ("crash", "duplicated", "stale"):
+            if getattr(self.faults.faults, name):
+                hint = "They are faults of rounds that do not overlap."
+                raise bad(f"Faults.{name}", "0 under this pace", getattr(self.faults.faults, name), hint)
+        if self.combine.remembers and self.combine.remember == "rate" and _changes_rate(self.world.rule):
+            hint = "Use remember = 'raw', or a learning rate that stays."
+            rule = "'raw' where updates of several learning rates meet in a step"
+            raise bad("CombineRule.remember", rule, self.combine.remember, hint)
 
     def _check_labels(self) -> None:
         """Refuse a method that needs labels in a task that has none, before anything runs."""
@@ -103,10 +124,9 @@ class Setup:
         return () if self.population is None else self.population.facts
 
     @property
-    def pace(self) -> Pace:
-        """How many are chosen, and when a round is over."""
-        devices = self.world.fleet.devices
-        return Pace(self.cohort, devices.overselect, math.inf if devices.deadline is None else devices.deadline)
+    def cohort_pace(self) -> CohortPace:
+        """The pace for cohorts of this size."""
+        return CohortPace(self.cohort, self.pace)
 
     def due(self, t: int, every: int) -> bool:
         """Whether round t is evaluated."""
@@ -121,13 +141,18 @@ class Setup:
         """The same in a round that begins with these states of the clients' optimisers."""
         return self if states is None else replace(self, world=self.world.remembering(states))
 
-    def reachable(self, t: int) -> Array:
-        """Mask (N,) of the clients that can be reached in round t."""
+    def reachable(self, t: int, clock: float | None = None) -> Array:
+        """Mask (N,) of the clients that can be reached in round t, which begins at this second."""
         n, present = self.world.n_clients, self.faults.present(t)
-        mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(t))
+        slot = t if self.pace.slot is None or clock is None else int(clock // self.pace.slot)
+        mask = np.ones(n, bool) if self.availability is None else np.asarray(self.availability.at(slot))
         if mask.dtype != np.bool_ or mask.shape != (n,):
             raise bad("availability.at(t)", f"a mask of {n} clients", f"{mask.dtype} of {mask.shape}")
-        return mask if present is None else mask & present
+        if present is not None:
+            mask = mask & present
+        adversaries = self.world.adversaries
+        away = None if adversaries is None else adversaries.away(t)
+        return mask if away is None else mask & ~away
 
     def known(self, t: int) -> Population:
         """What the server knows in round t: the facts of those who have joined, also of those who took an id over."""
@@ -137,6 +162,11 @@ class Setup:
         rows = np.arange(n) if owners is None else owners[:n]
         facts = {name: getattr(whole, name)[rows] for name in whole.facts}
         return Population(**facts, known=np.flatnonzero(np.isin(rows, whole.known)), n_clients=n)
+
+
+def _changes_rate(rule: LocalRule) -> bool:
+    """Whether the clients' learning rate changes over the rounds."""
+    return rule.decay != 1.0 or bool(rule.milestones)
 
 
 def model_size(world: World) -> ModelSize:

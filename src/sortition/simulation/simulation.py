@@ -12,7 +12,9 @@ comes too late is known beforehand here, so that such work is charged, but not d
 from __future__ import annotations
 
 import json
+import math
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from sortition.aggregation import weighted_sum
+from sortition.aggregation.limits import shortened, shortened_rows
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
@@ -33,20 +36,25 @@ from sortition.core.signals import UPDATE, ModelSize, Signal
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Driver, Selection
+from sortition.federation.pace import SEEN, Quantile
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES, POINTS
 from sortition.simulation.ledger import LANES, NUMBER, Ledger
 from sortition.simulation.local_states import LocalStates
-from sortition.simulation.round_cache import Training
+from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
 
 
-def start(setup: Setup) -> Simulation:
-    """A simulation before its first round."""
-    return Simulation(setup)
+def start(setup: Setup, played: int = 0) -> Simulation:
+    """A simulation before its first round, or one that goes on after ``played`` rounds."""
+    if setup.pace.overlaps:
+        from sortition.simulation.overlap import OverlappingSimulation
+
+        return OverlappingSimulation(setup, played)
+    return Simulation(setup, played)
 
 
 def run(
@@ -57,24 +65,24 @@ def run(
 ) -> Simulation:
     """Play until ``rounds`` (default: the horizon) have been played; stop early when ``on_record`` returns True."""
     playing = simulation or start(setup)
-    while playing.registrar.index < (setup.horizon if rounds is None else rounds):
+    while playing.played < (setup.horizon if rounds is None else rounds):
         record = playing.play_round()
         if on_record is not None and on_record(playing, record) is True:
             break
     return playing
 
 
-def train_all(trainings: Sequence[Training]) -> None:
+def train_all(trainings: Sequence[Training | Trainings]) -> None:
     """Train for several runs at once; each has its share of the seconds, by examples."""
     begun = time.perf_counter()
-    waiting = [training for training in trainings if training.ids.size]
-    cohorts = [training.drawn() for training in waiting]
+    waiting = [(run, part) for run in trainings for part in run.parts if part.ids.size]
+    cohorts = [part.drawn() for _, part in waiting]
     train_together(cohorts)
     work = [int(cohort.trained.examples.sum()) for cohort in cohorts]
     seconds = time.perf_counter() - begun
-    for training, cohort, examples in zip(waiting, cohorts, work, strict=True):
-        training.keep(cohort.trained)
-        training.seconds = seconds * examples / sum(work)
+    for (run, part), cohort, examples in zip(waiting, cohorts, work, strict=True):
+        part.keep(cohort.trained)
+        run.seconds += seconds * examples / sum(work)
 
 
 class Crash(Exception):  # noqa: N818  (it never reaches a user)
@@ -100,12 +108,16 @@ class InRound:
         end: who answers in time, and when the round is closed.
         fates: (k,) when each member falls silent, an index of FATES; −1: never.
         answering: members whose answers come in time.
+        seconds: (k,) how long they take.
         trained: what their training gave.
         updates: (k, P) sound updates; none of a cohort that was folded.
         folded: (P,) the weighted sum of the updates of such a cohort.
+        longest: the largest length that the guards allow an update, and their combination.
         losses: (k,) mean training losses of sound members.
         reports: what they report, by signal.
         repeated: reports that came twice, or for a selection that was given up.
+        late_answers: how many answers came after all questions.
+        dispatched: clients that were sent to work before the step, a selection each, and their fates.
     """
 
     setup: Setup
@@ -117,17 +129,21 @@ class InRound:
     late: list[Reading] = field(default_factory=list)
     asking: float = 0.0
     asked_seconds: float = 0.0
-    training: Training | None = None
+    training: Training | Trainings | None = None
     left: float = 0.0
     end: RoundEnd | None = None
     fates: Array | None = None
     answering: Ids | None = None
+    seconds: Floats = field(default_factory=lambda: np.empty(0))
     trained: TrainedCohort | None = None
     updates: Vector | None = None
     folded: Vector | None = None
+    longest: float = np.inf
     losses: Vector | None = None
     reports: dict[str, Answers] = field(default_factory=dict)
     repeated: dict[str, int] = field(default_factory=dict)
+    late_answers: int = 0
+    dispatched: list[tuple[Ids, Array]] = field(default_factory=list)
 
 
 class Stopwatch:
@@ -210,7 +226,8 @@ class Simulation:
         self._crash = len(POINTS)  # the first of POINTS at which the server falls over
         self._saved: tuple[dict[str, Any], tuple[Any, Any]] | None = None
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
-        self.driver = SimulatedDriver(self, selection, setup.pace)
+        self.seen: deque[float] = deque(maxlen=SEEN)  # durations of the last trainings; infinite without an answer
+        self.driver = SimulatedDriver(self, selection, setup.cohort_pace)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
 
     @property
@@ -221,6 +238,11 @@ class Simulation:
             raise bad("Simulation.registrar", "there", None)
         return registrar
 
+    @property
+    def played(self) -> int:
+        """How many steps were made: versions of the model, without the first."""
+        return self.registrar.version
+
     # -- a round -------------------------------------------------------------------------------------------------------
 
     def play_round(self) -> RoundRecord:
@@ -228,7 +250,7 @@ class Simulation:
         self.before_training()
         return self.after_training()
 
-    def before_training(self) -> Training:
+    def before_training(self) -> Training | Trainings:
         """The first half of a round: choose a cohort; what it has to train, for whoever does it beforehand."""
         point = self.setup.faults.crash(self.registrar.index)
         self._crash = len(POINTS) if point is None else point
@@ -248,7 +270,7 @@ class Simulation:
             self._open()
             return self.driver.close_round()
 
-    def _open(self) -> Training:
+    def _open(self) -> Training | Trainings:
         self.driver.open_round()
         self.driver.dispatch()
         training = self.now.training
@@ -269,6 +291,7 @@ class Simulation:
         state = {
             name: getattr(self, name) for name in ("params", "server", "memory", "local", "clock", "totals", "test")
         }
+        state["seen"] = self.seen.copy()
         return state, (kept, json.loads(json.dumps(header)))
 
     def _restore(self) -> None:
@@ -290,7 +313,7 @@ class Simulation:
         self.now = InRound(setup, t, Ledger(self.params.size, setup.world.n_clients), Stopwatch())
         self._note_newcomers(t)
         self.now.setup = setup.remembering(self.local)
-        return np.flatnonzero(setup.reachable(t))
+        return np.flatnonzero(setup.reachable(t, self.clock))
 
     def _note_newcomers(self, t: int) -> None:
         """Note who joined, and forget what was remembered of those whose ids others took."""
@@ -330,6 +353,7 @@ class Simulation:
         in_time, too_late = faults.answers(turn.index, question, whole)
         now.lost += len(whole) - len(in_time) - len(too_late)
         now.late.append(too_late)
+        now.late_answers += len(too_late)
         now.ledger.question(question, in_time)
         now.ledger.bytes["wasted_up"] += NUMBER * int(too_late.values.size)
         now.asked_seconds += self._charge(world, question, turn.index)
@@ -348,7 +372,8 @@ class Simulation:
         if signal.of == "training":
             ledger.compute(ids, world.costs.examples(ids), world.costs.steps(ids))
             return seconds + float(world.costs.seconds(ids, t).max(initial=0.0))
-        ledger.passes["forward"] += int(world.costs.examples_read(signal, ids).sum())
+        purpose = "training" if signal.backward else "forward"  # a gradient costs what a step of training does
+        ledger.passes[purpose] += int(world.costs.examples_read(signal, ids).sum())
         return seconds + float(world.costs.seconds_read(signal, ids, t).max(initial=0.0))
 
     # -- training ------------------------------------------------------------------------------------------------------
@@ -363,8 +388,11 @@ class Simulation:
         now.watch.seconds["measure"] = now.asking
         world = now.setup.world
         now.fates, progress = now.setup.faults.fates(t, ids)
-        target = now.setup.pace.target(cohort)
-        now.end = world.fleet.close(ids, world.costs.seconds(ids, t), target, t, silent=now.fates >= 0)
+        target = now.setup.cohort_pace.target(cohort)
+        seconds = world.costs.seconds(ids, t)
+        limit = now.setup.cohort_pace.deadline_after(self.seen)
+        now.end = world.fleet.close(ids, seconds, target, t, silent=now.fates >= 0, limit=limit)
+        now.seconds = seconds[now.end.answered]
         examples = _done_part(world.costs.examples(ids), progress)
         steps = _done_part(world.costs.steps(ids), progress)
         started = now.fates != FATES.index("before")
@@ -372,10 +400,10 @@ class Simulation:
         now.ledger.passes["wasted"] += int(examples[~now.end.answered].sum())
         now.answering = ids[now.end.answered]
         to_train = now.answering[:0] if self._folds(now.answering.size) else now.answering
-        now.training = world.training(self.params, to_train, self._reported, t)
+        now.training = world.training(self.params, to_train, self.reported, t)
 
     @property
-    def _reported(self) -> tuple[Signal, ...]:
+    def reported(self) -> tuple[Signal, ...]:
         """The signals that clients report with their updates."""
         return tuple(signal for signal in self.registrar.needs.reports if signal.of != "server")
 
@@ -385,11 +413,11 @@ class Simulation:
         if now.training is None or now.answering is None or now.end is None or now.fates is None:
             raise bad("collect", "called after dispatch", "a call without")
         waited = time.perf_counter() - now.left - now.training.seconds
-        outcome, reasons = self._train(cohort, now.answering, t)
+        outcome, reasons = self._train(turn, cohort, now.answering)
         unused = int(now.end.late.sum()) + int((now.fates == FATES.index("after")).sum())
         started = cohort.ids[now.fates != FATES.index("before")]
         now.ledger.training(started, int(now.end.answered.sum()), unused)
-        now.ledger.reports(self._reported, outcome.reports)
+        now.ledger.reports(self.reported, outcome.reports)
         reports = now.setup.faults.reports(t, outcome)
         sound = np.isin(np.arange(outcome.ids.size), list(reasons), invert=True)
         kept = outcome.ids
@@ -406,23 +434,35 @@ class Simulation:
         now.watch.lap("train", less=waited)
         self.survive("finish")
         unsound = {int(outcome.ids[row]): reason for row, reason in sorted(reasons.items())}
-        return Arrivals(kept, unsound)
+        self.note_durations(now.seconds, int((~now.end.answered).sum()))
+        return Arrivals(kept, unsound, now.seconds[sound])
 
-    def _train(self, cohort: Cohort, ids: Ids, t: int) -> tuple[TrainedCohort, dict[int, str]]:
+    def note_durations(self, seconds: Floats, unanswered: int) -> None:
+        """Remember how long trainings took, where a deadline follows them."""
+        if isinstance(self.setup.pace.deadline, Quantile):
+            self.seen.extend(seconds.tolist())
+            self.seen.extend([math.inf] * unanswered)
+
+    def _train(self, turn: Turn, cohort: Cohort, ids: Ids) -> tuple[TrainedCohort, dict[int, str]]:
         """What the training of these gives, and which updates cannot be used, by row: not finite, or too long."""
         now = self.now
+        t = turn.index
         if self._folds(ids.size):
-            outcome, lengths, now.folded = self._folded(ids, cohort.weights_of(ids)[0], self._reported)
-            reasons = now.setup.guards.absurd(lengths)
+            outcome, lengths, now.folded = self._folded(ids, cohort.weights_of(ids)[0], self.reported)
+            reasons = turn.judge_updates(ids, lengths).refused
             kept = np.delete(ids, list(reasons))
             if reasons and kept.size:  # the others train once more, to the same bits
                 _, _, now.folded = self._folded(kept, cohort.weights_of(kept)[0], ())
             now.updates = outcome.deltas
             return outcome, reasons
-        outcome = now.setup.world.train(self.params, ids, self._reported, t)
+        outcome = now.setup.world.train(self.params, ids, self.reported, t)
         updates = _as_rows(now.setup.faults.updates(t, outcome), self.params)
-        reasons = now.setup.guards.absurd(norms(updates))
-        now.updates = np.delete(updates, list(reasons), axis=0) if reasons else updates
+        lengths = norms(updates)
+        reasons, now.longest = turn.judge_updates(ids, lengths)
+        if reasons:
+            updates = np.delete(updates, list(reasons), axis=0)
+            lengths = np.delete(lengths, list(reasons))
+        now.updates = shortened_rows(updates, lengths, now.longest)
         return outcome, reasons
 
     def _folds(self, clients: int) -> bool:
@@ -433,7 +473,8 @@ class Simulation:
         world, needs = self.now.setup.world, self.registrar.needs
         reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
         kept = self.setup.combine.individual or world.rule.keep_state or world.adversaries is not None
-        return clients > world.block and not (needs.of_server or reported or kept)
+        looked_at = needs.of_server or reported or kept or self.setup.guards.clip
+        return clients > world.block and not looked_at
 
     def _folded(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
         """What is left of a cohort, the norms of its updates (k,), and Σ a_k Δ_k (P,)."""
@@ -475,33 +516,54 @@ class Simulation:
         if now.end is None or now.updates is None:
             raise bad("step", "called after collect", "a call without")
         self.clock = self.clock + now.asked_seconds + now.end.seconds
-        if not done.size:
-            return {}
+        if not cohort.ids.size:
+            self._wait_for_somebody()
+        if done.size:
+            self._move(cohort, done, weights, now.updates)
+        return {}
+
+    def _move(self, cohort: Cohort, done: Ids, weights: Floats, updates: Vector) -> None:
+        """The next model."""
+        now = self.now
         update = now.folded
         if update is None:
             update, self.memory = now.setup.combine.apply(
                 done,
                 weights,
-                now.updates,
+                updates,
                 self.memory,
                 clients=self.registrar.population.n_clients,
                 rate=now.setup.world.rule.lr_at(now.t),
                 mass=cohort.mass,
             )
+        update = shortened(update, now.longest)
         params, self.server = now.setup.step.apply(self.params, update, self.server)
         self.params = sealed(params)
         self.test = None
-        return {}
+
+    def elapsed(self) -> float:
+        """Simulated seconds since the start."""
+        return self.clock
+
+    def _wait_for_somebody(self) -> None:
+        """Where nobody is at work, the next one can be there in the next slot of the availability."""
+        slot = self.setup.pace.slot
+        if slot is not None:
+            self.clock = (self.clock // slot + 1) * slot
 
     def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
         """Costs, clock, faults and test figures of the round."""
+        cohort = turn.cohort or Cohort.uniform([])
+        started = cohort.ids if self.now.fates is None else cohort.ids[self.now.fates != FATES.index("before")]
+        return self._costs(cohort.ids, started)
+
+    def _costs(self, sent: Ids, started: Ids) -> dict[str, Any]:
+        """Costs, clock, faults and test figures, of clients that were sent to work and those that began."""
         now = self.now
         ledger = now.ledger
         now.watch.lap("aggregate")
         record: dict[str, Any] = self._evaluation(now.t)
-        cohort = turn.cohort or Cohort.uniform([])
-        started = cohort.ids if now.fates is None else cohort.ids[now.fates != FATES.index("before")]
-        if started.size < cohort.ids.size:
+        if started.size < sent.size:
             record["started"] = started.tolist()
         if ledger.trainings > started.size:  # clients that were asked for a result of training, and not chosen
             record["trainings"] = ledger.trainings
@@ -514,7 +576,7 @@ class Simulation:
         record["clock"] = self.clock
         losses = now.losses
         record["train_loss"] = None if losses is None or not losses.size else float(losses.mean(dtype=np.float64))
-        if faults := self._faults(cohort):
+        if faults := self._faults(sent):
             record["faults"] = faults
         self.survive("record")
         now.watch.lap("evaluate")
@@ -522,14 +584,13 @@ class Simulation:
         self.timings = now.watch.seconds
         return record
 
-    def _faults(self, cohort: Cohort) -> dict[str, Any]:
+    def _faults(self, sent: Ids) -> dict[str, Any]:
         """What went wrong: ids by what befell them, or how often it happened."""
         now = self.now
-        late = sum(len(reading) for reading in now.late)
-        counts = {"lost": now.lost, "late": late}
+        counts = {"lost": now.lost, "late": now.late_answers}
         dropped = {}
         if now.fates is not None:
-            silent = {fate: cohort.ids[now.fates == index].tolist() for index, fate in enumerate(FATES)}
+            silent = {fate: sent[now.fates == index].tolist() for index, fate in enumerate(FATES)}
             dropped = {fate: ids for fate, ids in silent.items() if ids}
         return {**now.joined, **{name: count for name, count in counts.items() if count}, **dropped, **now.repeated}
 

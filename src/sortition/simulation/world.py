@@ -21,16 +21,15 @@ from torch import nn
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad, unknown
+from sortition.core.inputs import Inputs
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.data import Dataset
-from sortition.data.inputs import Inputs
 from sortition.learning import LocalRule
 from sortition.learning.fitting import learner_for, trains_on_one
 from sortition.learning.objective import Objective
 from sortition.learning.task import TaskRule
-from sortition.learning.task_data import are_masks, data_for
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive import adversaries_of
 from sortition.simulation.attacks import Attacks
@@ -40,6 +39,7 @@ from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
+from sortition.simulation.task_data import are_masks, data_for
 
 MEASURED = ("train", "holdout")
 OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
@@ -122,12 +122,16 @@ class World:
         )
         self._test = self.learner.over(test, data.y_test)
         self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
-        if attacks is not None and attacks.kind in OF_LABELS and not self.has_label_counts:
-            rule_of_kind = "one that forges no label counts where the task has no labels (classification only)"
-            raise bad("Attacks.kind", rule_of_kind, attacks.kind)
+        self._check_attacks(attacks)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
         self._settle(rule, Fleet(devices or Devices(), self.n_clients, seed))
+
+    def _check_attacks(self, attacks: Attacks | None) -> None:
+        """Refuse attacks that forge label counts where there are none."""
+        if attacks is not None and attacks.kind in OF_LABELS and not self.has_label_counts:
+            rule = "one that forges no label counts where the task has no labels (classification only)"
+            raise bad("Attacks.kind", rule, attacks.kind)
 
     def _server_data(self, validation: npt.ArrayLike) -> Ids:
         own = Holdings([validation], len(self.y), "World.validation").order
@@ -282,6 +286,15 @@ class World:
 
     def _sent(self, ids: Ids, deltas: Vector) -> Vector:
         return deltas if self.adversaries is None else self.adversaries.updates(ids, deltas)
+
+    @property
+    def cache(self) -> RoundCache:
+        """The model that was asked or trained last, and what clients computed with it."""
+        return self._cache
+
+    def begin(self, cache: RoundCache) -> None:
+        """Use this for the model that it holds."""
+        self._cache = cache
 
     def _at(self, params: Vector, t: int) -> RoundCache:
         if self._cache.params is not params or self._cache.t != t:

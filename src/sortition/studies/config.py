@@ -23,6 +23,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.load import check as check_options
+from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.learning.task import TaskRule
 from sortition.privacy.promises import Promises
@@ -191,7 +192,8 @@ class Federation(StrictTable):
         task: loss and metric, where it is not classification by cross-entropy and accuracy.
         server: what the server does with the updates.
         availability: who is reachable when, by name and options.
-        devices: how fast clients compute and send, who drops out, deadlines.
+        devices: how fast clients compute and send, and who drops out.
+        pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
         faults: simulated failures.
         attacks: adversaries among the clients.
@@ -214,6 +216,7 @@ class Federation(StrictTable):
     server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
+    pace: Pace = Pace()
     guards: Guards = Guards()
     faults: Faults | None = None
     attacks: Attacks | None = None
@@ -225,6 +228,16 @@ class Federation(StrictTable):
     audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_moved_keys(cls, table: Any) -> Any:
+        devices = table.get("devices") if isinstance(table, dict) else None
+        for key in ("deadline", "overselect"):
+            if isinstance(devices, dict) and key in devices:
+                hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
+                raise bad(f"devices.{key}", "left out", devices[key], hint)
+        return table
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -272,8 +285,10 @@ class RunConfig(Federation):
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()
-        if not table["guards"]:  # defaults are left out: folders without guards stay as they are
-            del table["guards"]
+        table["pace"] = self.pace.changed()
+        for name in ("guards", "pace"):
+            if not table[name]:  # defaults are left out: folders without guards stay as they are
+                del table[name]
         return {key: table[key] for key in ("setting", "seed", *table)}
 
 

@@ -13,14 +13,14 @@ from sortition import availability, data
 from sortition.availability import Availability
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
+from sortition.core.inputs import shape_of
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
-from sortition.data.inputs import shape_of
 from sortition.data.partitions import Partition
 from sortition.learning import build
-from sortition.learning.task_data import data_for, outputs_for
 from sortition.simulation import FaultDraws, Faults, Setup, World
+from sortition.simulation.task_data import data_for, outputs_for
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
@@ -234,6 +234,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         clients_every=config.clients_every,
         seed=config.seed,
         guards=config.guards,
+        pace=config.pace,
         faults=FaultDraws(config.faults or Faults(), clients, config.seed),
     )
 

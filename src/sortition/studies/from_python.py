@@ -155,7 +155,7 @@ def simulate(method: MethodLike, *, seed: int = 0, **options: Unpack[FederationO
         config = plan(table).runs[0]
         setup = federation.setup(config)[1]
         simulation = start(setup)
-        while simulation.registrar.index < config.rounds:
+        while simulation.played < config.rounds:
             record = simulation.play_round()
             yield Step(record=record, state=simulation.registrar.state, params=simulation.params, setup=setup)
 

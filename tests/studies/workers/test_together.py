@@ -25,7 +25,9 @@ STUDIES = {
     "partitions": {"sweep": {"data.partition": ["iid", {"name": "dirichlet", "alpha": 0.1}]}, "rounds": 3},
     "faults": {"faults": {"before": 0.2, "damaged": 0.2, "lost": 0.1, "crash": 0.4, "leaving": 0.1, "reused": 0.5}},
     "attacks": {"attacks": {"share": 0.3}, "guards": {"winsorise": 3.0}},
-    "devices": {"devices": {"overselect": 1.5, "deadline": 3.0}},
+    "pace": {"pace": {"overselect": 1.5, "deadline": 3.0}},
+    "late": {"devices": {"speed": 20.0, "speed_spread": 1.0}, "pace": {"quorum": 0.5, "late": "use"}},
+    "buffered": {"devices": {"speed_spread": 1.0}, "pace": {"kind": "buffered", "concurrency": 4, "buffer": 2}},
     "target": {"stop_at_target": True, "target": {"accuracy": 0.2}},
     "adam, kept": {
         "local": {"epochs": 1, "batch": 8, "lr": 0.01, "optimizer": "adam", "keep_state": True},

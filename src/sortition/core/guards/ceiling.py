@@ -34,10 +34,14 @@ class Ceiling:
         if not ids.size:
             return np.ones(0, bool)
         places = min(budget, ids.size)
-        fair = self.fair[ids] + places / ids.size
-        over: Floats = self.chosen[ids] + 1 - np.maximum(1.0, self.limit * fair + 1e-9)
-        mask: Array = over <= 0
-        return mask if mask.any() else over <= np.partition(over, places - 1)[places - 1] + 1e-9
+        fair_share = self.fair[ids] + places / ids.size
+        allowed = np.maximum(1.0, self.limit * fair_share + 1e-9)
+        excess: Floats = self.chosen[ids] + 1 - allowed
+        below: Array = excess <= 0
+        if below.any():
+            return below
+        least_above = np.partition(excess, places - 1)[places - 1]
+        return np.asarray(excess <= least_above + 1e-9)
 
     def record(self, available: Ids, cohort: Ids) -> None:
         """A round is over: who could have been chosen, and who was."""
@@ -47,9 +51,9 @@ class Ceiling:
 
     def grown(self, n_clients: int) -> Ceiling:
         """The same for more clients; newcomers have no share yet."""
-        made = Ceiling(self.limit, n_clients)
-        fill(made.export(), self.export())
-        return made
+        larger = Ceiling(self.limit, n_clients)
+        fill(larger.export(), self.export())
+        return larger
 
     def export(self) -> dict[str, Array]:
         """Both as named arrays."""
@@ -57,6 +61,6 @@ class Ceiling:
 
     def restored(self, arrays: Mapping[str, Array]) -> Ceiling:
         """The same with the numbers of a snapshot."""
-        made = Ceiling(self.limit, self.chosen.size)
-        fill(made.export(), arrays)
-        return made
+        restored = Ceiling(self.limit, self.chosen.size)
+        fill(restored.export(), arrays)
+        return restored

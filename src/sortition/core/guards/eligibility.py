@@ -1,7 +1,12 @@
-"""Who is eligible, and what the selector is shown of clients: quarantine, ceiling, quotas, a least number, caps."""
+"""Who is eligible, and what the selector is shown of clients.
+
+Guards keep clients out in this order: quarantine, the ceiling, the limit on clients that have just come, the quota of
+an owner; a least number of eligible clients ends a round before it begins. Caps bound what sizes and label counts say.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +18,9 @@ from sortition.core.errors import bad
 from sortition.core.facts import totals
 from sortition.core.guards.ceiling import Ceiling
 from sortition.core.guards.intervals import Intervals
+from sortition.core.guards.presence import Presence
 from sortition.core.guards.reweighting import reweighted, weighing_sizes
+from sortition.core.guards.scales import Scales, Sent
 from sortition.core.guards.settings import Guards
 from sortition.core.rounds import Cohort, Population
 from sortition.core.streams import stream
@@ -21,56 +28,93 @@ from sortition.core.streams import stream
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Admission:
-    """The eligible clients of a round, the others by the guard that kept them out, and notes for the record."""
+    """Who may be chosen in a round.
+
+    Attributes:
+        ids: the eligible clients, sorted.
+        kept_out: the other available clients, by the guard that kept them out.
+        notes: how many each guard kept out, for the record.
+        just_come: available clients that are new, or back after an absence; nobody where no guard asks.
+    """
 
     ids: Ids
     kept_out: Mapping[str, Ids]
     notes: Mapping[str, Any]
+    just_come: Ids
 
 
 class Eligibility:
-    """The guards' memory of clients: how often each was unsound or chosen, until when it is in quarantine."""
+    """The guards' memory of clients.
 
-    def __init__(self, guards: Guards, population: Population) -> None:
+    Attributes:
+        strikes: (N,) rounds in which each client sent something unsound.
+        until: (N,) the first round in which each may be chosen again; 0 where it never was in quarantine.
+        ceiling: how often each was chosen, where there is a ceiling.
+        presence: how much each was there, where a guard asks who has just come.
+        scales: how long what each sent was, where that is remembered.
+        intervals: FedAU's intervals of participation, where cohorts are weighed by them.
+        shown: facts of the population as the selector sees them, where a cap lowers them.
+        capped: (N,) a mask of the clients whose facts are lowered; None without a cap.
+    """
+
+    def __init__(self, guards: Guards, population: Population, signals: Iterable[str] = ()) -> None:
+        n_clients = population.n_clients
         self.guards = guards
-        self.strikes = np.zeros(population.n_clients, np.int64)
-        self.until = np.zeros(population.n_clients, np.int64)
-        self.ceiling = Ceiling(guards.ceiling, population.n_clients) if guards.ceiling else None
-        self._owner = owners(population, guards)
+        self.strikes: Ids = np.zeros(n_clients, np.int64)
+        self.until: Ids = np.zeros(n_clients, np.int64)
+        self.ceiling = Ceiling(guards.ceiling, n_clients) if guards.ceiling else None
+        self.presence = Presence(n_clients) if guards.returning or guards.remember else None
+        self.scales = Scales(signals, guards.remember, n_clients) if guards.remember else None
+        self.intervals = Intervals(guards.cutoff, n_clients) if guards.reweight == "fedau" else None
         self.shown, self.capped = capped(population, guards)
-        self.intervals = Intervals(guards.cutoff, population.n_clients) if guards.reweight == "fedau" else None
+        self._owner = owners(population, guards)
         self._sizes = weighing_sizes(population, guards, self.shown)
 
-    def grown(self, population: Population) -> Eligibility:
-        """The same of a larger population; who was there keeps strikes and quarantine."""
-        made = Eligibility(self.guards, population)
-        made.strikes[: self.strikes.size], made.until[: self.until.size] = self.strikes, self.until
-        made.ceiling = None if self.ceiling is None else self.ceiling.grown(population.n_clients)
-        made.intervals = None if self.intervals is None else self.intervals.grown(population.n_clients)
-        return made
+    # -- a round -------------------------------------------------------------------------------------------------------
 
-    def admit(self, ids: Ids, budget: int, index: int, seed: int) -> Admission:
-        """The eligible ones of these clients, and what kept the others out."""
-        guards, notes, kept_out = self.guards, dict[str, Any](), dict[str, Ids]()
-        if guards.minimum > budget:
-            raise bad("Guards.minimum", f"at most the budget, {budget}", guards.minimum)
-        if guards.quarantine and (out := self.until[ids] > index).any():
-            ids, kept_out["quarantined"] = ids[~out], ids[out]
-            notes["quarantined"] = int(out.sum())
-        if self.ceiling is not None and not (below := self.ceiling.below(ids, budget)).all():
-            ids, kept_out["ceiling"] = ids[below], ids[~below]
-            notes["at_ceiling"] = int(kept_out["ceiling"].size)
+    def admit(self, ids: Ids, budget: int, version: int, seed: int, *, draw: int | None = None) -> Admission:
+        """Find out who of these available clients may be chosen, and what keeps the others out.
+
+        Quarantine counts versions of the model; ``draw`` (by default the version) keys what is drawn.
+        """
+        index = version if draw is None else draw
+        if self.guards.minimum > budget:
+            raise bad("Guards.minimum", f"at most the budget, {budget}", self.guards.minimum)
+        available = ids
+        notes: dict[str, Any] = {}
+        kept_out: dict[str, Ids] = {}
+        just_come = available[self._has_just_come(available, available)]
+
+        def keep(mask: Array, guard: str, note: str) -> None:
+            nonlocal ids
+            if not mask.all():
+                kept_out[guard] = ids[~mask]
+                notes[note] = int(kept_out[guard].size)
+                ids = ids[mask]
+
+        if self.guards.quarantine:
+            keep(self.until[ids] <= version, "quarantined", "quarantined")
+        if self.ceiling is not None:
+            keep(self.ceiling.below(ids, budget), "ceiling", "at_ceiling")
+        if self.guards.returning:
+            places = self.guards.returning_places(budget)
+            mask = few_of(np.isin(ids, just_come), places, budget, stream(seed, "returning", index))
+            keep(mask, "returning", "just_come")
         if self._owner is not None:
-            keep = within_quota(self._owner[ids], guards.places(budget), stream(seed, "quota", index))
-            if not keep.all():
-                ids, kept_out["quota"] = ids[keep], ids[~keep]
-                notes["thinned"] = int(kept_out["quota"].size)
-        if ids.size < guards.minimum:
+            mask = within_quota(self._owner[ids], self.guards.places(budget), stream(seed, "quota", index))
+            keep(mask, "quota", "thinned")
+        if ids.size < self.guards.minimum:
             notes["too_few_eligible"] = int(ids.size)
             ids = ids[:0]
         if not ids.size:
             kept_out.pop("quota", None)  # nobody can be chosen, so the draw decided nothing
-        return Admission(ids, kept_out, notes)
+        return Admission(ids, kept_out, notes, just_come)
+
+    def _has_just_come(self, ids: Ids, available: Ids) -> Array:
+        """(k,) which of these clients have just come; nobody where no guard asks."""
+        if self.presence is None:
+            return np.zeros(ids.size, bool)
+        return self.presence.just_come(ids, available)
 
     def reweighted(self, cohort: Cohort) -> Cohort:
         """The cohort with the weights that the guards set."""
@@ -80,13 +124,19 @@ class Eligibility:
         """A round is over: who was available, who was chosen, and whose updates are used."""
         if self.ceiling is not None:
             self.ceiling.record(available, cohort)
+        if self.presence is not None:
+            self.presence.record(available)
         if self.intervals is not None:
             self.intervals.record(used)
 
-    def export(self) -> dict[str, Array]:
-        """What ceiling and intervals remember, as named arrays."""
-        ceiling = {} if self.ceiling is None else self.ceiling.export()
-        return ceiling if self.intervals is None else ceiling | self.intervals.export()
+    def remembered_scales(self, index: int) -> dict[str, float]:
+        """The scales that are known in round ``index``, by signal."""
+        return {} if self.scales is None else self.scales.in_force(index)
+
+    def remember(self, sent: Sent, index: int) -> None:
+        """Take the norms of what clients sent in round ``index`` into the scales."""
+        if self.scales is not None:
+            self.scales.record(sent, index)
 
     def blame(self, clients: Iterable[int], index: int) -> None:
         """Round ``index`` brought unsound numbers of these; whoever has too many strikes goes into quarantine."""
@@ -94,6 +144,69 @@ class Eligibility:
             self.strikes[client] += 1
             if self.guards.quarantine and self.strikes[client] % self.guards.strikes == 0:
                 self.until[client] = index + 1 + self.guards.quarantine
+
+    # -- copies --------------------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> bool:
+        """Whether it remembers anything of a round beside strikes."""
+        return bool(self._memories)
+
+    def copied(self) -> Eligibility:
+        """The same with a memory of its own: what is recorded in the copy leaves this one as it was."""
+        twin = copy.copy(self)
+        twin.strikes = self.strikes.copy()
+        twin.until = self.until.copy()
+        for name, memory in self._memories.items():
+            setattr(twin, name, copy.deepcopy(memory))
+        return twin
+
+    # -- joins and snapshots -------------------------------------------------------------------------------------------
+
+    @property
+    def _memories(self) -> dict[str, Ceiling | Presence | Scales | Intervals]:
+        """What remembers something of clients beside strikes, by the attribute that holds it."""
+        memories = {name: getattr(self, name) for name in ("ceiling", "presence", "scales", "intervals")}
+        return {name: memory for name, memory in memories.items() if memory is not None}
+
+    def grown(self, population: Population) -> Eligibility:
+        """The same of a larger population; who was there keeps strikes, quarantine and all that is remembered."""
+        larger = Eligibility(self.guards, population)
+        larger.strikes[: self.strikes.size] = self.strikes
+        larger.until[: self.until.size] = self.until
+        for name, memory in self._memories.items():
+            setattr(larger, name, memory.grown(population.n_clients))
+        return larger
+
+    def export(self) -> dict[str, Array]:
+        """All that is remembered of clients, as named arrays."""
+        arrays: dict[str, Array] = {"quarantined": self.strikes, "until": self.until}
+        for memory in self._memories.values():
+            arrays |= memory.export()
+        return arrays
+
+    def restore(self, arrays: Mapping[str, Array], strikes: Ids, until: Ids) -> None:
+        """Take over what a snapshot holds; refused, with nothing changed, where it does not fit."""
+        restored = {name: memory.restored(arrays) for name, memory in self._memories.items()}
+        self.strikes = strikes
+        self.until = until
+        for name, memory in restored.items():
+            setattr(self, name, memory)
+
+
+def few_of(just_come: Array, places: int, budget: int, rng: np.random.Generator) -> Array:
+    """A mask (n,) that keeps at most so many clients that have just come, each set of them equally likely.
+
+    The limit gives way where places of the budget would stay empty otherwise.
+    """
+    newcomers = np.flatnonzero(just_come)
+    settled = just_come.size - newcomers.size
+    allowed = max(places, min(budget, just_come.size) - settled)
+    keep = np.ones(just_come.size, bool)
+    if newcomers.size > allowed:
+        keep[newcomers] = False
+        keep[rng.choice(newcomers, allowed, replace=False)] = True
+    return keep
 
 
 def owners(population: Population, guards: Guards) -> Ids | None:
@@ -107,16 +220,18 @@ def owners(population: Population, guards: Guards) -> Ids | None:
 
 def within_quota(owner: Ids, places: int, rng: np.random.Generator) -> Array:
     """A mask that keeps at most ``places`` clients of each owner (dense numbers), each set of them equally likely."""
-    counts, keep = np.bincount(owner), np.ones(owner.size, dtype=bool)
-    if not owner.size or counts.max() <= places:
+    clients_of = np.bincount(owner)
+    keep = np.ones(owner.size, dtype=bool)
+    if not owner.size or clients_of.max() <= places:
         return keep
-    over = np.flatnonzero(counts[owner] > places)
-    over = over[rng.permutation(over.size)]
-    kind = np.uint16 if counts.size < 2**16 else np.int64  # small numbers sort in one pass
-    order = over[np.argsort(owner[over].astype(kind), kind="stable")]
-    many = counts[counts > places]  # in the order of their owners, as ``order`` is
-    rank = np.arange(order.size) - np.repeat(np.cumsum(many) - many, many)
-    keep[order[rank >= places]] = False
+    crowded = np.flatnonzero(clients_of[owner] > places)
+    shuffled = crowded[rng.permutation(crowded.size)]
+    small = np.uint16 if clients_of.size < 2**16 else np.int64  # small numbers sort in one pass
+    by_owner = shuffled[np.argsort(owner[shuffled].astype(small), kind="stable")]
+    crowd_sizes = clients_of[clients_of > places]  # in the order of their owners, as ``by_owner`` is
+    first_of_crowd = np.cumsum(crowd_sizes) - crowd_sizes
+    rank = np.arange(by_owner.size) - np.repeat(first_of_crowd, crowd_sizes)
+    keep[by_owner[rank >= places]] = False
     return keep
 
 
@@ -124,15 +239,18 @@ def capped(population: Population, guards: Guards) -> tuple[dict[str, Array], Ar
     """Sizes and label counts as the selector sees them, and a mask (N,) of the clients that are cut down."""
     if not (guards.size_cap or guards.size_limit):
         return {}, None
-    shown, cut = dict[str, Array](), np.zeros(population.n_clients, dtype=bool)
+    shown: dict[str, Array] = {}
+    lowered = np.zeros(population.n_clients, dtype=bool)
     for name in {"sizes", "label_counts"} & set(population.facts):
         rows = getattr(population, name)
-        held = totals(rows[population.known])
-        middle = float(np.median(held[held > 0])) if (held > 0).any() else 0.0
-        limit = min(guards.size_limit or np.inf, guards.size_cap * middle or np.inf)
-        large, total = population.known[held > limit], held[held > limit]  # limit < total ≤ 2**53: no product overflows
+        examples = totals(rows[population.known])
+        positive = examples[examples > 0]
+        median = float(np.median(positive)) if positive.size else 0.0
+        limit = min(guards.size_limit or np.inf, guards.size_cap * median or np.inf)
+        large = population.known[examples > limit]
+        total = examples[examples > limit]  # limit < total ≤ 2**53: no product overflows
         lower = rows[large] * limit / total.reshape(-1, *[1] * (rows.ndim - 1))  # the mixture stays
         shown[name] = rows.copy()
         shown[name][large] = lower if rows.dtype.kind == "f" else np.floor(lower + 1e-9)
-        cut[large] = True
-    return shown, cut
+        lowered[large] = True
+    return shown, lowered

@@ -24,25 +24,30 @@ def explored(cohort: Cohort, round: Round, share: float, rng: np.random.Generato
     Where the mass is one in expectation only, the others keep their weights: on average the explorers add what the
     removed members took away. Full participation, and a cohort of everybody, stay as they are.
     """
-    places = round.places if cohort.expected_size is None else max(round.places, cohort.ids.size)
+    places = round.places
+    if cohort.expected_size is not None:
+        places = max(places, cohort.ids.size)
     count = int(share * places + rng.random())  # ⌊εK + U⌋ has the expectation εK
     if count == 0 or cohort.full or cohort.ids.size >= round.available.size:
         return cohort, cohort.ids[:0]
-    drawn = uniformly(round.available, count, rng)
-    kept = cohort.ids[~np.isin(cohort.ids, drawn)]
-    if kept.size > places - count:
-        kept = kept[np.sort(rng.choice(kept.size, places - count, replace=False))]
+    explorers = uniformly(round.available, count, rng)
+    members = cohort.ids[~np.isin(cohort.ids, explorers)]
+    if members.size > places - count:
+        members = members[np.sort(rng.choice(members.size, places - count, replace=False))]
     total = float(cohort.weights.sum()) if cohort.ids.size else 1.0
-    part = drawn.size / (kept.size + drawn.size)
-    expected = cohort.mass == "expected"
-    left = cohort.weights_of(kept)[0] * (1.0 if expected else 1 - part)
-    weights = np.concatenate([left, np.full(drawn.size, total * part / drawn.size)])
-    if weights.sum() > 0 and not expected:
-        weights *= total / weights.sum()  # where those kept had no weight at all
+    explored_share = explorers.size / (members.size + explorers.size)
+    member_weights = cohort.weights_of(members)[0]
+    in_expectation = cohort.mass == "expected"
+    if not in_expectation:
+        member_weights = member_weights * (1 - explored_share)
+    explorer_weights = np.full(explorers.size, total * explored_share / explorers.size)
+    weights = np.concatenate([member_weights, explorer_weights])
+    if weights.sum() > 0 and not in_expectation:
+        weights *= total / weights.sum()  # where the members had no weight at all
     groups = None
     if cohort.groups is not None:
-        mine = cohort.groups[np.isin(cohort.ids, kept)]
-        own = 1 + int(cohort.groups.max(initial=-1))
-        groups = np.concatenate([mine, np.full(drawn.size, own)])
-    ids = np.concatenate([kept, drawn])
-    return replace(cohort, ids=ids, weights=weights, groups=groups), drawn
+        member_groups = cohort.groups[np.isin(cohort.ids, members)]
+        group_of_explorers = 1 + int(cohort.groups.max(initial=-1))
+        groups = np.concatenate([member_groups, np.full(explorers.size, group_of_explorers)])
+    ids = np.concatenate([members, explorers])
+    return replace(cohort, ids=ids, weights=weights, groups=groups), explorers

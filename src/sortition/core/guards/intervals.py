@@ -42,7 +42,9 @@ class Intervals:
     def record(self, took_part: Ids) -> None:
         """A round is over in which these clients took part; rounds without anybody count, too."""
         self.length += 1
-        ends = self.length >= self.cutoff if self.cutoff else np.zeros(self.length.size, bool)
+        ends = np.zeros(self.length.size, bool)
+        if self.cutoff:
+            ends = self.length >= self.cutoff
         ends[took_part] = True
         count = self.closed[ends]
         self.mean[ends] = (count * self.mean[ends] + self.length[ends]) / (count + 1)
@@ -51,9 +53,9 @@ class Intervals:
 
     def grown(self, n_clients: int) -> Intervals:
         """The same for more clients."""
-        made = Intervals(self.cutoff, n_clients)
-        fill(made.export(), self.export())
-        return made
+        larger = Intervals(self.cutoff, n_clients)
+        fill(larger.export(), self.export())
+        return larger
 
     def export(self) -> dict[str, Array]:
         """All three as named arrays."""
@@ -61,6 +63,6 @@ class Intervals:
 
     def restored(self, arrays: Mapping[str, Array]) -> Intervals:
         """The same with the numbers of a snapshot."""
-        made = Intervals(self.cutoff, self.mean.size)
-        fill(made.export(), arrays)
-        return made
+        restored = Intervals(self.cutoff, self.mean.size)
+        fill(restored.export(), arrays)
+        return restored

@@ -3,6 +3,10 @@
 Nobody can fix a length alone. Each client has one vote, the length that it sent last; the length with the most votes
 is in force, ties stay with the one before. So a wrong length that came first is overturned as soon as more clients send
 another one, and nobody gets a strike for a length that most clients send.
+
+Selectors keep one row per client, so the length of one client's vector decides how much memory the server takes for all
+of them. Where the model does not say how long vectors are, a vector is refused of which a table with a row for every
+client would take more than ``TABLE_BYTES``.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from sortition.core.signals import ModelSize, Signal
 
 Votes = Iterable[tuple[str, Ids, int]]  # signal, clients, and the length that they sent
 PREFIX = "lengths."
+TABLE_BYTES = 1 << 30  # of a table of float64 that clients' vectors alone can make a selector allocate
 
 
 class Lengths:
@@ -29,17 +34,24 @@ class Lengths:
         lengths = {signal.name: signal.length(model) for signal in vectors}
         self.known = {name: length for name, length in lengths.items() if length is not None}
         self.votes = {name: np.zeros(n_clients, np.int64) for name in lengths if name not in self.known}
+        self.n_clients = n_clients
+
+    @property
+    def longest(self) -> int:
+        """The largest length of a vector that is believed where the model does not say it."""
+        return TABLE_BYTES // (8 * self.n_clients)
 
     def grown(self, n_clients: int) -> Lengths:
         """The same for more clients."""
         twin = object.__new__(Lengths)
         twin.known = self.known
-        twin.votes = {name: np.pad(sent, (0, n_clients - sent.size)) for name, sent in self.votes.items()}
+        twin.n_clients = n_clients
+        twin.votes = {name: np.pad(votes, (0, n_clients - votes.size)) for name, votes in self.votes.items()}
         return twin
 
     def resized(self, of_model: Lengths) -> Lengths:
         """Those of a model of another size, with the votes so far."""
-        of_model.votes |= {name: sent for name, sent in self.votes.items() if name in of_model.votes}
+        of_model.votes |= {name: votes for name, votes in self.votes.items() if name in of_model.votes}
         return of_model
 
     def in_force(self, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
@@ -58,31 +70,30 @@ class Lengths:
         return {name: length for name in self.votes if (length := self._overturned(name, shapes.get(name)))}
 
     def _overturned(self, name: str, shape: tuple[int, ...] | None) -> int:
-        sent = self.votes[name][self.votes[name] > 0]
-        if shape is None or not sent.size or len(shape) != 1:
+        """The length that most clients send, where it is not the one in force; else 0."""
+        votes = self.votes[name][self.votes[name] > 0]
+        if shape is None or not votes.size or len(shape) != 1:
             return 0
-        lengths, counts = np.unique(sent, return_counts=True)
-        most = int(counts.argmax())
-        return int(lengths[most]) if counts[most] > int((sent == shape[0]).sum()) else 0
+        lengths, counts = np.unique(votes, return_counts=True)
+        winner = int(counts.argmax())
+        votes_in_force = int((votes == shape[0]).sum())
+        return int(lengths[winner]) if counts[winner] > votes_in_force else 0
 
     def export(self) -> dict[str, Array]:
         """The votes as named arrays."""
-        return {f"{PREFIX}{name}": sent for name, sent in self.votes.items()}
+        return {f"{PREFIX}{name}": votes for name, votes in self.votes.items()}
 
     def restored(self, arrays: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]]) -> Lengths:
-        """The same with the votes of a snapshot; before votes were kept, everybody stands for the length in force."""
-        twin = self.grown(next(iter(self.votes.values())).size) if self.votes else self
-        for name, sent in twin.votes.items():
-            stored, shape = arrays.get(f"{PREFIX}{name}"), shapes.get(name)
-            if stored is None:
-                sent[:] = shape[0] if shape else 0
-            elif (
-                stored.ndim != 1
-                or stored.size > sent.size
-                or stored.dtype.kind not in "iu"
-                or stored.min(initial=0) < 0
-            ):
+        """The same with the votes of a snapshot."""
+        twin = self.grown(self.n_clients)
+        for name, votes in twin.votes.items():
+            stored = arrays.get(f"{PREFIX}{name}")
+            if stored is None:  # the model said the length: everybody stands for it
+                shape = shapes.get(name)
+                votes[:] = shape[0] if shape else 0
+                continue
+            fits = stored.ndim == 1 and stored.size <= votes.size
+            if not fits or stored.dtype.kind not in "iu" or stored.min(initial=0) < 0:
                 raise ValueError(f"votes on the length of {name!r} of shape {stored.shape} and type {stored.dtype}")
-            else:
-                sent[: stored.size] = stored
+            votes[: stored.size] = stored
         return twin

@@ -21,8 +21,8 @@ def reweighted(cohort: Cohort, guards: Guards, sizes: Array | None, intervals: I
         return cohort
     if intervals is not None:
         return replace(cohort, weights=intervals.weights(cohort.ids), groups=None, mass="expected")
-    made = Cohort.uniform(cohort.ids) if sizes is None else Cohort.by_size(cohort.ids, sizes)
-    return replace(cohort, weights=made.weights * cohort.weights.sum(), groups=None)
+    same_members = Cohort.uniform(cohort.ids) if sizes is None else Cohort.by_size(cohort.ids, sizes)
+    return replace(cohort, weights=same_members.weights * cohort.weights.sum(), groups=None)
 
 
 def weighing_sizes(population: Population, guards: Guards, shown: Mapping[str, Array]) -> Array | None:

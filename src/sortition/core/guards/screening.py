@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,31 +17,58 @@ from sortition.core.signals import Signal
 
 Answers = Reading | Mapping[int, npt.ArrayLike]
 Shape = tuple[int, ...]
+NOT_A_NUMBER = "not a number"
 
 
 class Screened(NamedTuple):
-    """The sound rows of an answer; who sent an unsound one, and why; the lengths of vectors of another length."""
+    """An answer, screened.
+
+    Attributes:
+        reading: the sound rows.
+        rejected: who sent an unsound one, and why.
+        lengths: the lengths of vectors of another length, by client.
+        compared: who is refused only because others send less.
+        ids: (m,) clients whose rows have the right shape.
+        norms: (m,) the norms of these rows; NaN where one is no possible value.
+    """
 
     reading: Reading
     rejected: dict[int, str]
     lengths: dict[int, int] = {}
+    compared: frozenset[int] = frozenset()
+    ids: Ids = np.empty(0, np.int64)
+    norms: Floats = np.empty(0)
 
 
-def screen(signal: Signal, answers: Answers, asked: Ids, shape: Shape | None, guards: Guards | None = None) -> Screened:
+def screen(
+    signal: Signal,
+    answers: Answers,
+    asked: Ids,
+    shape: Shape | None,
+    guards: Guards | None = None,
+    *,
+    longest: int | None = None,
+    scale: float | None = None,
+) -> Screened:
     """The sound rows of an answer, and who sent an unsound one, with the reason.
 
-    ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts.
-    Ids that were not asked are the caller's mistake and raise.
+    ``shape`` is that of a sound row where it is known; else the most frequent one among the answers counts, of vectors
+    that are not longer than ``longest``. Norms are held against ``scale``, or against their own median. Ids that were
+    not asked are the caller's mistake and raise.
     """
     _check_asked(signal, answers, asked)
-    guards, shape = guards or Guards(), _row_shape(signal, asked, shape)
-    if isinstance(answers, Reading):
-        answers = as_float_table(answers)
-    if isinstance(answers, Reading) and _is_table(answers.values, shape):
-        return _screen_table(signal, answers, asked, guards)
-    found = _tabulated(answers, shape)
-    table = _screen_table(signal, found.reading, asked, guards)
-    return Screened(table.reading, found.rejected | table.rejected, found.lengths)
+    guards = guards or Guards()
+    shape = _row_shape(signal, asked, shape)
+    if isinstance(answers, Reading) and _is_table(answers.values, shape, longest):
+        return _screen_table(signal, answers, asked, guards=guards, scale=scale)
+    tabulated = _tabulated(answers, shape, longest)
+    table = _screen_table(signal, tabulated.reading, asked, guards=guards, scale=scale)
+    return table._replace(rejected=tabulated.rejected | table.rejected, lengths=tabulated.lengths)
+
+
+def is_compared(signal: Signal) -> bool:
+    """Whether rows of a signal have a scale: the server's may differ by any factor, and of pairs company decides."""
+    return signal.of not in ("server", "pairs")
 
 
 def in_order_asked(signal: Signal, answers: Answers, asked: Ids) -> Answers:
@@ -76,87 +103,116 @@ def _row_shape(signal: Signal, asked: Ids, known: Shape | None) -> Shape | None:
     return (asked.size,) if signal.of == "pairs" else known
 
 
-def _is_table(values: Array, shape: Shape | None) -> bool:
-    """Whether all rows are floats of the shape that is wanted."""
-    return values.dtype.kind == "f" and (values.ndim == 2 if shape is None else values.shape[1:] == shape)
-
-
-def as_float_table(reading: Reading) -> Reading:
-    """The reading with whole numbers and truth values as floats; anything else as it is."""
-    values = reading.values
-    return Reading(reading.ids, values.astype(np.float64)) if values.dtype.kind in "biu" else reading
+def _is_table(values: Array, shape: Shape | None, longest: int | None) -> bool:
+    """Whether all rows have the shape that is wanted, or a length that is believed where none is known."""
+    if shape is not None:
+        return values.shape[1:] == shape
+    return values.ndim == 2 and (longest is None or values.shape[1] <= longest)
 
 
 def rows_of(answers: Answers) -> dict[int, Array | None]:
-    """Each client's row as floats; None for what is no number."""
+    """Each client's row as the array that was sent, not yet as floats; None for what is no number."""
     if isinstance(answers, Reading):
-        return {client: as_floats(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
-    return {int(client): as_floats(row) for client, row in answers.items()}
+        return dict(zip(answers.ids.tolist(), answers.values, strict=True))
+    return {int(client): _as_array(row) for client, row in answers.items()}
 
 
-def as_floats(row: Any) -> Array | None:
-    """A row as float64; None for what is no number: texts, dates, complex numbers, whole numbers beyond any float."""
+def _as_array(row: npt.ArrayLike) -> Array | None:
+    """A row as it was sent; None for what is no number: texts, dates, complex numbers."""
     try:
-        given = np.asarray(row)
-        return given.astype(np.float64) if given.dtype.kind in "biufO" else None
+        array = np.asarray(row)
     except Exception:  # what a client sends can raise anything
+        return None
+    return array if array.dtype.kind in "biufO" else None
+
+
+def as_floats(row: npt.ArrayLike) -> Array | None:
+    """A row as float64; None for what is no number, also whole numbers beyond any float."""
+    array = _as_array(row)
+    try:
+        return None if array is None else array.astype(np.float64)
+    except Exception:  # an object's own conversion can raise anything
         return None
 
 
-def _usual_shape(rows: Mapping[int, Array | None]) -> Shape:
-    """The shape of most vectors among the rows."""
-    shapes = Counter(row.shape for row in rows.values() if row is not None and row.ndim == 1 and row.size)
+def _usual_shape(rows: Mapping[int, Array | None], longest: int | None) -> Shape:
+    """The shape of most vectors among the rows, of those that are not too long."""
+    vectors = [row for row in rows.values() if row is not None and row.ndim == 1 and row.size]
+    shapes = Counter(row.shape for row in vectors if longest is None or row.size <= longest)
     return shapes.most_common(1)[0][0] if shapes else (0,)
 
 
-def _tabulated(answers: Answers, shape: Shape | None) -> Screened:
-    """The rows of one shape, and the reasons against the others; an unknown shape is that of most vectors."""
+def _tabulated(answers: Answers, shape: Shape | None, longest: int | None) -> Screened:
+    """The rows of one shape as floats, and the reasons against the others; an unknown shape is that of most vectors.
+
+    A row is checked as it was sent, and widened to float64 only where its shape is the right one.
+    """
     rows = rows_of(answers)
     if shape is None:
-        shape = _usual_shape(rows)
-    kept, rejected, lengths = dict[int, Array](), dict[int, str](), dict[int, int]()
+        shape = _usual_shape(rows, longest)
+    sound_rows: dict[int, Array] = {}
+    rejected: dict[int, str] = {}
+    lengths: dict[int, int] = {}
     for client, row in rows.items():
-        if row is None or row.shape != shape or not row.size:
-            rejected[client] = "not a number" if row is None else f"shape {row.shape} in place of {shape}"
-            if row is not None and row.ndim == 1 and row.size:
+        if row is None:
+            rejected[client] = NOT_A_NUMBER
+        elif row.ndim == 1 and longest is not None and row.size > longest and row.shape != shape:
+            rejected[client] = f"{row.size:,} numbers, more than the {longest:,} that are believed without a ModelSize"
+        elif row.shape != shape or not row.size:
+            rejected[client] = f"shape {row.shape} in place of {shape}"
+            if row.ndim == 1 and row.size:
                 lengths[client] = row.size
+        elif (floats := as_floats(row)) is None:
+            rejected[client] = NOT_A_NUMBER
         else:
-            kept[client] = row
-    table = np.stack(list(kept.values())) if kept else np.empty((0, *shape))
-    return Screened(Reading(np.array(list(kept), np.int64), table), rejected, lengths)
+            sound_rows[client] = floats
+    table = np.stack(list(sound_rows.values())) if sound_rows else np.empty((0, *shape))
+    return Screened(Reading(np.array(list(sound_rows), np.int64), table), rejected, lengths)
 
 
-def _screen_table(signal: Signal, reading: Reading, asked: Ids, guards: Guards) -> Screened:
+def _screen_table(signal: Signal, reading: Reading, asked: Ids, *, guards: Guards, scale: float | None) -> Screened:
+    """The sound rows of a table whose rows have the right shape."""
     values = reading.values
     if signal.of == "pairs":  # products with silent clients are unknown, and may be NaN
         values = values[:, np.isin(asked, reading.ids)]
     if not len(reading):
         return Screened(reading, {})
     flat = values.reshape(len(reading), -1)
-    far = norms(flat)
-    negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(far)) if signal.nonnegative else as_ids("", [])
-    far[negative] = np.nan  # they do not count for the median
-    if signal.of == "server":  # its own numbers may differ by any factor
-        guards = Guards(norm=0)
-    reasons = guards.absurd(far) | dict.fromkeys(negative.tolist(), "negative")
+    lengths = norms(flat)
+    reasons: dict[int, str] = {}
+    if signal.nonnegative:
+        negative = np.flatnonzero((flat < 0).any(axis=1) & np.isfinite(lengths))
+        reasons = dict.fromkeys(negative.tolist(), "negative")
+        lengths[negative] = np.nan  # they do not count for the median
+    compared = {} if signal.of == "server" else guards.too_far(lengths, scale)
+    reasons = compared | guards.absurd(lengths) | reasons
     if not reasons:
-        return Screened(reading, {})
+        return Screened(reading, {}, ids=reading.ids, norms=lengths)
     sound = np.ones(len(reading), dtype=bool)
     sound[list(reasons)] = False
-    named = {int(reading.ids[at]): reason for at, reason in sorted(reasons.items())}
-    return Screened(Reading(reading.ids[sound], reading.values[sound]), named)
+    rejected = {int(reading.ids[row]): reason for row, reason in sorted(reasons.items())}
+    only_compared = frozenset(int(reading.ids[row]) for row, reason in compared.items() if reasons[row] == reason)
+    return Screened(
+        reading=Reading(reading.ids[sound], reading.values[sound]),
+        rejected=rejected,
+        compared=only_compared,
+        ids=reading.ids,
+        norms=lengths,
+    )
 
 
 def norms(rows: Array) -> Floats:
     """The Euclidean norm of each row (n, d), infinite or NaN where the row is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.abs(rows[:, 0]) if rows.shape[1] == 1 else np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        odd = np.flatnonzero(~np.isfinite(found))  # a square may overflow where the norm does not
-        if odd.size and rows.shape[1] > 1:
-            found = found.astype(np.float64)
-            scale = np.abs(rows[odd]).max(axis=1).astype(np.float64)
-            found[odd] = scale * np.sqrt(np.sum((rows[odd] / scale[:, None]) ** 2, axis=1))
-    return found
+        if rows.shape[1] == 1:
+            return np.abs(rows[:, 0])
+        lengths: Floats = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+        overflowed = np.flatnonzero(~np.isfinite(lengths))  # a square may overflow where the norm does not
+        if overflowed.size:
+            lengths = lengths.astype(np.float64)
+            largest = np.abs(rows[overflowed]).max(axis=1).astype(np.float64)
+            lengths[overflowed] = largest * np.sqrt(np.sum((rows[overflowed] / largest[:, None]) ** 2, axis=1))
+    return lengths
 
 
 def winsorised(reading: Reading, limit: float) -> tuple[Reading, int]:

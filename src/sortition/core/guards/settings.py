@@ -47,7 +47,13 @@ class Guards:
 
     Attributes:
         bound: the largest Euclidean norm of a report or update; 0: any finite one.
-        norm: a report or update is refused when its norm exceeds this many times the median of its reading; 0: never.
+        norm: a report or update is refused when its norm exceeds this many times the scale that is remembered
+            (``remember``), or the median of its reading where none is; 0: never.
+        remember: rounds over which the norms that clients send are remembered; each client's last one is a vote, and
+            their median is the scale; 0: nothing is remembered.
+        clip: updates longer than this many times the remembered scale are shortened to that, and so is their
+            combination: no round moves the model further; 0: never.
+        returning: the share of a cohort that clients may have that are new, or back after an absence; 0: any.
         strikes: rounds with an unsound report or update after which a client is quarantined.
         quarantine: rounds for which it is then kept out; 0: none.
         winsorise: non-negative numbers (losses, durations) are clipped at median + this many standard deviations,
@@ -75,6 +81,9 @@ class Guards:
     explore: Number = 0.0
     quota: Number = 0.0
     ceiling: Number = 0.0
+    remember: Whole = 0
+    clip: Number = 0.0
+    returning: Number = 0.0
     minimum: Whole = 0
     reweight: Literal["own", "size", "uniform", "fedau"] = "own"
     cutoff: Whole = 50
@@ -90,8 +99,11 @@ class Guards:
         for name, least in (("norm", 2), ("size_cap", 1), ("ceiling", 1)):
             if 0 < getattr(self, name) < least:
                 raise bad(f"Guards.{name}", f"0 (off) or ≥ {least}", getattr(self, name))
-        if self.explore > 1:
-            raise bad("Guards.explore", "a share in [0, 1]", self.explore)
+        for name in ("explore", "returning"):
+            if getattr(self, name) > 1:
+                raise bad(f"Guards.{name}", "a share in [0, 1]", getattr(self, name))
+        if self.clip and not self.remember:
+            raise bad("Guards.clip", "0 where nothing is remembered", self.clip, "Write remember = 50 beside it.")
         if self.quota > 1 and self.quota != int(self.quota):
             raise bad("Guards.quota", "a whole number of places, or a share below 1", self.quota)
 
@@ -100,19 +112,33 @@ class Guards:
         return {f.name: getattr(self, f.name) for f in fields(Guards) if getattr(self, f.name) != f.default}
 
     def absurd(self, norms: Array) -> dict[int, str]:
-        """Which norms (n,) of one reading are refused, by position, with the reason; of reports and models alike."""
+        """Which norms (n,) are absurd by themselves, by position, with the reason; of reports and models alike."""
         with np.errstate(invalid="ignore"):
             finite = np.isfinite(norms)
             high = norms > (self.bound or np.inf)
         reasons = dict.fromkeys(np.flatnonzero(~finite).tolist(), "not finite")
-        reasons |= dict.fromkeys(np.flatnonzero(high & finite).tolist(), f"norm above {self.bound:g}")
-        if self.norm and finite.any():
-            middle = float(np.median(norms if finite.all() else norms[finite]))
-            if middle > 0 and (far := norms > self.norm * middle).any():
-                why = f"norm above {self.norm:g} times the median"
-                reasons = dict.fromkeys(np.flatnonzero(far & finite).tolist(), why) | reasons
-        return reasons
+        return reasons | dict.fromkeys(np.flatnonzero(high & finite).tolist(), f"norm above {self.bound:g}")
+
+    def too_far(self, norms: Array, scale: float | None = None) -> dict[int, str]:
+        """Which finite norms (n,) exceed the scale too much, by position; without a scale, their own median."""
+        finite = np.isfinite(norms)
+        if not self.norm or not finite.any():
+            return {}
+        usual = float(np.median(norms[finite])) if scale is None else scale
+        if usual <= 0:
+            return {}
+        reference = "the median" if scale is None else "what clients usually send"
+        too_long = np.flatnonzero(finite & (norms > self.norm * usual))
+        return dict.fromkeys(too_long.tolist(), f"norm above {self.norm:g} times {reference}")
+
+    def refused(self, norms: Array, scale: float | None = None) -> dict[int, str]:
+        """Which norms (n,) are refused, by position, with the reason: absurd ones, and those that are too far off."""
+        return self.too_far(norms, scale) | self.absurd(norms)
 
     def places(self, budget: int) -> int:
         """How many places one owner can have of a budget; at least one."""
         return max(1, int(self.quota * budget)) if self.quota < 1 else int(self.quota)
+
+    def returning_places(self, budget: int) -> int:
+        """How many places of a budget clients can have that have just come; at least one."""
+        return max(1, int(self.returning * budget + 1e-9))

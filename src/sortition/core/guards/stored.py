@@ -11,10 +11,10 @@ from sortition.core.arrays import Array
 
 def fill(columns: Mapping[str, Array], arrays: Mapping[str, Array]) -> None:
     """Write a snapshot's numbers ≥ 0 into these columns (N,), which may be longer: clients joined since."""
-    for name, mine in columns.items():
+    for name, column in columns.items():
         stored = arrays[name]
-        if stored.shape != (stored.size,) or stored.size > mine.size or stored.dtype.kind != mine.dtype.kind:
+        if stored.shape != (stored.size,) or stored.size > column.size or stored.dtype.kind != column.dtype.kind:
             raise ValueError(f"{name} of shape {stored.shape} and type {stored.dtype}")
         if not (np.isfinite(stored).all() and (stored >= 0).all()):
             raise ValueError(f"{name} with numbers that are not ≥ 0")
-        mine[: stored.size] = stored
+        column[: stored.size] = stored

@@ -12,10 +12,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from sortition.core.errors import StorageError, shown
+from sortition.core.errors import StorageError, bad, shown
 
 AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # to open a pipe does not wait for its other end
 LONGEST_TEXT = 256 << 20  # bytes of a document, or of a line: those of a million clients have less
+
+
+def check_file_name(path: str | Path) -> None:
+    """Refuse, before anything is written, a path that can name no file."""
+    if not isinstance(path, str | Path):
+        raise bad("path", "a text or a Path", path)
+    if not Path(path).name or "\0" in str(path):
+        raise bad("path", "the path of a file, without zero bytes", path)
+    if Path(path).is_dir():
+        raise bad("path", "the path of a file", f"the folder {path}")
 
 
 def opened(path: Path) -> BinaryIO:

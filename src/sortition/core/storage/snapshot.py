@@ -22,7 +22,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import StorageError
 from sortition.core.storage.journal import pour
 from sortition.core.storage.npz import read_npz
-from sortition.core.storage.safe_files import check_format
+from sortition.core.storage.safe_files import check_file_name, check_format
 
 FORMAT = 1  # of snapshots, in their header
 # what numpy and zipfile raise on bytes that are not theirs
@@ -63,6 +63,7 @@ def digest(value: object) -> str:
 
 def save(path: str | Path, arrays: Mapping[str, Array], header: Mapping[str, object]) -> None:
     """Write arrays and header, atomically."""
+    check_file_name(path)
     if _HEADER in arrays:
         raise StorageError(f"Snapshot arrays must not be named {_HEADER!r}.")
     text = json.dumps({**header, "format": FORMAT}, sort_keys=True)

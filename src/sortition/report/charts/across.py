@@ -131,12 +131,7 @@ def _profiles(gathered: Gathered, palette: Palette, left_out_note: str) -> Chart
         for label, shares in profiles(costs, factors).items()
         for factor, share in zip(factors, shares, strict=True)
     ]
-    if by_rounds:
-        cost_name = "rounds to target"
-    elif gathered.settings[0].higher:
-        cost_name = "error"
-    else:
-        cost_name = gathered.settings[0].metric
+    cost_name = _cost_name(first, by_rounds)
     x = alt.X("factor:Q", title=f"{cost_name}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     chart = lines("profiles", palette, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
@@ -148,6 +143,13 @@ def _profiles(gathered: Gathered, palette: Palette, left_out_note: str) -> Chart
         tables={"profiles": rows, "profiles_names": end_labels(rows, "share", HEIGHT, zero=True)},
         span=3,
     )
+
+
+def _cost_name(setting: Setting, by_rounds: bool) -> str:
+    """Return what a profile counts as the cost of a run."""
+    if by_rounds:
+        return "rounds to target"
+    return "error" if setting.higher else setting.metric
 
 
 def _shared(gathered: Gathered) -> list[str]:

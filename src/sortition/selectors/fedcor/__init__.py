@@ -150,6 +150,7 @@ class FedCor(Selector[Memory]):
     fit_at_most: Positive = 2_000
 
     memory = Memory
+    counts_rounds = True
     cite = """@inproceedings{tang2022fedcor,
   title = {{FedCor}: Correlation-Based Active Client Selection Strategy for Heterogeneous Federated Learning},
   author = {Tang, Minxue and Ning, Xuefei and Wang, Yitu and Sun, Jingwei and Wang, Yu and Li, Hai and Chen, Yiran},

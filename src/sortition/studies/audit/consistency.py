@@ -10,6 +10,7 @@ from typing import Any, cast
 from sortition.audit import entries as audit
 from sortition.audit.encoding import decode_ids, decode_numbers, json_value
 from sortition.audit.entries import commitment, digest_of
+from sortition.audit.events import LoggedStep, has_events, logged_steps
 from sortition.audit.recompute import UNREADABLE
 from sortition.audit.schema import Header, RoundEntry, asked_ids, done_ids
 from sortition.core.errors import SortitionError
@@ -61,6 +62,8 @@ def against_records(
     names: ClientNames | None = None,
 ) -> list[str]:
     """Return where a log and a file of records (a run's, or a federation's history) differ."""
+    if has_events(entries):
+        return _steps_against_records(logged_steps(entries), records, file, names or ClientNames())
     faults = []
     if len(entries) != len(records):
         faults.append(f"The log has {len(entries)} rounds; {file} {len(records)}.")
@@ -72,6 +75,35 @@ def against_records(
             ]
         except READING_ERRORS as error:
             faults.append(f"Round {round_name(entry)}: {file} cannot be compared: {error!r}.")
+    return faults
+
+
+def _steps_against_records(
+    steps: Sequence[LoggedStep], records: Sequence[RoundRecord], file: str, names: ClientNames
+) -> list[str]:
+    """The same where rounds overlap: a record is a step, with the selections before it."""
+    faults = []
+    if len(steps) != len(records):
+        faults.append(f"The log has {len(steps)} steps; {file} {len(records)}.")
+    for step, record in zip(steps, records, strict=False):
+        try:
+            entry = step.step or {}
+            comparisons = [
+                Difference("round", entry.get("version"), record["round"]),
+                Difference("cohort", step.cohort, record["cohort"]),
+                Difference("completed clients", step.used, answered_ids(record)),
+            ]
+            if "used" in record:
+                comparisons.append(Difference("weights", step.weights, record["used"]))
+            if "staleness" in record:
+                comparisons.append(Difference("staleness", entry.get("staleness"), record["staleness"]))
+            faults += [
+                f"Step {entry.get('version')}: {difference.text(file, names)}"
+                for difference in comparisons
+                if difference.logged != difference.recorded
+            ]
+        except READING_ERRORS as error:
+            faults.append(f"Step {record.get('round')}: {file} cannot be compared: {error!r}.")
     return faults
 
 

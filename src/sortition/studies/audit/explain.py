@@ -20,6 +20,7 @@ LOST = "It did not complete: what it sent was lost or refused."
 KEPT_OUT = {
     "quarantined": "in quarantine for unsound numbers of earlier rounds",
     "ceiling": "that have had their places, the ceiling of their fair share",
+    "returning": "that have just come, more than may be chosen in one round, by a random draw",
     "quota": "over the quota of their owner, by a random draw",
 }
 
@@ -155,6 +156,11 @@ def _kept_out_sentence(log: Log, t: int, client_id: int, reason: str) -> str:
     """Say what the guards did to a client that was available."""
     if reason == "ceiling":
         return "The guards left it out: it has had all the places that the ceiling of its fair share allows."
+    if reason == "returning":
+        return (
+            "The guards left it out by a random draw: it had just come, with more such clients than may be chosen in "
+            f"one round, so {log.method} could not choose it."
+        )
     if reason == "quota":
         return (
             "The guards left it out by a random draw: its owner had more clients there than places, so "

@@ -10,6 +10,7 @@ import numpy as np
 from sortition.audit import hash_chain
 from sortition.audit.encoding import MOST
 from sortition.audit.entries import commitment, digest_of
+from sortition.audit.events import has_events, logged_steps
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import RoundEntry
 from sortition.core.errors import SortitionError
@@ -115,7 +116,12 @@ def _against_disclosure(links: list[hash_chain.Link], disclosed: ReadOnlyTable) 
 def _against_history(entries: list[RoundEntry], history: History, names: ClientNames, *, over: bool) -> list[str]:
     """Return where log and history differ; of a federation that goes on, one file may be ahead of the other."""
     records = history.records
-    if not over:
+    if not over and has_events(entries):
+        steps = [step for step in logged_steps(entries) if step.step is not None]
+        common = min(len(steps), len(records))
+        entries = entries[: sum(step.entries for step in steps[:common])]
+        records = records[:common]
+    elif not over:
         common = min(len(entries), len(records))
         entries = entries[:common]
         records = records[:common]

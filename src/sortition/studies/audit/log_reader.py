@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 
 from sortition.audit import hash_chain
 from sortition.audit.encoding import decode_ids, decode_numbers
+from sortition.audit.events import has_events
 from sortition.audit.recompute import UNREADABLE
 from sortition.audit.schema import AnswersEntry, RoundEntry, asked_ids, done_ids
 from sortition.core.arrays import Floats, Ids
@@ -38,7 +39,7 @@ class DecodedRound:
         cohort: ids of those that were chosen.
         weights: of the cohort, in its order.
         completed: ids of those that completed.
-        kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "quota".
+        kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "returning", "quota".
     """
 
     entry: RoundEntry
@@ -93,6 +94,11 @@ class Log:
             expected_hash = final_hash(source)
         self.header: TomlTable = dict(links[0].entry) if links else {}
         self.entries = [cast(RoundEntry, link.entry) for link in links[1:]]
+        if has_events(self.entries):
+            raise StorageError(
+                f"{self.path} has selections and steps apart, since its rounds overlap; choices are explained where "
+                "rounds do not. sortition audit checks it."
+            )
         self.warnings: list[str] = []
         if links:
             breaks = hash_chain.breaks(links, expected_hash)

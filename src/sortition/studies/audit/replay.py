@@ -13,12 +13,14 @@ from sortition.audit.entries import encode_joined
 from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import shown
+from sortition.core.flights import Received
 from sortition.core.guards.screening import Answers
+from sortition.core.intake import with_ids
 from sortition.core.observer import Reports
 from sortition.core.questions import Measure
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Population
-from sortition.core.turn import Turn, with_ids
+from sortition.core.turn import Turn
 from sortition.simulation import Setup, start
 from sortition.simulation.simulation import client_figures
 
@@ -35,7 +37,7 @@ class Configured:
         self._t = t
         expected = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
-            "budget": self.setup.pace.places,
+            "budget": self.setup.cohort_pace.places,
             "joined": encode_joined(self.setup.known(t)) if self._has_newcomers(t) else None,
         }
         return Evidence(expected=expected)
@@ -91,6 +93,16 @@ class Replay(Configured):
         """Keep the answers."""
         self._evidence.asked.append(answers)
 
+    def dispatched(self, turn: Turn) -> None:
+        """Nothing to keep: the round is finished next."""
+
+    def gave_up(self, ids: Ids, reason: str) -> None:
+        """Nothing to keep."""
+
+    def stepped(self, step: Received, reports: Reports) -> None:
+        """Keep the reports of a step."""
+        self._evidence.reports = {name: with_ids(name, report, step.arrived) for name, report in reports.items()}
+
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who completed, the reports, and whose updates were refused."""
         self._evidence.reports = {name: with_ids(name, report, done) for name, report in reports.items()}
@@ -98,6 +110,8 @@ class Replay(Configured):
         self._evidence.expected |= {
             "done": None if all_completed else encode_ids(done),
             "blamed": json_value(turn.blamed) or None,
+            "excused": sorted(turn.excused & turn.blamed.keys()) or None,
+            "scales": json_value(turn.scales) or None,
         }
 
     def joined(self, population: Population) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import cast
 
 from sortition.audit import hash_chain
+from sortition.audit.events import has_events, logged_steps
 from sortition.audit.recompute import recompute
 from sortition.audit.schema import Header, RoundEntry
 from sortition.core.errors import DataError, InputError, SortitionError
 from sortition.core.record import RoundRecord
+from sortition.core.registrar import Registrar
 from sortition.core.storage.lock import in_use
 from sortition.results import run_folder
 from sortition.simulation import start
@@ -94,6 +96,9 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         finding.unchecked_because = "the run cannot be replayed"
         finding.faults.append(f"The run cannot be replayed: {error}")
         return
+    if has_events(entries):
+        _examine_events(run, entries, records, finding, header, registrar)
+        return
     if not run.done:  # killed or read between two writes, one file is ahead of the other
         common = min(len(entries), len(records))
         if len(entries) != len(records):
@@ -119,3 +124,27 @@ def _examine_choices(run: run_folder.Run, links: list[hash_chain.Link], finding:
         source = Replay(setup, records) if finding.replayed else Configured(setup)
         result = recompute(entries, registrar, evidence=source, population=source.population)
     finding.add(result, header)
+
+
+def _examine_events(
+    run: run_folder.Run,
+    entries: list[RoundEntry],
+    records: list[RoundRecord],
+    finding: Finding,
+    header: Header,
+    registrar: Registrar,
+) -> None:
+    """Compare and recompute a log whose rounds overlap; of vectors it holds digests, which end the recomputation."""
+    steps = logged_steps(entries)
+    if not run.done:  # killed or read between two writes, one file is ahead of the other
+        common = min(sum(step.step is not None for step in steps), len(records))
+        entries = entries[: sum(step.entries for step in steps[:common])]
+        records = records[:common]
+        finding.entries = len(entries) + 1
+    finding.faults += against_header(header, registrar, run.manifest.get("audit"))
+    finding.faults += against_records(entries, records)
+    if finding.faults:
+        finding.unchecked_because = "the log does not fit the run"
+        return
+    with in_one_thread():
+        finding.add(recompute(entries, registrar), header)

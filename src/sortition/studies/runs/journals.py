@@ -28,8 +28,8 @@ class Journals:
         self._journals: list[Journal] = []
         self.log: AuditLog | None = None
         try:
-            self.rounds = self._open(path / run_folder.ROUNDS, registrar.index)
-            self.timings = self._open(path / run_folder.TIMINGS, registrar.index)
+            self.rounds = self._open(path / run_folder.ROUNDS, registrar.version)
+            self.timings = self._open(path / run_folder.TIMINGS, registrar.version)
             if audited:
                 self.log = self._open_log(path / run_folder.AUDIT, registrar)
                 registrar.observer = self.log
@@ -44,7 +44,7 @@ class Journals:
         return journal
 
     def _open_log(self, path: Path, registrar: Registrar) -> AuditLog:
-        n_entries = registrar.index + 1 if registrar.index else 0  # the header is one line more
+        n_entries = registrar.events + 1 if registrar.events else 0  # the header is one line more
         journal = self._open(path, n_entries)
         last_hash = _last_hash(journal) if n_entries else ""
         return AuditLog(registrar, salt_of(registrar.seed), write=journal.write, entries=n_entries, last=last_hash)

@@ -89,14 +89,14 @@ def _play_method(run: OpenRun) -> Play:
     config = run.config
     simulation = _open(run)
     registrar = simulation.registrar
-    journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, registrar.index))
+    journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, simulation.played))
     records = cast(list[RoundRecord], run_folder.lines(run.path / run_folder.ROUNDS))
     stop = StopRule(config.target if config.stop_at_target else None, records, shown=config.metric)
     saved_at = time.monotonic()
     summary = RunSummary()
-    run.callbacks.on_start(config, run.path, registrar.index)
+    run.callbacks.on_start(config, run.path, simulation.played)
     try:
-        while registrar.index < config.rounds and not stop.reached:
+        while simulation.played < config.rounds and not stop.reached:
             if run.stopping():
                 _save(run.path, simulation, journals)
                 return False
@@ -105,7 +105,7 @@ def _play_method(run: OpenRun) -> Play:
             journals.append(record, _rounded(simulation.timings))
             figure = stop.add(record)
             run.callbacks.on_round(config, record)
-            run.on_round(registrar.index, figure)
+            run.on_round(simulation.played, figure)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
                 _save(run.path, simulation, journals)
                 saved_at = time.monotonic()
@@ -183,7 +183,7 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     path = run.path
     document = manifest(config, run.built, run.setup)
     simulation = resume_or_start(path, run.setup, document["data"])
-    if may_keep_audit_log and keeps_audit_log(path, config.audit, simulation.registrar.index):
+    if may_keep_audit_log and keeps_audit_log(path, config.audit, simulation.played):
         document["audit"] = {"seed": config.seed, "salt": salt_of(config.seed).hex()}
     (path / run_folder.SUMMARY).unlink(missing_ok=True)
     write_folder.write_config(path / run_folder.CONFIG, config.table())
@@ -213,7 +213,7 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 
 
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
-    last_round = simulation.registrar.index - 1
+    last_round = simulation.played - 1
     evaluator = run.setup.at(last_round).world.evaluator
     client_scores = evaluator.client_scores(simulation.params)
     totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
@@ -226,8 +226,10 @@ def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary
     n_clients = run.built.split.clients
     counts: dict[str, Array] = dict(attrition.counts_per_client(stored.records, n_clients))
     counts["available"] = np.zeros(n_clients, np.int64)
+    clock = 0.0
     for record in stored.records:
-        counts["available"] += run.setup.reachable(record["round"])
+        counts["available"] += run.setup.reachable(record["round"], clock)
+        clock = record.get("clock") or 0.0
     if client_scores is not None:
         counts["accuracy" if run.config.task is None else "metric"] = client_scores
     write_folder.write_arrays(run.path / run_folder.CLIENTS, counts)

@@ -18,10 +18,10 @@ from sortition.studies.runs import write_folder
 from sortition.studies.runs.callback import Callback, Callbacks
 
 if TYPE_CHECKING:
-    from sortition.simulation.round_cache import Training
+    from sortition.simulation.round_cache import Training, Trainings
 
 OnRound = Callable[[int, float | None], None]
-Play = Generator["Training", None, bool]
+Play = Generator["Training | Trainings", None, bool]
 
 
 @dataclass(frozen=True)

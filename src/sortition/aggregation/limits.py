@@ -1,0 +1,34 @@
+"""No update, and no combination of updates, moves the model further than the guards allow (``Guards.clip``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sortition.core.arrays import Floats
+
+Rows = npt.NDArray[Any]
+
+
+def shortened_rows(updates: Rows, norms: Floats, longest: float) -> Rows:
+    """The updates (k, P), of these norms (k,), each shortened to ``longest`` where it is longer."""
+    too_long = norms > longest
+    if not too_long.any():
+        return updates
+    shorter = updates.copy()
+    factors = (longest / norms[too_long]).astype(updates.dtype)
+    shorter[too_long] *= factors[:, None]
+    return shorter
+
+
+def shortened(update: Rows, longest: float) -> Rows:
+    """One update (P,), shortened to ``longest`` where it is longer: weights may sum to more than 1."""
+    if np.isinf(longest):
+        return update
+    norm = float(np.linalg.norm(update.astype(np.float64)))
+    if norm <= longest:
+        return update
+    shorter: Rows = update * update.dtype.type(longest / norm)
+    return shorter

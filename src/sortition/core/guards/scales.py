@@ -1,0 +1,78 @@
+"""How long what clients send usually is, remembered over rounds: the scale of each signal, and of models' updates.
+
+Compared with one another, the rows of one round say nothing where most of them are false. So the norm of a row is held
+against a *scale*: every client has one vote, the norm that it sent last within the last ``rounds`` rounds, and the
+scale is the lower median of all votes. A client that has just come (:mod:`~sortition.core.guards.presence`) has none.
+
+So a tenth of the clients holds a tenth of the votes, however many places it has in a round: it moves the scale from the
+median of the honest votes to their 56th percentile at most, over any number of rounds, and clients that hold *every*
+place for less than half of the remembered rounds cannot move it beyond what the others sent before. Refused rows vote,
+too, so that a scale that has become too small follows once most clients send more.
+
+Rows are judged whenever they arrive, against the scale as it is then: it does not matter whether they belong to one
+selection or to several, nor how many arrive together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.guards.stored import fill
+
+MODEL = "model"  # the name of the scale of models' updates
+ENOUGH = 10  # votes that make a scale, or those of half of the clients where there are fewer
+PREFIX = "scales."
+Sent = Iterable[tuple[str, Ids, Floats]]  # a signal's name, clients, and the norms of what they sent
+
+
+class Scales:
+    """The norms that clients sent last, by signal."""
+
+    def __init__(self, names: Iterable[str], rounds: int, n_clients: int) -> None:
+        self.rounds = rounds
+        self.norms: dict[str, Floats] = {name: np.zeros(n_clients) for name in (MODEL, *names)}
+        self.when: dict[str, Ids] = {name: np.zeros(n_clients, np.int64) for name in self.norms}  # round + 1; 0: never
+
+    def scale(self, name: str, index: int) -> float | None:
+        """The scale of a signal in round ``index``; None where too few clients have voted, or most sent zeros."""
+        if name not in self.norms:
+            return None
+        when = self.when[name]
+        votes = self.norms[name][when > max(0, index - self.rounds)]
+        if votes.size < min(ENOUGH, -(-when.size // 2)):
+            return None
+        middle = (votes.size - 1) // 2
+        return float(np.partition(votes, middle)[middle]) or None
+
+    def in_force(self, index: int) -> dict[str, float]:
+        """All scales of a round that are known, by name."""
+        scales = {name: self.scale(name, index) for name in self.norms}
+        return {name: scale for name, scale in scales.items() if scale is not None}
+
+    def record(self, sent: Sent, index: int) -> None:
+        """Take the votes of round ``index``; a norm that is not finite is none."""
+        for name, clients, norms in sent:
+            finite = np.isfinite(norms)
+            self.norms[name][clients[finite]] = norms[finite]
+            self.when[name][clients[finite]] = index + 1
+
+    def grown(self, n_clients: int) -> Scales:
+        """The same for more clients; newcomers have not voted."""
+        larger = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
+        fill(larger.export(), self.export())
+        return larger
+
+    def export(self) -> dict[str, Array]:
+        """The votes as named arrays."""
+        norms = {f"{PREFIX}norm.{name}": votes for name, votes in self.norms.items()}
+        return norms | {f"{PREFIX}when.{name}": rounds for name, rounds in self.when.items()}
+
+    def restored(self, arrays: Mapping[str, Array]) -> Scales:
+        """The same with the votes of a snapshot."""
+        n_clients = self.norms[MODEL].size
+        restored = Scales((name for name in self.norms if name != MODEL), self.rounds, n_clients)
+        fill(restored.export(), arrays)
+        return restored

@@ -1,0 +1,38 @@
+"""A tenth of the clients that comes back together destroys a model without guards, and does not with them."""
+
+import pytest
+
+from campaign import trust
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch):
+    monkeypatch.setattr(trust, "ROUNDS", 80)
+
+
+def test_clients_that_return_together_hold_the_cohort_and_destroy_the_model_unless_guarded():
+    honest = trust.played("f3ast", "honest", "guards", seed=0)
+    unguarded = trust.played("f3ast", "return", "none", seed=0)
+    guarded = trust.played("f3ast", "return", "guards", seed=0)
+    assert unguarded.majorities > 0
+    assert unguarded.accuracy < 30
+    assert guarded.accuracy > honest.accuracy - 5
+    assert guarded.returned <= 40
+    assert guarded.honest_quarantined == 0
+
+
+def test_outcomes_are_kept_and_not_played_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(trust, "ROUNDS", 12)
+    path = tmp_path / "outcomes.jsonl"
+    for _ in range(2):
+        trust.write(path, ["uniform"], ["honest", "framing"], ["guards", "none"], seeds=2, partition="shards")
+    outcomes = trust.read(path)
+    assert len(outcomes) == 8
+    assert {(one.attack, one.guards) for one in outcomes} == {
+        ("honest", "guards"),
+        ("honest", "none"),
+        ("framing", "guards"),
+        ("framing", "none"),
+    }
+    tables = trust.tables(outcomes)
+    assert "uniform" in tables

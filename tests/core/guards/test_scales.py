@@ -1,0 +1,231 @@
+"""What is usual is remembered: whoever holds most places of one round is not the measure of the others."""
+
+import numpy as np
+import pytest
+
+from sortition.core import LOSS, UPDATE, Guards, InputError, Measure, Needs, Population, Registrar, Selector, State
+from sortition.core.guards.presence import Presence
+from sortition.core.guards.scales import MODEL, Scales
+from sortition.core.rounds import Cohort
+from sortition.core.selector import method
+
+N = 20
+GUARDS = Guards(norm=10, remember=50, clip=2, strikes=1, quarantine=5)
+
+
+@method
+class Wanted(Selector[State]):
+    """The first clients that are there; asks them for their loss, and wants their updates."""
+
+    @property
+    def needs(self):
+        return Needs(asks=(LOSS,), reports=(UPDATE,))
+
+    def select(self, state, round):
+        yield Measure(LOSS, round.available)
+        return Cohort.uniform(round.available[: round.budget])
+
+
+def registrar(guards=GUARDS, n=N, **options):
+    return Registrar(Wanted(), Population(np.full(n, 9)), guards=guards, **options)
+
+
+def play(federation, available, lengths, budget=5):
+    """One round in which client k sends a loss, a report and an update of length ``lengths[k]`` (default: 1)."""
+    turn = federation.begin(available, budget)
+    while turn.question is not None:
+        turn.answer({int(k): lengths.get(int(k), 1.0) for k in turn.question.ids})
+    ids = turn.cohort.ids
+    norms = np.array([lengths.get(int(k), 1.0) for k in ids])
+    verdict = turn.judge_updates(ids, norms)
+    turn.blame({int(ids[row]): reason for row, reason in verdict.refused.items()})
+    sound = np.delete(ids, list(verdict.refused))
+    federation.finish(turn, sound, {"update": {int(k): [lengths.get(int(k), 1.0), 0.0] for k in sound}})
+    return turn, verdict
+
+
+def experienced(guards=GUARDS, rounds=8):
+    """A federation whose 20 clients have all sent lengths of about 1."""
+    federation = registrar(guards)
+    for t in range(rounds):
+        available = np.sort((np.arange(10) + 5 * t) % N)
+        play(federation, available, {k: 1 + 0.01 * k for k in range(N)})
+    return federation
+
+
+def test_a_majority_of_one_round_does_not_decide_what_is_usual():
+    federation = experienced()
+    scale = federation.eligibility.scales.scale(MODEL, federation.index)
+    turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
+    assert sorted(verdict.refused) == [0, 1, 2]
+    assert verdict.longest == pytest.approx(2 * scale)
+    assert set(turn.rejected) == {0, 1, 2}
+    assert np.flatnonzero(federation.quarantined).tolist() == [0, 1, 2]
+    assert federation.eligibility.scales.scale(MODEL, federation.index) == pytest.approx(scale, rel=0.2)
+
+
+def test_without_a_memory_they_are_the_measure():
+    _, verdict = play(experienced(Guards(norm=10, strikes=1)), np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
+    assert verdict.refused == {}
+    assert verdict.longest == np.inf
+
+
+def test_nobody_is_framed_by_a_majority_that_sends_next_to_nothing():
+    federation = experienced()
+    _, verdict = play(federation, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
+    assert verdict.refused == {}
+    assert not federation.quarantined.any()
+    framed = experienced(Guards(norm=10, strikes=1, quarantine=5))
+    play(framed, np.arange(5), {0: 1e-9, 1: 1e-9, 2: 1e-9})
+    assert np.flatnonzero(framed.quarantined).tolist() == [3, 4]
+
+
+def test_a_tenth_that_holds_every_place_for_twenty_rounds_hardly_moves_the_scale():
+    federation = experienced(Guards(norm=0, remember=50))
+    before = federation.eligibility.scales.scale(MODEL, federation.index)
+    for t in range(20):
+        play(federation, np.arange(2), {0: 2.0**t, 1: 2.0**t}, budget=2)
+    after = federation.eligibility.scales.scale(MODEL, federation.index)
+    assert after <= 1.05 * before
+
+
+def test_the_scale_follows_once_most_clients_send_more():
+    federation = experienced()
+    for t in range(8):
+        play(federation, np.sort((np.arange(10) + 5 * t) % N), dict.fromkeys(range(N), 100.0))
+    assert federation.eligibility.scales.scale(MODEL, federation.index) == 100.0
+
+
+def test_before_anything_is_known_the_shortest_update_bounds_the_round_and_nobody_is_blamed():
+    federation = registrar()
+    turn, verdict = play(federation, np.arange(5), {0: 1e6, 1: 2e6, 2: 3e6, 3: 1.5})
+    assert verdict.longest == 1.0
+    assert turn.guarded["shortened"] == 4
+    assert not federation.quarantined.any()
+
+
+def test_what_is_absurd_by_itself_is_always_a_strike():
+    federation = registrar()
+    play(federation, np.arange(5), {0: np.nan, 1: 1e20})
+    assert np.flatnonzero(federation.quarantined).tolist() == [0, 1]
+
+
+def test_a_lone_arrival_is_held_against_the_scale():
+    _, verdict = play(experienced(), np.array([3]), {3: 1e9}, budget=1)
+    assert list(verdict.refused) == [0]
+
+
+def test_snapshots_remember_and_abandoned_turns_do_not(tmp_path):
+    federation = experienced()
+    turn = federation.begin(np.arange(5), 5)
+    turn.judge_updates(np.arange(5), np.full(5, 1e6))
+    federation.save(tmp_path / "state.npz")
+    again = Registrar.load(tmp_path / "state.npz", Wanted(), Population(np.full(N + 3, 9)))
+    scales = federation.eligibility.scales
+    assert again.eligibility.scales.in_force(again.index) == scales.in_force(federation.index)
+    assert set(scales.in_force(federation.index)) == {MODEL, "loss", "update"}
+    assert again.eligibility.presence.shares[-3:].tolist() == [0, 0, 0]
+    play(again, np.arange(5), {0: 1e6, 1: 1e6, 2: 1e6})
+    assert again.quarantined[:3].tolist() == [1, 1, 1]
+
+
+def test_votes_are_of_the_last_rounds_and_there_must_be_enough():
+    scales = Scales(["loss"], rounds=10, n_clients=40)
+    assert scales.scale("loss", 0) is None
+    scales.record([("loss", np.arange(9), np.ones(9))], index=0)
+    assert scales.scale("loss", 1) is None
+    scales.record([("loss", np.arange(9, 20), np.full(11, 3.0))], index=5)
+    assert scales.scale("loss", 6) == 3.0
+    assert scales.scale("loss", 10) == 3.0  # the votes of the first round no longer count
+    assert scales.scale("loss", 16) is None
+    assert scales.scale("unheard of", 6) is None
+
+
+def test_a_clip_needs_a_memory():
+    with pytest.raises(InputError, match=r"Guards\.clip must be 0 where nothing is remembered"):
+        Guards(clip=2)
+    with pytest.raises(InputError, match=r"Guards\.returning must be a share"):
+        Guards(returning=1.5)
+
+
+class TestPresence:
+    def test_at_first_nobody_has_just_come(self):
+        assert not Presence(6).just_come(np.arange(6), np.arange(6)).any()
+
+    def test_absence_counts_from_the_eighth_round_on(self):
+        presence = Presence(6)
+        for t in range(8):
+            assert not presence.just_come(np.array([5]), np.arange(6)).any(), t
+            presence.record(np.arange(5))
+        assert presence.just_come(np.array([5]), np.arange(6)).all()
+
+    def test_who_is_back_for_long_enough_has_settled(self):
+        presence = Presence(6)
+        for _ in range(40):
+            presence.record(np.arange(5))
+        rounds = 0
+        while presence.just_come(np.array([5]), np.arange(6)).any():
+            presence.record(np.arange(6))
+            rounds += 1
+        assert 15 <= rounds <= 25
+
+    def test_where_everybody_comes_and_goes_nobody_has_just_come(self):
+        rng = np.random.default_rng(1)
+        presence = Presence(400)
+        shares = []
+        for _ in range(100):
+            available = np.flatnonzero(rng.random(400) < 0.5)
+            shares.append(presence.just_come(available, available).mean())
+            presence.record(available)
+        assert np.mean(shares) < 0.05
+
+    def test_a_shift_that_relieves_another_has_not_just_come(self):
+        presence = Presence(20)
+        for _ in range(30):
+            presence.record(np.arange(10))
+        assert not presence.just_come(np.arange(10, 20), np.arange(10, 20)).any()
+
+
+class TestReturning:
+    GUARDS = Guards(returning=0.2)
+
+    def away(self, guards, rounds=30, budget=5):
+        """Clients 0 to 3 of 20 are away at first; the method wants them above all."""
+        federation = registrar(guards)
+        for _ in range(rounds):
+            play(federation, np.arange(4, N), {}, budget)
+        return federation
+
+    def test_clients_that_come_back_together_get_a_place_and_not_the_cohort(self):
+        federation = self.away(self.GUARDS)
+        turn, _ = play(federation, np.arange(N), {})
+        assert (turn.cohort.ids < 4).sum() == 1
+        assert turn.kept_out["returning"].size == 3
+        assert turn.guarded["just_come"] == 3
+        free, _ = play(self.away(Guards()), np.arange(N), {})
+        assert (free.cohort.ids < 4).sum() == 4
+
+    def test_newcomers_are_limited_too(self):
+        federation = self.away(self.GUARDS)
+        federation.join(Population(np.full(N + 10, 9)))
+        turn, _ = play(federation, np.arange(4, N + 10), {})
+        assert (turn.round.available >= N).sum() == 1
+
+    def test_the_limit_gives_way_where_places_would_stay_empty(self):
+        federation = self.away(self.GUARDS)
+        turn, _ = play(federation, np.array([0, 1, 2, 7, 8, 9, 10]), {}, budget=6)
+        assert turn.cohort.ids.size == 6
+
+    def test_those_who_have_just_come_have_no_vote_and_a_majority_of_them_blames_nobody(self):
+        guards = Guards(norm=10, remember=50, strikes=1, quarantine=5)
+        federation = self.away(guards, budget=16)
+        before = federation.eligibility.scales.norms[MODEL].copy()
+        turn = federation.begin(np.array([0, 1, 2, 7, 8, 9, 10]), 5)
+        turn.answer({})
+        verdict = turn.judge_updates(turn.cohort.ids, np.array([1e6, 1e6, 1e6, 1e6, 1.0]))
+        assert sorted(verdict.refused) == [0, 1, 2, 3]
+        turn.blame(dict.fromkeys(turn.cohort.ids[:4].tolist(), "too long"))
+        federation.finish(turn, [8])
+        assert turn.excused == {0, 1, 2, 7}
+        assert not federation.quarantined.any()
+        assert federation.eligibility.scales.norms[MODEL][:4].tolist() == before[:4].tolist()

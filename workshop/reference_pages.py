@@ -39,6 +39,7 @@ ABOUT = {  # what stands above the keys of a table
     "`[model]`": "Other keys are options of the model: `sortition models` lists the models with their options.",
     "`[local]`": "Give either `steps` or `epochs`. The learning rate of round t, counted from 0, is "
     "lr · decay^⌊t / decay_every⌋ · drop^(number of milestones ≤ t).",
+    "`[task]`": "Losses, metrics and the targets that they take: [tasks](../tasks.md).",
     "`[server]`": "What each rule does: [aggregation](../aggregation.md).",
     "`[availability]`": f"Other keys are options of the mode. Modes: {LISTED}",
     "`[devices]`": "Speed and bandwidth set the simulated clock; they do not slow down the simulation.",

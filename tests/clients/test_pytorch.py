@@ -317,3 +317,37 @@ def test_outputs_that_are_no_labels_are_said_before_anybody_counts_them():
         upwards.facts(None)["label_counts"]
     given = pytorch(lambda context: (Autoencoder(nn.Linear(6, 576)), IMAGES, LABELS), classes=3)
     assert given.facts(None)["label_counts"].sum() == 40
+
+
+@pytest.mark.parametrize("loss", [None, "mse", functional.mse_loss])
+def test_a_rule_trains_real_targets_by_the_loss_that_is_measured(loss):
+    from sortition.learning import LocalRule
+
+    x = torch.randn(40, 4, generator=GEN)
+    y = x[:, :1] * 0.3  # truncated to whole numbers these would be zeros
+    model = nn.Linear(4, 1)
+    rule = LocalRule(lr=0.1, steps=1, batch=40)
+    node = client(model, x, y, rule=rule, loss=loss)
+    before = arrays(model)
+    expected = functional.mse_loss(model(x), y)
+    assert node.loss() == pytest.approx(expected.item(), rel=1e-5)
+    step = gradient(model, expected, before)
+    np.testing.assert_allclose(node.train().update, -0.1 * step, atol=1e-6)
+
+
+def test_a_rule_trains_on_several_inputs():
+    from sortition.learning import LocalRule
+
+    x = torch.randn(40, 4, generator=GEN)
+    y = (x[:, 0] > 0).long()
+    model = nn.Bilinear(4, 4, 2)
+    node = client(model, (x, x), y, rule=LocalRule(lr=0.1, steps=3, batch=8))
+    assert node.loss() == pytest.approx(functional.cross_entropy(model(x, x), y).item(), rel=1e-5)
+    assert np.linalg.norm(node.train().update) > 0
+
+
+def test_a_loss_that_is_not_known_or_takes_no_labels_is_refused():
+    with pytest.raises(InputError, match="Unknown loss 'mze'"):
+        pytorch(lambda context: None, loss="mze")
+    with pytest.raises(InputError, match=r"pytorch\(loss\) must be a function \(outputs, labels\)"):
+        pytorch(lambda context: None, loss=lambda outputs: outputs)

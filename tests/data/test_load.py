@@ -95,13 +95,27 @@ def test_a_training_and_a_test_dataset() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (Items(X, Y / 2), r"own\.y must be whole numbers, one label per example; got float"),
+        (Items(X, np.full(len(Y), "a")), r"own\.y must be whole numbers, one label per example; got <U1"),
+        ((X, np.full(len(Y), np.nan)), r"own\.y must be finite numbers; got NaN or infinity"),
         ((X, Y.tolist()), r"got 11 arrays\. Lists of examples or labels must be arrays"),
     ],
 )
 def test_labels_are_whole_numbers_of_an_array(data: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load(data)
+
+
+def test_other_numbers_are_targets_that_are_no_labels() -> None:
+    halves = load(Items(X, Y / 2))
+    assert halves.classes == 0
+    assert halves.y_train.dtype == np.float32
+    masks = load((X, np.stack([Y, 1 - Y], axis=1)))
+    assert masks.classes == 0
+    assert masks.y_train.shape[1:] == (2,)
+    assert load((X, Y - 1)).classes == 0  # labels begin at 0
+    whole = load((X, Y.astype(float)))
+    assert whole.classes == Y.max() + 1
+    assert whole.float_labels
 
 
 def test_an_import_path_names_no_other_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,7 +261,7 @@ def test_a_run_that_stands_at_an_earlier_round_is_not_compared(tmp_path):
     assert setting.comparison.leader == "uniform"
     assert "No two methods have finished runs of one seed" in answer(gather([tmp_path]))
     assert setting.mean("same", "passes") is None
-    assert setting.methods["same"][0].accuracy.size == 2  # its curve is drawn
+    assert setting.methods["same"][0].test["accuracy"].size == 2  # its curve is drawn
     assert "same" in Page(gather([tmp_path])).render()
 
 

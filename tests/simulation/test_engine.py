@@ -90,7 +90,7 @@ def test_records_are_plain_and_hold_what_was_played():
     assert [r["round"] for r in records] == [0, 1, 2]
     assert ["test" in r for r in records] == [False, True, True]  # every second, and the last
     assert set(records[2]["clients"]) == {"mean", "std", "worst_tenth", "min"}
-    assert carry.accuracies.shape == (10,)
+    assert carry.client_scores.shape == (10,)
     assert first["available"] == 10
     assert not first["skipped"]
     told = [(q["signal"], q["of"], q["asked"], q["answered"], q["floats"], q["after"]) for q in first["questions"]]

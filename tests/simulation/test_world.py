@@ -110,7 +110,7 @@ def test_losses_on_the_hold_out_where_asked():
         got = ask(own, signals.LOSS, [4]).values[0]
         assert got == pytest.approx(own.learner.passes.losses(own.initial, shares[4])[0].mean(), rel=1e-5)
     np.testing.assert_allclose(ask(on, signals.LOSS, [5]).values, ask(off, signals.LOSS, [5]).values, rtol=1e-6)
-    accuracy = off.evaluator.client_accuracies(off.initial)
+    accuracy = off.evaluator.client_scores(off.initial)
     assert accuracy[4] == pytest.approx(off.learner.passes.losses(off.initial, held[4])[1].mean())
 
 

@@ -32,6 +32,7 @@ def setups(
     federation: KnownFederation, selectors: Mapping[str, AnySelector], rounds: int, seed: int
 ) -> dict[str, Setup]:
     """Set up the same federation for each method: data, model, availability and batches depend on the seed alone."""
+    from sortition.core.inputs import shape_of
     from sortition.learning import build
     from sortition.learning.rule import LocalRule
     from sortition.simulation import FaultDraws, Faults, Setup, World
@@ -39,7 +40,7 @@ def setups(
     rng = stream(seed, "matched federation")
     counts = scaled(federation.counts)
     dataset = examples(counts.shape[1], rng)
-    model = build("mlp", dataset.x_train.shape[1:], dataset.classes, seed=seed, hidden=[HIDDEN])
+    model = build("mlp", shape_of(dataset.x_train), dataset.classes, seed=seed, hidden=[HIDDEN])
     client_rows = holdings(counts, dataset.y_train, rng)
     world = World(dataset, client_rows, model, LocalRule(lr=RATE, steps=STEPS, batch=BATCH), seed=seed)
     faults = FaultDraws(Faults(before=federation.dropout), federation.clients, seed)

@@ -129,6 +129,23 @@ def describe(
         typer.echo(f"picture: {charts.write(chart, plot)}")
 
 
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="a data set, or a file or folder of your own")] = "digits",
+    set_: Set = None,
+) -> None:
+    """Print what models get of a data set: types and shapes of inputs and targets, and how many there are."""
+    from sortition import data
+    from sortition.data.describe import shown_data
+
+    options, parameters = _parameters(set_)
+    if parameters:
+        from sortition.core.errors import bad
+
+        raise bad("--set", "an option of the data, such as data.label=y", next(iter(parameters)))
+    typer.echo(shown_data(data.load(name, **options)))
+
+
 @app.command("availability")
 def availability_(
     mode: Annotated[str, typer.Argument(help="a mode or a paper's alias, such as LN")] = "lognormal",

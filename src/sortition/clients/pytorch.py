@@ -24,11 +24,13 @@ from sortition.clients.torch_data import (
     forward,
     loaded,
     mean_loss,
+    named_loss,
     tensors_by_name,
 )
 from sortition.core.arrays import Array
 from sortition.core.errors import bad
 from sortition.core.streams import stream
+from sortition.core.validation import check_takes
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,7 +55,7 @@ class PyTorch:
         self,
         load: Load,
         rule: LocalRule | None,
-        loss: Loss | None,
+        loss: Loss | str | None,
         classes: int,
         seed: int,
         device: str,
@@ -108,7 +110,7 @@ def pytorch(
     load: Load,
     rule: LocalRule | None = None,
     *,
-    loss: Loss | None = None,
+    loss: Loss | str | None = None,
     classes: int = 0,
     seed: int = 0,
     device: str = "cpu",
@@ -121,8 +123,9 @@ def pytorch(
         load: from a node's context to (module, x, y), or to (module, batches) with batches such as a DataLoader's:
             pairs (x, y), or dicts with the labels under ``label`` or ``labels``.
         rule: local training; None where the app has a train function of its own.
-        loss: from (outputs, labels) to the mean loss. Default: the module's own, if its outputs carry one; else
-            cross-entropy for labels, binary cross-entropy for label masks, the squared error for real targets.
+        loss: from (outputs, labels) to the mean loss, or the name of a study's ``task.loss`` ("mse", "bce", …).
+            Default: the module's own, if its outputs carry one; else cross-entropy for labels, binary cross-entropy
+            for label masks, the squared error for real targets.
         classes: how many labels there are; default: the outputs of the last layer.
         seed: of batches and dropout masks, keyed by round and client; the simulator's of the same seed are the same.
         device: any name that torch knows.
@@ -131,6 +134,10 @@ def pytorch(
     """
     if not callable(load):
         raise bad("pytorch(load)", "a function from a context to (module, x, y)", load)
+    if isinstance(loss, str):
+        named_loss(loss)  # refuses a name that is not known
+    elif loss is not None:
+        check_takes(loss, ("outputs", "labels"), "pytorch(loss)")
     if rule is not None and rule.keep_state:
         raise bad("pytorch(rule).keep_state", "false: a client here ends with its message", True)
     return PyTorch(
@@ -183,6 +190,15 @@ class TorchClient:
     def classes(self) -> int:
         """How many labels there are, C."""
         return self.maker.classes or count_classes(self.model, self.data.largest_label)
+
+    @property
+    def output_axes(self) -> int:
+        """How many axes the module's outputs have, with that of the examples."""
+        import torch
+
+        first, _ = self.data.sample(1, np.random.Generator(np.random.PCG64(0)), self.maker.device)
+        with torch.inference_mode():
+            return int(forward(self.model, first).ndim)
 
     @property
     def label_counts(self) -> Array:

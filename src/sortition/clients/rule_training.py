@@ -16,12 +16,34 @@ if TYPE_CHECKING:
     from sortition.clients.pytorch import TorchClient
     from sortition.learning import LocalRule
     from sortition.learning.learner import Trained
+    from sortition.learning.objective import Objective
+
+
+def _objective(client: TorchClient, y: Array) -> Objective | None:
+    """Return what a training by rule minimises, the same as :meth:`TorchClient.loss`; None for labels (n,)."""
+    from sortition.learning.objective import Objective
+    from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+
+    loss = client.maker.loss
+    if isinstance(loss, str):
+        return None if loss == CROSS_ENTROPY and y.ndim == 1 else Objective(TaskRule(loss=loss, metric="loss"))
+    if loss is not None:
+        return Objective.of_function(loss)
+    if hasattr(client.model, "config"):
+        return Objective(TaskRule(loss=MODELS_OWN))
+    if y.dtype.kind == "f":
+        return Objective(TaskRule(loss="mse"))
+    if y.ndim == 1:
+        return None
+    gives_masks = client.output_axes == y.ndim
+    return Objective(TaskRule(loss="bce" if gives_masks else CROSS_ENTROPY, metric="loss"))
 
 
 class RuleResult:
     """Implements core's ``LocalResult`` for a module that is trained by a :class:`~sortition.learning.LocalRule`."""
 
     def __init__(self, client: TorchClient, rule: LocalRule) -> None:
+        from sortition.learning.fitting import check_objective
         from sortition.learning.learner import Learner
 
         received = client.received
@@ -30,9 +52,21 @@ class RuleResult:
         x, y = client.data.arrays
         self._client = client
         self._n_examples = len(y)
+        objective = _objective(client, y)
+        if objective is not None and objective.rule.wants_numbers:
+            y = y.astype(np.float32)
         self._learner = Learner(
-            client.model, x, y, rule, device=client.maker.device, engine=client.maker.engine, channels_last=False
+            client.model,
+            x,
+            y,
+            rule,
+            device=client.maker.device,
+            engine=client.maker.engine,
+            channels_last=False,
+            objective=objective,
         )
+        if objective is not None:
+            check_objective(self._learner, objective)
         self._received_vector = self._in_learners_order()
         trained = self._train()
         self._delta = trained.deltas[0]

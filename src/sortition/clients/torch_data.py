@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 
@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Module
 
-    Inputs: TypeAlias = Tensor | Mapping[str, "Inputs"]  # what a module is called with
-    RawInputs: TypeAlias = Tensor | npt.ArrayLike | Mapping[str, "RawInputs"]  # the same, as it was loaded
+    from sortition.core.inputs import Examples
+    from sortition.learning.objective import Objective
+
+    Inputs: TypeAlias = Tensor | tuple[Tensor, ...] | dict[str, Tensor]  # what a module is called with
+    RawInputs: TypeAlias = Tensor | npt.ArrayLike | tuple[Any, ...] | Mapping[str, Any]  # the same, as it was loaded
     Batch: TypeAlias = tuple[Inputs, Tensor]  # inputs and labels
     Loss: TypeAlias = Callable[[Any, Tensor], Tensor]  # from (outputs, labels) to the mean loss
 
@@ -65,11 +68,15 @@ class TorchData:
         return 0 if self.whole else len(self._batches)
 
     @property
-    def arrays(self) -> tuple[Array, Array]:
-        """(x, y), where they were given as arrays."""
+    def arrays(self) -> tuple[Examples, Array]:
+        """(x, y), where they were given as arrays; x may be several."""
+        from sortition.core.inputs import Inputs as SeveralInputs
+
         x, y = self._batches[0]
-        if not self.whole or isinstance(x, Mapping):
+        if not self.whole:
             raise InputError("pytorch(load, rule) must be given (module, x, y) with arrays x and y; got batches.")
+        if isinstance(x, dict | tuple):
+            return SeveralInputs.of(x, lambda part: cast("Tensor", part).numpy()), y.numpy()
         return x.numpy(), y.numpy()
 
     def chunks(self, device: str) -> Iterator[tuple[Inputs, Tensor, float]]:
@@ -132,9 +139,11 @@ def _as_tensor(value: Tensor | npt.ArrayLike) -> Tensor:
 
 
 def _as_inputs(value: RawInputs) -> Inputs:
-    """Return inputs as tensors: one, or one by name."""
+    """Return inputs as tensors: one, several by position, or several by name."""
     if isinstance(value, Mapping):
-        return {name: _as_inputs(part) for name, part in value.items()}
+        return {name: _as_tensor(part) for name, part in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_as_tensor(part) for part in value)
     return _as_tensor(value)
 
 
@@ -144,7 +153,7 @@ def _split(batch: object) -> Batch:
         label_key = next((name for name in LABELS if name in batch), None)
         if label_key is None:
             raise bad("a batch", f"a dict with its labels under {' or '.join(LABELS[:2])}", ", ".join(batch))
-        inputs = {name: _as_inputs(value) for name, value in batch.items() if name != label_key}
+        inputs = {name: _as_tensor(value) for name, value in batch.items() if name != label_key}
         labels = _as_tensor(batch[label_key])
         if len(inputs) == 1:
             (only_input,) = inputs.values()
@@ -168,16 +177,27 @@ def _count_rows(labels: Tensor, inputs: Inputs) -> int:
     if not labels.ndim:
         raise bad("pytorch(load)", LOADS, "single examples in place of batches", "Put the data set in a DataLoader.")
     n_rows = len(labels)
-    parts = inputs.values() if isinstance(inputs, Mapping) else [inputs]
+    parts = _parts_of(inputs)
     if any(len(part) != n_rows for part in parts):
         raise bad("pytorch(load)", "as many labels as examples", f"{n_rows} labels")
     return n_rows
 
 
+def _parts_of(inputs: Inputs) -> list[Tensor]:
+    """List the tensors of inputs."""
+    if isinstance(inputs, dict):
+        return list(inputs.values())
+    if isinstance(inputs, tuple):
+        return list(inputs)
+    return [inputs]
+
+
 def _rows_of(inputs: Inputs, rows: slice | Ids, device: str) -> Inputs:
     """Return some rows of inputs, on a device."""
-    if isinstance(inputs, Mapping):
-        return {name: _rows_of(part, rows, device) for name, part in inputs.items()}
+    if isinstance(inputs, dict):
+        return {name: part[rows].to(device) for name, part in inputs.items()}
+    if isinstance(inputs, tuple):
+        return tuple(part[rows].to(device) for part in inputs)
     return inputs[rows].to(device)
 
 
@@ -190,18 +210,31 @@ def count_labels(y: Tensor) -> int:
 
 def forward(model: Module, x: Inputs) -> Any:
     """Return the module's outputs: a tensor, or whatever it returns; their ``logits`` where it wraps them."""
-    outputs = model(**x) if isinstance(x, Mapping) else model(x)
-    return getattr(outputs, "logits", outputs)
+    from sortition.learning.objective import outputs_of
+
+    return outputs_of(model, x)
 
 
-def mean_loss(model: Module, x: Inputs, y: Tensor, loss: Loss | None) -> Tensor:
-    """Return the mean loss of one batch: by the given function, by the module's own, or by what the labels are."""
+def named_loss(name: str) -> Objective:
+    """Return the loss that a study calls by this name."""
+    from sortition.learning.objective import Objective
+    from sortition.learning.task import TaskRule
+
+    return Objective(TaskRule(loss=name))
+
+
+def mean_loss(model: Module, x: Inputs, y: Tensor, loss: Loss | str | None) -> Tensor:
+    """Return the mean loss of one batch: by a function or name, by the module's own, or by what the labels are."""
     from torch.nn import functional
 
+    if isinstance(loss, str):
+        objective = named_loss(loss)
+        targets = y.float() if objective.rule.wants_numbers else y
+        return objective.batch(model, x, targets)[0]
     if loss is not None:
         return loss(forward(model, x), y)
     if hasattr(model, "config"):  # modules of transformers compute their loss themselves
-        inputs = x if isinstance(x, Mapping) else {"input_ids": x}
+        inputs = x if isinstance(x, dict) else {"input_ids": x}
         modules_loss: Tensor | None = getattr(model(**inputs, labels=y), "loss", None)
         if modules_loss is not None:
             return modules_loss

@@ -10,9 +10,11 @@ import numpy as np
 
 from sortition.core.arrays import Array, Floats, Ids, as_whole, frozen
 from sortition.core.errors import bad
+from sortition.core.inputs import Examples, Inputs, shape_of
 
 CHANNELS = (1, 3, 4)  # grey, colour, colour with transparency
 BYTES = 1 << 24  # images of more numbers are scaled batch by batch: as floats they fill four times the memory
+AXES_OF_A_FEATURE = {3: (0, 1), 4: (0, 2, 3)}  # over which one feature runs: in (n, T, F), in (n, channels, h, w)
 MOST_CLASSES = 1_000_000  # a model has a row of numbers for each
 
 
@@ -22,15 +24,17 @@ class Dataset:
 
     One rule says what models get. Images are ``uint8`` of shape (n, h, w) or (n, h, w, channels): they are divided by
     ``white`` and their channels go first. Anything else reaches the model as it is: floats as float32, and whole
-    numbers (tokens, counts, codes) as int64, or as float32 where the model does not take whole numbers.
+    numbers (tokens, counts, codes) as int64, or as float32 where the model does not take whole numbers. The rule holds
+    for each array of examples that have several.
 
     Attributes:
         name: what it is called in a configuration.
-        x_train: (n, …) images as uint8, or numbers of any other type or shape.
-        y_train: (n,) labels, int64 in 0 … classes − 1.
+        x_train: (n, …) images as uint8, or numbers of any other type or shape; or several such arrays.
+        y_train: (n,) labels, int64 in 0 … classes − 1; or (n, …) targets that are no labels, float32 or int64.
         x_test: (m, …) like ``x_train``.
-        y_test: (m,) like ``y_train``.
-        classes: number of labels.
+        y_test: (m, …) like ``y_train``.
+        classes: number of labels; 0 for targets that are no labels.
+        float_labels: whether the labels were given as floats, so that they may be meant as numbers.
         clients: index arrays into ``x_train``, one per client, where the data come already split.
         features: (N, d) one vector per client, where the source of the data has one (synthetic: the local optimum).
         validation: index arrays into ``x_train``, one per client, where the released split holds some back.
@@ -43,10 +47,10 @@ class Dataset:
     """
 
     name: str
-    x_train: Array
-    y_train: Ids
-    x_test: Array
-    y_test: Ids
+    x_train: Examples
+    y_train: Array
+    x_test: Examples
+    y_test: Array
     classes: int
     clients: tuple[Ids, ...] | None = None
     features: Floats | None = None
@@ -55,20 +59,20 @@ class Dataset:
     given_rows: tuple[Ids, Ids] | None = None
     held_out: str = ""
     treatment: str = ""
+    float_labels: bool = False
     digest: str = field(default="")
 
     def __post_init__(self) -> None:
         for split in ("train", "test"):
-            x = np.asarray(getattr(self, f"x_{split}"))
-            y = np.asarray(getattr(self, f"y_{split}"))
-            _check_examples(f"{self.name}.{split}", x, y, self.classes)
-            object.__setattr__(self, f"x_{split}", frozen(np.ascontiguousarray(x)))
-            object.__setattr__(self, f"y_{split}", frozen(np.ascontiguousarray(y, dtype=np.int64)))
-        if self.x_train.shape[1:] != self.x_test.shape[1:]:
-            raise bad(f"{self.name}.x_test", f"of examples shaped {self.x_train.shape[1:]}", self.x_test.shape[1:])
-        if _kind(self.x_train) != _kind(self.x_test):
-            rule = f"like x_train, of type {self.x_train.dtype}"  # images are scaled, anything else is not
-            raise bad(f"{self.name}.x_test", rule, self.x_test.dtype, "Give both in the same type.")
+            who = f"{self.name}.{split}"
+            x = _checked_inputs(f"{who}: x", getattr(self, f"x_{split}"))
+            y = _checked_targets(f"{who}: y", np.asarray(getattr(self, f"y_{split}")), len(x), self.classes)
+            object.__setattr__(self, f"x_{split}", x)
+            object.__setattr__(self, f"y_{split}", frozen(y))
+        _check_alike(self.name, self.x_train, self.x_test)
+        if self.y_train.shape[1:] != self.y_test.shape[1:] or self.y_train.dtype != self.y_test.dtype:
+            rule = f"like y_train, {self.y_train.dtype} of shape {self.y_train.shape[1:]} each"
+            raise bad(f"{self.name}.y_test", rule, f"{self.y_test.dtype} of shape {self.y_test.shape[1:]}")
         for part in ("clients", "validation"):
             self._check_indices(part)
         if not self.digest:
@@ -76,9 +80,10 @@ class Dataset:
 
     def __repr__(self) -> str:
         """Say how many examples of what shape there are; do not list them."""
+        shape = shape_of(self.x_train)
         parts = [
-            f"{len(self.y_train):,} training and {len(self.y_test):,} test examples of shape {self.x_train.shape[1:]}",
-            f"{self.classes:,} classes",
+            f"{len(self.y_train):,} training and {len(self.y_test):,} test examples of shape {shape}",
+            f"{self.classes:,} classes" if self.classes else self.described_targets(),
         ]
         if self.clients is not None:
             parts.append(f"{len(self.clients):,} clients")
@@ -87,15 +92,18 @@ class Dataset:
     def scaled(self, *, standardise: bool = False) -> Dataset:
         """Return the data as models get them: images (n, channels, h, w) in [0, 1], anything else as it is.
 
-        ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel
-        (images) or per feature (vectors); whole numbers become floats then. The digest stays that of the stored data.
+        ``standardise`` subtracts the training set's mean and divides by its standard deviation, per channel (images)
+        or per feature (vectors, and sequences (n, T, F)); whole numbers become floats then. The digest stays that of
+        the stored data.
         """
+        if isinstance(self.x_train, Inputs) or isinstance(self.x_test, Inputs):
+            return self._several_scaled(standardise=standardise)
         train = _numbers(self.x_train, self.white)
         test = _numbers(self.x_test, self.white)
         if standardise:
             train = train.astype(np.float32, copy=False)
             test = test.astype(np.float32, copy=False)
-            axes = (0, 2, 3) if train.ndim == 4 else (0,)
+            axes = AXES_OF_A_FEATURE.get(train.ndim, (0,))
             mean = train.mean(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
             spread = train.std(axis=axes, keepdims=True, dtype=np.float64).astype(np.float32)
             spread[spread == 0] = 1  # a constant pixel or feature says nothing; it becomes 0
@@ -103,32 +111,58 @@ class Dataset:
             test = (test - mean) / spread
         return replace(self, x_train=train, x_test=test, treatment=self.described_inputs(standardise=standardise))
 
+    def _several_scaled(self, *, standardise: bool) -> Dataset:
+        """Return the data with each array as models get it."""
+        if standardise:
+            raise bad(f"{self.name}: standardise", "false for examples of several arrays", True, "Scale them yourself.")
+
+        def convert(examples: Examples) -> Examples:
+            if isinstance(examples, Inputs):
+                return examples.map(lambda array: _numbers(array, self.white))
+            return _numbers(examples, self.white)
+
+        train = convert(self.x_train)
+        test = convert(self.x_test)
+        return replace(self, x_train=train, x_test=test, treatment=self.described_inputs())
+
     def prepared(self, *, standardise: bool = False) -> Dataset:
         """Return what a simulation takes: :meth:`scaled`, except that many images are left for the learner to scale."""
-        has_many_images = is_image(self.x_train) and self.x_train.size > BYTES
+        x = self.x_train
+        has_many_images = not isinstance(x, Inputs) and is_image(x) and x.size > BYTES
         if has_many_images and not standardise:
             return self
         return self.scaled(standardise=standardise)
+
+    def as_numbers(self) -> Dataset:
+        """Return the same data with targets as float32 numbers in place of labels; the digest stays."""
+        return replace(
+            self,
+            y_train=self.y_train.astype(np.float32),
+            y_test=self.y_test.astype(np.float32),
+            classes=0,
+        )
 
     def described_inputs(self, *, standardise: bool = False) -> str:
         """Say what the examples are and what is done to them before a model gets them."""
         if self.treatment:
             return self.treatment
         x = self.x_train
-        shape = f"shape {x.shape[1:]}"
-        if is_image(x):
-            words = f"images (uint8) of {shape}, divided by {self.white}"
-        elif x.dtype.kind == "f":
-            words = f"numbers ({x.dtype}) of {shape}"
-        else:
-            words = f"whole numbers ({x.dtype}) from {x.min()} to {x.max()} of {shape}"
-        if standardise:
-            return f"{words}, standardised"
-        return words if is_image(x) else f"{words}, as they are"
+        if isinstance(x, Inputs):
+            described = [f"{name}: {_described(array, self.white)}" for name, array in x.arrays.items()]
+            return "; ".join(described)
+        return _described(x, self.white, standardise=standardise)
+
+    def described_targets(self) -> str:
+        """Say what the targets are."""
+        if self.classes:
+            return f"labels 0 … {self.classes - 1}"
+        return f"targets ({self.y_train.dtype}) of shape {self.y_train.shape[1:]}"
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """What a reader may not expect of the images and labels, in sentences."""
+        if not self.classes:
+            return tuple(self._notes_on_channels())
         train_counts = np.bincount(self.y_train, minlength=self.classes)
         test_counts = np.bincount(self.y_test, minlength=self.classes)
         notes = self._notes_on_channels()
@@ -150,9 +184,10 @@ class Dataset:
 
     def _notes_on_channels(self) -> list[str]:
         """Note images of many channels with a side of one, three or four pixels: their axes may be in another order."""
-        if not is_image(self.x_train) and self.x_train.dtype.kind != "f":
+        x = self.x_train
+        if isinstance(x, Inputs) or (not is_image(x) and x.dtype.kind != "f"):
             return []
-        shape = _channels_first(self.x_train).shape[1:]
+        shape = _channels_first(x).shape[1:]
         if len(shape) != 3 or shape[0] in CHANNELS or not set(shape[1:]) & set(CHANNELS):
             return []
         return [
@@ -167,22 +202,25 @@ class Dataset:
         return tuple(notes_on_unheld(np.unique(held_rows).size, len(self.y_train)))
 
     @property
-    def given_labels(self) -> Ids:
+    def given_labels(self) -> Array:
         """The labels in the order in which a user gave the examples, with those that are held out for testing."""
         if self.given_rows is None:
             return self.y_train
         train_rows, test_rows = self.given_rows
-        labels = np.empty(len(self.y_train) + len(self.y_test), np.int64)
+        shape = (len(self.y_train) + len(self.y_test), *self.y_train.shape[1:])
+        labels = np.empty(shape, self.y_train.dtype)
         labels[train_rows] = self.y_train
         labels[test_rows] = self.y_test
         return labels
 
     @property
-    def inputs(self) -> tuple[Array, Array]:
+    def inputs(self) -> tuple[Examples, Examples]:
         """Training and test examples as models take them: images as (n, channels, h, w), anything else as it is."""
-        if not is_image(self.x_train):
-            return self.x_train, self.x_test
-        return _channels_first(self.x_train), _channels_first(self.x_test)
+        train = self.x_train
+        test = self.x_test
+        if isinstance(train, Inputs) or isinstance(test, Inputs) or not is_image(train):
+            return train, test
+        return _channels_first(train), _channels_first(test)
 
     def _check_indices(self, part: str) -> None:
         """Check the index arrays of all clients and freeze them."""
@@ -196,7 +234,13 @@ class Dataset:
         object.__setattr__(self, part, frozen_indices)
 
     def _arrays(self) -> dict[str, Array]:
-        arrays = {key: getattr(self, key) for key in ("x_train", "y_train", "x_test", "y_test")}
+        arrays: dict[str, Array] = {}
+        for key in ("x_train", "y_train", "x_test", "y_test"):
+            value = getattr(self, key)
+            if isinstance(value, Inputs):
+                arrays |= {f"{key}/{name}": array for name, array in value.arrays.items()}
+            else:
+                arrays[key] = value
         for part in ("clients", "validation"):
             arrays |= {f"{part}/{k}": indices for k, indices in enumerate(getattr(self, part) or ())}
         if self.features is not None:
@@ -229,19 +273,51 @@ def arrays_digest(arrays: dict[str, Array]) -> str:
     return digest.hexdigest()
 
 
-def _check_examples(who: str, x: Array, y: Array, classes: int) -> None:
-    if x.ndim < 2 or len(x) == 0:
-        raise bad(f"{who}: x", "of shape (examples, …), with at least one example", x.shape)
+def _checked_inputs(who: str, x: Examples) -> Examples:
+    """Return examples as frozen arrays, each of finite numbers."""
+    if isinstance(x, Inputs):
+        arrays = {name: _checked_array(f"{who}.{name}", array, least_axes=1) for name, array in x.arrays.items()}
+        return Inputs(arrays, x.by_name)
+    return _checked_array(who, np.asarray(x), least_axes=2)
+
+
+def _checked_array(who: str, x: Array, *, least_axes: int) -> Array:
+    if x.ndim < least_axes or len(x) == 0:
+        raise bad(who, "of shape (examples, …), with at least one example", x.shape)
     if x.dtype.kind not in "uif":
-        raise bad(f"{who}: x", "finite numbers", x.dtype)
+        raise bad(who, "finite numbers", x.dtype)
     if not _all_finite(x):
-        raise bad(f"{who}: x", "finite numbers", "NaN, infinity or above 3e38")
-    if y.shape != (len(x),) or y.dtype.kind not in "iu":
-        raise bad(f"{who}: y", f"{len(x)} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
+        raise bad(who, "finite numbers", "NaN, infinity or above 3e38")
+    return frozen(np.ascontiguousarray(x))
+
+
+def _checked_targets(who: str, y: Array, examples: int, classes: int) -> Array:
+    """Return labels as int64; targets that are no labels as float32 or int64."""
+    if not classes:
+        if y.ndim == 0 or len(y) != examples or y.dtype.kind not in "iuf":
+            raise bad(who, f"{examples} targets, one per example", f"{y.dtype} of shape {y.shape}")
+        if not _all_finite(y):
+            raise bad(who, "finite numbers", "NaN, infinity or above 3e38")
+        return np.ascontiguousarray(y, dtype=np.float32 if y.dtype.kind == "f" else np.int64)
+    if y.shape != (examples,) or y.dtype.kind not in "iu":
+        raise bad(who, f"{examples} whole numbers, one label per example", f"{y.dtype} of shape {y.shape}")
     if classes > MOST_CLASSES:
-        raise bad(f"{who}: y", f"of at most {MOST_CLASSES:,} classes", f"{classes:,}", "Number the labels from 0 on.")
+        raise bad(who, f"of at most {MOST_CLASSES:,} classes", f"{classes:,}", "Number the labels from 0 on.")
     if y.min() < 0 or y.max() >= classes:
-        raise bad(f"{who}: y", f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
+        raise bad(who, f"labels in 0 … {classes - 1}", f"{y.min()} … {y.max()}")
+    return np.ascontiguousarray(y, dtype=np.int64)
+
+
+def _check_alike(name: str, train: Examples, test: Examples) -> None:
+    """Refuse test examples of another shape or kind than the training examples."""
+    if shape_of(train) != shape_of(test):
+        raise bad(f"{name}.x_test", f"of examples shaped {shape_of(train)}", shape_of(test))
+    train_arrays = train.arrays if isinstance(train, Inputs) else {"": train}
+    test_arrays = test.arrays if isinstance(test, Inputs) else {"": test}
+    for key, array in train_arrays.items():
+        if _kind(array) != _kind(test_arrays[key]):
+            rule = f"like x_train, of type {array.dtype}"  # images are scaled, anything else is not
+            raise bad(f"{name}.x_test", rule, test_arrays[key].dtype, "Give both in the same type.")
 
 
 def _all_finite(x: Array) -> bool:
@@ -255,6 +331,20 @@ def _all_finite(x: Array) -> bool:
 def is_image(x: Array) -> bool:
     """Whether these are images that are scaled: bytes of shape (n, h, w) or (n, h, w, channels)."""
     return x.dtype == np.uint8 and x.ndim in (3, 4)
+
+
+def _described(x: Array, white: int, *, standardise: bool = False) -> str:
+    """Say what an array of examples is and what is done to it before a model gets it."""
+    shape = f"shape {x.shape[1:]}"
+    if is_image(x):
+        words = f"images (uint8) of {shape}, divided by {white}"
+    elif x.dtype.kind == "f":
+        words = f"numbers ({x.dtype}) of {shape}"
+    else:
+        words = f"whole numbers ({x.dtype}) from {x.min()} to {x.max()} of {shape}"
+    if standardise:
+        return f"{words}, standardised"
+    return words if is_image(x) else f"{words}, as they are"
 
 
 def _kind(x: Array) -> str:
@@ -271,13 +361,13 @@ def _numbers(x: Array, white: int) -> Array:
         scaled *= np.float32(1 / white)
         return scaled
     if x.dtype.kind == "f":
-        return np.ascontiguousarray(_channels_first(x), dtype=np.float32)
+        return np.ascontiguousarray(x, dtype=np.float32)
     return x.astype(np.int64)
 
 
 def _channels_first(x: Array) -> Array:
-    """Return images (n, h, w) or (n, h, w, channels) as a view (n, channels, h, w); floats have channels first."""
-    if x.ndim == 3:
+    """Return images (n, h, w) or (n, h, w, channels) as a view (n, channels, h, w); floats stay as they are."""
+    if x.ndim == 3 and x.dtype.kind in "iu":
         return x[:, None]
     if x.ndim == 4 and x.dtype.kind in "iu":
         return np.moveaxis(x, -1, 1)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
+from sortition.core.errors import bad
+from sortition.core.inputs import Examples, Inputs
+from sortition.data.dataset import Dataset
 from sortition.data.partitions import Partition
 
 
@@ -40,12 +44,14 @@ class Description:
             ("digest", self.digest),
             *(("note", note) for note in self.notes),
         ]
-        width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
+        return _aligned(rows)
 
 
 def describe(partition: Partition, labels: Ids, classes: int) -> Description:
     """Compute the figures of a partition of examples with these ``labels`` (n,)."""
+    if not classes:
+        got = f"{labels.dtype} targets of shape {labels.shape[1:]}"
+        raise bad("labels", "given where their skew is described (classification only)", got, "See: data show.")
     counts = partition.label_counts(labels, classes)
     sizes = counts.sum(axis=1, keepdims=True)
     mixtures = counts / np.maximum(sizes, 1)
@@ -57,6 +63,44 @@ def describe(partition: Partition, labels: Ids, classes: int) -> Description:
         digest=partition.digest,
         notes=partition.notes,
     )
+
+
+def shown_data(dataset: Dataset) -> str:
+    """Write what models get of a data set in a few lines: types, shapes and numbers of inputs and targets."""
+    given = dataset.described_inputs()
+    prepared = dataset.scaled()
+    rows = [
+        ("data set", dataset.name),
+        ("examples", f"{len(dataset.y_train):,} for training, {len(dataset.y_test):,} for testing"),
+        ("given", given),
+        *[(f"a model gets{name}", words) for name, words in _model_inputs(prepared.x_train)],
+        ("targets", dataset.described_targets()),
+        ("task", "classification" if dataset.classes else "one with a loss of its own: [task] loss = …"),
+    ]
+    if dataset.clients is not None:
+        rows.append(("clients", f"{len(dataset.clients):,}"))
+    if dataset.held_out:
+        rows.append(("held out", dataset.held_out))
+    rows += [("note", note) for note in dataset.notes]
+    return _aligned(rows)
+
+
+def _model_inputs(x: Examples) -> list[tuple[str, str]]:
+    """List the type and shape of a batch of each input."""
+    if not isinstance(x, Inputs):
+        return [("", _batch(x))]
+    return [(f", {name}", _batch(array)) for name, array in x.arrays.items()]
+
+
+def _batch(array: Array) -> str:
+    shape = ", ".join(["batch", *map(str, array.shape[1:])])
+    return f"{array.dtype} of shape ({shape})"
+
+
+def _aligned(rows: Sequence[tuple[str, str]]) -> str:
+    """Write names and values in two columns."""
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:{width}}  {value}" for name, value in rows)
 
 
 def _spread(values: Ids | Floats, number_format: str) -> str:

@@ -11,12 +11,13 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sortition.core.arrays import Array, Ids
+from sortition.core.arrays import Array
 from sortition.core.errors import DataError, bad
+from sortition.core.inputs import Examples, Inputs, joined
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.streams import stream
 from sortition.data.dataset import Dataset
-from sortition.data.user_data import Example, as_labels, as_numpy
+from sortition.data.user_data import Example, InputsLike, Targets, as_inputs, as_numpy, as_targets
 
 LARGEST = 4 << 30  # bytes of one LEAF file
 MOST_ROWS = 1_000_000_000  # of a Parquet file, which can announce any number in a kilobyte
@@ -37,7 +38,7 @@ class Frame(Protocol):
 
 
 def by_client(
-    x: npt.ArrayLike,
+    x: InputsLike | Examples,
     y: npt.ArrayLike,
     clients: npt.ArrayLike,
     *,
@@ -50,12 +51,12 @@ def by_client(
     A share ``test`` of every client's examples is held out for testing; a client with one example keeps it for
     training.
     """
-    examples = as_numpy(x)
-    labels = as_labels(as_numpy(y), f"{name}.y")
+    examples = as_inputs(x)
+    targets = as_targets(as_numpy(y), f"{name}.y")
     owners = as_numpy(clients)
     n = len(examples)
-    if n != len(labels) or owners.shape != labels.shape:
-        raise bad(f"{name}.clients", f"{n} ids beside {n} labels", f"{owners.shape} and {labels.shape}")
+    if n != len(targets.values) or owners.shape != (n,):
+        raise bad(f"{name}.clients", f"{n} ids beside {n} labels", f"{owners.shape} and {targets.values.shape}")
     if not 0 < test < 1:
         raise bad(f"{name}.test", "a share between 0 and 1", test)
     _check_present(owners, f"{name}.clients")
@@ -64,7 +65,7 @@ def by_client(
     except TypeError:  # they have no order
         raise bad(f"{name}.clients", "all numbers or all texts", "ids of several types") from None
     return replace(
-        pooled(examples, labels, owners, is_held_out, name=name),
+        pooled(examples, targets, owners, is_held_out, name=name),
         given_rows=(np.flatnonzero(~is_held_out), np.flatnonzero(is_held_out)),
         held_out=f"{int(is_held_out.sum()):,} of the {n:,} examples given, drawn at random from every client's",
     )
@@ -91,7 +92,7 @@ def _draw_held_out(owners: Array, share: float, seed: int) -> Array:
     return is_held_out
 
 
-def pooled(x: Array, y: Ids, owners: Array, is_held_out: Array, *, name: str) -> Dataset:
+def pooled(x: Examples, targets: Targets, owners: Array, is_held_out: Array, *, name: str) -> Dataset:
     """Make a data set whose clients have the order of their ids and whose test examples are those of all clients."""
     if not is_held_out.any():
         raise bad(f"{name}", "such that some client has examples for testing", "none")
@@ -101,10 +102,11 @@ def pooled(x: Array, y: Ids, owners: Array, is_held_out: Array, *, name: str) ->
     return Dataset(
         name=name,
         x_train=x[train_rows],
-        y_train=y[train_rows],
+        y_train=targets.values[train_rows],
         x_test=x[is_held_out],
-        y_test=y[is_held_out],
-        classes=int(y.max(initial=0)) + 1,
+        y_test=targets.values[is_held_out],
+        classes=targets.classes,
+        float_labels=targets.float_labels,
         clients=tuple(np.split(order, np.cumsum(np.bincount(ids))[:-1])),
     )
 
@@ -114,7 +116,7 @@ def from_clients(
 ) -> Dataset:
     """Make a data set of the arrays of every client, ``{client: (x, y)}``."""
     try:
-        pairs = [(as_numpy(x), as_numpy(y)) for x, y in examples.values()]
+        pairs = [(as_inputs(x), as_numpy(y)) for x, y in examples.values()]
         have_all_labels = all(len(x) == len(y) for x, y in pairs)
     except (TypeError, ValueError) as error:  # no pair, rows of different lengths, or a single number
         raise bad(name, "a table client → (x, y) of arrays", f"{error}") from None
@@ -123,17 +125,18 @@ def from_clients(
     non_empty = [(x, y) for x, y in pairs if len(y)]  # a list without examples has no shape
     _check_one_shape_and_type([x for x, _ in non_empty], f"{name}.x")
     owners = np.repeat(np.arange(len(non_empty)), [len(y) for _, y in non_empty])
-    all_x = np.concatenate([x for x, _ in non_empty or pairs])
+    all_x = joined([x for x, _ in non_empty or pairs])
     all_y = np.concatenate([y for _, y in non_empty or pairs])
     return by_client(all_x, all_y, owners, name=name, test=test, seed=seed)
 
 
-def _check_one_shape_and_type(examples: Sequence[Array], who: str) -> None:
+def _check_one_shape_and_type(examples: Sequence[Examples], who: str) -> None:
     """Refuse examples of several shapes, and bytes beside other numbers: bytes may be images, other numbers not."""
-    shapes = {x.shape[1:] for x in examples}
+    arrays = [x for x in examples if not isinstance(x, Inputs)]
+    shapes = {x.shape[1:] for x in arrays}
     if len(shapes) > 1:
         raise bad(who, "of one shape for all clients", f"examples of shapes {sorted(shapes)}")
-    types = {str(x.dtype) for x in examples}
+    types = {str(x.dtype) for x in arrays}
     if len(types) > 1 and "uint8" in types:
         raise bad(who, "of one type for all clients", f"examples of {', '.join(sorted(types))}")
 
@@ -220,7 +223,7 @@ def from_leaf(path: Path) -> Dataset:
         y = _leaf_labels(labels)
     except (ValueError, TypeError, IndexError, OverflowError) as error:
         raise DataError(f"{path} must hold examples of one shape, with a label each; got {error}.") from None
-    return pooled(x, as_labels(y, f"{path.name}.y"), np.array(users), np.array(is_held_out), name=path.name)
+    return pooled(x, as_targets(y, f"{path.name}.y"), np.array(users), np.array(is_held_out), name=path.name)
 
 
 def _leaf_examples(examples: Sequence[JsonExample]) -> Array:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from math import prod
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from sortition.core.errors import bad
 from sortition.learning import vector
-from sortition.learning.examples import Examples
+from sortition.learning.examples import AnyExamples, Examples
+from sortition.learning.objective import ModelInputs, Objective, outputs_of
 from sortition.learning.stacked import BACKWARD, stackable_layers
 from sortition.learning.vector import Vector
 
@@ -20,15 +23,40 @@ NUMBERS = 1 << 18  # of a forward pass on a CPU, so that its examples and what l
 Index = npt.NDArray[np.int64]
 
 
-class Passes:
-    """Passes of a model over one set of examples with labels (n,)."""
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a model makes of some examples, on the CPU.
 
-    def __init__(self, model: nn.Module, examples: Examples, labels: Tensor) -> None:
+    Attributes:
+        losses: (n,) of each example.
+        outputs: (n, …).
+        targets: (n, …).
+    """
+
+    losses: npt.NDArray[np.float32]
+    outputs: Tensor
+    targets: Tensor
+
+
+class Passes:
+    """Passes of a model over one set of examples with labels (n,), or with the targets (n, …) of another task."""
+
+    def __init__(
+        self, model: nn.Module, examples: AnyExamples, labels: Tensor, objective: Objective | None = None
+    ) -> None:
         self.model = model
         self.examples = examples
         self.labels = labels
+        self.objective = objective
         self.layout = vector.Layout.of(model)
-        self.layers = stackable_layers(model, prod(examples.shape))
+        self.layers = None
+        if isinstance(examples, Examples) and self.is_by_label:
+            self.layers = stackable_layers(model, examples.numbers)
+
+    @property
+    def is_by_label(self) -> bool:
+        """Whether the loss is the cross-entropy of one label an example."""
+        return self.objective is None or self.objective.is_by_label(self.labels)
 
     def _load(self, params: Vector) -> torch.device:
         """Put the parameters into the model, ready for evaluation, and return its device."""
@@ -37,18 +65,20 @@ class Passes:
         self.model.eval()
         return device
 
-    def _forward(self, params: Vector) -> Callable[[Tensor], Tensor]:
+    def _forward(self, params: Vector) -> Callable[[ModelInputs], Tensor]:
         """Return the model with these parameters as a function.
 
         Linear layers are called without their modules, which would cost more than the products.
         """
         if self.layers is None:
             self._load(params)
-            return self.model
+            return partial(outputs_of, self.model)
         layers = self.layers
         parameters = self.layout.split(torch.tensor(params, device=self.labels.device))
 
-        def logits(x: Tensor) -> Tensor:
+        def logits(x: ModelInputs) -> Tensor:
+            if not isinstance(x, Tensor):
+                raise TypeError("linear layers take one array of examples")
             activations = x.flatten(1)
             parameters_in_order = iter(parameters)
             for layer in layers:
@@ -67,14 +97,20 @@ class Passes:
         """How many examples pass at once: at least 128, which is enough for full speed of a CPU."""
         if self.labels.device.type != "cpu":
             return CHUNK
-        rows_in_cache = NUMBERS // max(prod(self.examples.shape), 1)
+        rows_in_cache = NUMBERS // max(self.examples.numbers, 1)
         return min(CHUNK, max(128, rows_in_cache // 64 * 64))
 
     @torch.inference_mode()
     def losses(
         self, params: Vector, index: Index | None = None
     ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Return the losses and whether predictions are right, of the examples ``index`` (n,) or of all in order."""
+        """Return the losses and whether predictions are right, of the examples ``index`` (n,) or of all in order.
+
+        Nothing is right where the targets are no labels.
+        """
+        if not self.is_by_label:
+            judged = self.judged(params, index)
+            return judged.losses, _hits(judged.outputs, judged.targets)
         forward = self._forward(params)
         device = self.labels.device
         selected = None
@@ -93,17 +129,39 @@ class Passes:
         return losses.cpu().numpy(), hits.cpu().numpy()
 
     @torch.inference_mode()
-    def first_outputs(self, params: Vector, count: int) -> object:
-        """Return what the model gives for the first ``count`` examples, whatever type that is."""
-        return self._forward(params)(self.examples.take(torch.arange(count, device=self.labels.device)))
+    def judged(self, params: Vector, index: Index | None = None) -> Judged:
+        """Return losses, outputs and targets of the examples ``index`` (n,), or of all in order."""
+        if self.objective is None:
+            raise bad("Passes.objective", "given where outputs are judged", None)
+        device = self._load(params)
+        selected = None
+        targets = self.labels
+        if index is not None:
+            selected = torch.from_numpy(index).to(device)
+            targets = targets[selected]
+        losses = []
+        outputs = []
+        for part, x in self.examples.parts(self._rows, selected):
+            part_losses, part_outputs = self.objective.losses(self.model, x, targets[part])
+            losses.append(part_losses.cpu())
+            outputs.append(part_outputs.cpu())
+        return Judged(torch.cat(losses).numpy(), torch.cat(outputs), targets.cpu())
+
+    @torch.inference_mode()
+    def first_outputs(self, params: Vector, count: int) -> Tensor:
+        """Return what the model gives for the first ``count`` examples, whatever type a user's model makes it."""
+        x = self.examples.take(torch.arange(count, device=self.labels.device))
+        return self._forward(params)(x)
 
     @torch.inference_mode()
     def outputs(self, params: Vector, inputs: npt.NDArray[np.floating]) -> npt.NDArray[np.float32]:
         """Return the logits (n, classes) of other inputs (n, …)."""
+        if not isinstance(self.examples, Examples):
+            raise bad("model", "one that takes a single array of examples where a probe is asked", "several inputs")
         device = self._load(params)
         x = torch.as_tensor(np.asarray(inputs, np.float32), device=device)
         x = x.reshape(len(x), *self.examples.shape)
-        return torch.cat([self.model(part) for part in x.split(CHUNK)]).cpu().numpy()
+        return torch.cat([outputs_of(self.model, part) for part in x.split(CHUNK)]).cpu().numpy()
 
     def gradient(self, params: Vector, index: Index) -> Vector:
         """Return ∇F(params) (P,), where F is the mean loss of the examples ``index``; buffers have gradient 0."""
@@ -112,17 +170,31 @@ class Passes:
         parameters = list(self.model.parameters())
         total = torch.zeros(self.layout.size, device=device)
         for part in selected.split(CHUNK):
-            logits = self.model(self.examples.take(part))
-            loss = nn.functional.cross_entropy(logits, self.labels[part], reduction="sum")
+            loss = self._summed_loss(part)
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
             total[: self.layout.weights] += torch.cat([gradient.reshape(-1) for gradient in gradients])
         return (total / max(len(selected), 1)).cpu().numpy()
+
+    def _summed_loss(self, index: Tensor) -> Tensor:
+        """Return the sum of the losses of some examples, with its gradient."""
+        x = self.examples.take(index)
+        labels = self.labels[index]
+        if self.objective is None or self.is_by_label:
+            return nn.functional.cross_entropy(outputs_of(self.model, x), labels, reduction="sum")
+        loss, _ = self.objective.batch(self.model, x, labels)
+        return loss * len(labels)
 
     def gradients(self, params: Vector, parts: Sequence[Index]) -> Vector:
         """Return :meth:`gradient` of several sets of examples (k, P); many sets pass through linear layers at once."""
         if self.layers is None:
             return np.stack([self.gradient(params, part) for part in parts])
         return self._pooled_gradients(self.layers, params, parts)
+
+    def _flat_examples(self, index: Tensor) -> Tensor:
+        x = self.examples.take(index)
+        if not isinstance(x, Tensor):
+            raise TypeError("linear layers take one array of examples")
+        return x.flatten(1)
 
     @torch.inference_mode()
     def _pooled_gradients(self, layers: Sequence[nn.Module], params: Vector, parts: Sequence[Index]) -> Vector:
@@ -133,7 +205,7 @@ class Passes:
         for pieces in _pooled_pieces([len(part) for part in parts]):
             index = np.concatenate([parts[k][start:end] for k, start, end in pieces])
             selected = torch.from_numpy(index).to(device)
-            x = self.examples.take(selected).flatten(1)
+            x = self._flat_examples(selected)
             factors = gradient_factors(layers, parameters, x, self.labels[selected])
             sizes = [end - start for _, start, end in pieces]
             for parameter, (left, right) in enumerate(factors):
@@ -142,6 +214,13 @@ class Passes:
                     target.view(len(target), -1).addmm_(g.t(), h)
         counts = torch.tensor([[max(len(part), 1)] for part in parts], device=device)
         return total.div_(counts).cpu().numpy()
+
+
+def _hits(outputs: Tensor, targets: Tensor) -> npt.NDArray[np.bool_]:
+    """Return whether each prediction is the right label; False where the targets are no labels of the outputs."""
+    if targets.ndim != 1 or targets.is_floating_point() or outputs.ndim != 2:
+        return np.zeros(len(targets), bool)
+    return (outputs.argmax(1) == targets).numpy()
 
 
 def _pooled_pieces(sizes: Sequence[int]) -> Iterator[list[tuple[int, int, int]]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 
 import torch
 from torch import Tensor
+
+from sortition.learning.objective import ModelInputs
 
 
 def first_rows(rows: Tensor, count: int) -> Tensor:
@@ -29,6 +32,22 @@ class Examples:
         if self.image:
             self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
+
+    @property
+    def numbers(self) -> int:
+        """The numbers of one example."""
+        return prod(self.shape)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether models get whole numbers."""
+        return self.rows.dtype == torch.int64
+
+    @property
+    def described(self) -> str:
+        """Type and shape of one example as models get it."""
+        dtype = torch.float32 if self.scale is not None else self.rows.dtype
+        return f"{str(dtype).removeprefix('torch.')} of shape {self.shape}"
 
     def take(self, index: Tensor) -> Tensor:
         """Return the examples (B, …) of an index array (B,), images as (B, channels, height, width)."""
@@ -76,3 +95,50 @@ class Examples:
         if self.image:
             return rows.permute(0, 3, 1, 2)
         return rows
+
+
+class SeveralExamples:
+    """Examples that consist of several arrays, which a model takes by position or by name."""
+
+    def __init__(self, parts: Mapping[str, Examples], *, by_name: bool) -> None:
+        self.by_name = by_name
+        self._parts = dict(parts)
+
+    @property
+    def image(self) -> bool:
+        """Whether one of the arrays has images that lie channels-last."""
+        return any(part.image for part in self._parts.values())
+
+    @property
+    def numbers(self) -> int:
+        """The numbers of one example."""
+        return sum(part.numbers for part in self._parts.values())
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether models get whole numbers in one of the arrays."""
+        return any(part.is_whole for part in self._parts.values())
+
+    @property
+    def described(self) -> str:
+        """Type and shape of one example as models get it."""
+        return "; ".join(f"{name}: {part.described}" for name, part in self._parts.items())
+
+    def take(self, index: Tensor) -> ModelInputs:
+        """Return the examples of an index array (B,)."""
+        return self._assembled([part.take(index) for part in self._parts.values()])
+
+    def parts(self, most: int, index: Tensor | None = None) -> Iterator[tuple[slice, ModelInputs]]:
+        """Yield all examples, or those of an index array, in parts of at most ``most``."""
+        streams = [part.parts(most, index) for part in self._parts.values()]
+        for pieces in zip(*streams, strict=True):
+            span = pieces[0][0]
+            yield span, self._assembled([tensors for _, tensors in pieces])
+
+    def _assembled(self, tensors: Sequence[Tensor]) -> ModelInputs:
+        if self.by_name:
+            return dict(zip(self._parts, tensors, strict=True))
+        return tuple(tensors)
+
+
+AnyExamples = Examples | SeveralExamples

@@ -14,11 +14,13 @@ from torch import Tensor, nn
 
 from sortition.core.arrays import Array
 from sortition.core.errors import bad, unknown
+from sortition.core.inputs import Inputs
 from sortition.core.streams import sequence
 from sortition.learning import dropout, optimiser, stacked, vector
 from sortition.learning.batches import BatchPlan, batch_plans
 from sortition.learning.evaluation import Passes
-from sortition.learning.examples import Examples
+from sortition.learning.examples import AnyExamples, Examples, SeveralExamples
+from sortition.learning.objective import Objective
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.vector import Layout, Vector
@@ -118,9 +120,9 @@ class Learner:
     """A model, the examples, and how to train on them.
 
     Args:
-        model: any module whose output is logits (B, classes).
-        x: (n, …) examples.
-        y: (n,) labels.
+        model: any module whose output is logits (B, classes), or what the loss of another task takes.
+        x: (n, …) examples, or several arrays of them.
+        y: (n,) labels, or (n, …) targets of another task.
         rule: the local rule.
         device: any name that torch knows.
         engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
@@ -130,12 +132,13 @@ class Learner:
             examples that are not scaled.
         whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
             their values as float32.
+        objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
     """
 
     def __init__(
         self,
         model: nn.Module,
-        x: npt.ArrayLike,
+        x: npt.ArrayLike | Inputs,
         y: npt.ArrayLike,
         rule: LocalRule,
         *,
@@ -144,6 +147,7 @@ class Learner:
         channels_last: bool = True,
         white: int = 0,
         whole: bool = True,
+        objective: Objective | None = None,
     ) -> None:
         self.device = _device(device)
         self.rule = rule
@@ -153,20 +157,40 @@ class Learner:
         self.initial = vector.flatten(model)
         self.layout = Layout.of(model)
         self.model = copy.deepcopy(model).to(self.device)
-        self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))
+        self.objective = objective
+        self.y = self._targets_on_device(y)
+        self.layers = None
+        self.stackable = not isinstance(x, Inputs) and stacked.stackable_layers(self.model) is not None
+        is_by_label = objective is None or objective.is_by_label(self.y)
+        if is_by_label and not isinstance(x, Inputs):
+            self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))
         if engine not in ENGINES:
             raise unknown("engine", engine, ENGINES)
         if engine == "stacked" and self.layers is None:
-            raise bad("engine", "'auto' or 'sequential' for a model that is no chain of linear layers", engine)
+            rule_of_engine = "'auto' or 'sequential' for a model that is no chain of linear layers"
+            if objective is not None and not objective.is_cross_entropy:
+                rule_of_engine = "'auto' or 'sequential' for a loss other than cross-entropy"
+            raise bad("engine", rule_of_engine, engine)
         self.is_stacked = engine != "sequential" and self.layers is not None
         self.architecture = tuple(repr(layer) for layer in self.layers or ())
-        self.y = vector.tensor(y, np.int64, self.device)
         self.examples = self._on_device(x)
-        self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y)
-        self.passes = Passes(self.model, self.examples, self.y)
+        training_objective = None if is_by_label else objective
+        self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y, training_objective)
+        self.passes = Passes(self.model, self.examples, self.y, objective)
 
-    def _on_device(self, x: npt.ArrayLike) -> Examples:
+    def _targets_on_device(self, y: npt.ArrayLike) -> Tensor:
+        """Put labels on the device as int64; real targets of another task as float32."""
+        is_real = self.objective is not None and np.asarray(y).dtype.kind == "f"
+        return vector.tensor(y, np.float32 if is_real else np.int64, self.device)
+
+    def _on_device(self, x: npt.ArrayLike | Inputs) -> AnyExamples:
         """Put examples on the device in the type that the model takes."""
+        if isinstance(x, Inputs):
+            parts = {name: self._array_on_device(array) for name, array in x.arrays.items()}
+            return SeveralExamples(parts, by_name=x.by_name)
+        return self._array_on_device(x)
+
+    def _array_on_device(self, x: npt.ArrayLike) -> Examples:
         dtype = np.asarray(x).dtype
         scale = None
         if self.white and dtype == np.uint8:
@@ -177,9 +201,9 @@ class Learner:
             data = data.flatten(1)
         return Examples(data, channels_last=self.channels_last, scale=scale)
 
-    def over(self, x: npt.ArrayLike, y: npt.ArrayLike) -> Passes:
+    def over(self, x: npt.ArrayLike | Inputs, y: npt.ArrayLike) -> Passes:
         """Return passes of the same model over other examples, such as the test set."""
-        return Passes(self.model, self._on_device(x), vector.tensor(y, np.int64, self.device))
+        return Passes(self.model, self._on_device(x), self._targets_on_device(y), self.objective)
 
     @property
     def has_dropout(self) -> bool:
@@ -288,6 +312,12 @@ class Learner:
             self._train_sequentially(cohort)
         return cohort.trained
 
+    def one_array_of_examples(self) -> Examples:
+        """Return the examples of a stack, which are one array."""
+        if not isinstance(self.examples, Examples):
+            raise bad("engine", "'auto' or 'sequential' for examples of several arrays", "stacked")
+        return self.examples
+
     def _train_stacked(self, cohort: DrawnCohort) -> None:
         plans = cohort.plans
         ranked = sorted(range(len(plans)), key=lambda i: -plans[i].steps)  # clients of like work share a stack
@@ -299,7 +329,7 @@ class Learner:
             result = stacked.train_stack(
                 layers=self.layers or [],
                 initial=self.layout.split(cohort.start.expand(len(clients), -1)),
-                examples=self.examples,
+                examples=self.one_array_of_examples(),
                 labels=self.y,
                 plans=[plans[i] for i in clients],
                 rule=cohort.rule,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 
@@ -18,6 +18,7 @@ from sortition.learning.cnns import PRESETS
 from sortition.learning.resnet import resnet
 
 Shape = tuple[int, ...]
+Shapes = Shape | Mapping[str, Shape]  # of one array, or of several by name
 MOST_WEIGHTS = 1_000_000_000  # of a model by name
 INITS = ("torch", "zero-bias", "zero")
 
@@ -73,13 +74,17 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
 }
 
 
-def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: object) -> nn.Module:
+def build(name: str, inputs: Shapes, classes: int, *, seed: int = 0, **options: object) -> nn.Module:
     """Make a model with initial weights that depend on ``seed`` only.
 
-    ``name`` is a key of ``MODELS``, or ``package.module:Class``, which is called with ``inputs`` (shape of one example)
-    and ``classes`` where it has parameters of these names, and with the options.
+    ``name`` is a key of ``MODELS``, or ``package.module:Class``, which is called with ``inputs`` (shape of one example,
+    or a dict of the shapes of several arrays) and ``classes`` (the number of outputs) where it has parameters of these
+    names, and with the options.
     """
     make = _maker(name)
+    if name in MODELS and isinstance(inputs, Mapping):
+        hint = "Give a module of your own, whose forward takes them by position (tuple) or by name (dict)."
+        raise bad(f"model {name!r}", "given one array of examples", f"several: {', '.join(inputs)}", hint)
     parameters = inspect.signature(make).parameters
     takes_any_option = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     option_names = [key for key in parameters if key not in ("inputs", "classes")]
@@ -88,7 +93,7 @@ def build(name: str, inputs: Shape, classes: int, *, seed: int = 0, **options: o
             raise unknown("key", f"model.{key}", option_names, name)
     facts: dict[str, object] = {}
     if "inputs" in parameters:
-        facts["inputs"] = tuple(inputs)
+        facts["inputs"] = dict(inputs) if isinstance(inputs, Mapping) else tuple(inputs)
     if "classes" in parameters:
         facts["classes"] = classes
     with torch.random.fork_rng(devices=[]):  # torch's initialisers know only its global generator

@@ -14,15 +14,19 @@ from torch import Tensor, nn
 
 from sortition.learning import dropout, optimiser, vector
 from sortition.learning.batches import BatchPlan
-from sortition.learning.examples import Examples
+from sortition.learning.examples import AnyExamples
+from sortition.learning.objective import Objective, outputs_of
 from sortition.learning.rule import LocalRule
 
 
 class SequentialTrainer:
     """The one model through which all clients train, with its keyed dropout layers."""
 
-    def __init__(self, model: nn.Module, examples: Examples, labels: Tensor) -> None:
+    def __init__(
+        self, model: nn.Module, examples: AnyExamples, labels: Tensor, objective: Objective | None = None
+    ) -> None:
         self.model = model
+        self.objective = objective
         self.examples = examples
         self.labels = labels
         self.layout = vector.Layout.of(model)
@@ -68,11 +72,9 @@ class SequentialTrainer:
         loss_sum = torch.zeros((), device=start.device)
         for step, count in enumerate(plan.counts.tolist()):
             batch = index[step, :count]
-            logits = self.model(self.examples.take(batch))
-            loss = nn.functional.cross_entropy(logits, self.labels[batch])
+            loss, outputs = self._forward(batch)
             if squares is not None:
-                example_losses = nn.functional.cross_entropy(logits.detach(), self.labels[batch], reduction="none")
-                squares[step] = example_losses.square().mean()
+                squares[step] = self._mean_square(outputs.detach(), self.labels[batch])
             descent.step(torch.autograd.grad(loss, parameters, allow_unused=True))
             loss_sum += loss.detach()
         final = torch.cat([tensor.detach().reshape(-1) for tensor in vector.tensors(self.model)])
@@ -81,6 +83,20 @@ class SequentialTrainer:
         if state is not None:
             state.copy_(descent.remembered())
         return final, loss_sum, descent.dispersion(plan.steps)
+
+    def _forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of a batch, with its gradient, and the outputs."""
+        x = self.examples.take(batch)
+        if self.objective is not None:
+            return self.objective.batch(self.model, x, self.labels[batch])
+        logits = outputs_of(self.model, x)
+        return nn.functional.cross_entropy(logits, self.labels[batch]), logits
+
+    def _mean_square(self, outputs: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean squared loss of the examples of a batch."""
+        if self.objective is not None:
+            return self.objective.example_losses(outputs, labels).square().mean()
+        return nn.functional.cross_entropy(outputs, labels, reduction="none").square().mean()
 
 
 class SequentialDescent:

@@ -55,7 +55,7 @@ def _shape(cohort: DrawnCohort) -> Hashable:
         return None
     return (
         learner.architecture,
-        (learner.examples.rows.data_ptr(), learner.y.data_ptr(), learner.device),
+        (learner.one_array_of_examples().rows.data_ptr(), learner.y.data_ptr(), learner.device),
         cohort.rule,
         cohort.lr,
         rows,
@@ -93,7 +93,7 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     result = stacked.train_stack(
         layers=learner.layers or [],
         initial=learner.layout.split(starts),
-        examples=learner.examples,
+        examples=learner.one_array_of_examples(),
         labels=learner.y,
         plans=[cohorts[member.cohort].plans[member.client] for member in members],
         rule=first.rule,

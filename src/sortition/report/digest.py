@@ -16,6 +16,7 @@ from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
 from sortition.results.run_folder import Run, total_bytes
+from sortition.results.task_metric import tested_metrics
 
 # notes that are pictures of what a method saw; see docs/report.md
 PICTURES = ("embedding", "graph", "coverage", "grouping")
@@ -37,7 +38,7 @@ class Digest:
         config, manifest: as the run folder has them.
         played: rounds so far.
         rounds: (E,) the evaluated rounds, 1-based.
-        accuracy, loss: (E,) the test figures there; NaN where they are not finite.
+        test: (E,) the test figures there by metric, such as accuracy and loss; NaN where they are not finite.
         clock: (E,) the simulated seconds so far.
         megabytes: (E,) the traffic so far, in 10⁶ bytes.
         skew: (played,) distance of each cohort's label mixture from the population's (total variation, 0 … 1).
@@ -65,8 +66,7 @@ class Digest:
     manifest: dict[str, Any]
     played: int
     rounds: Array
-    accuracy: Floats
-    loss: Floats
+    test: dict[str, Floats]
     clock: Floats
     megabytes: Floats
     skew: Floats
@@ -108,7 +108,7 @@ def condense(run: Run) -> Digest:
         config=run.config,
         manifest=run.manifest,
         played=len(records),
-        **_evaluations(records),
+        **_evaluations(records, tested_metrics(run.config)),
         skew=_skew(records, label_counts),
         figures=figures,
         bytes=_bytes_by_kind(records),
@@ -126,15 +126,17 @@ def condense(run: Run) -> Digest:
     )
 
 
-def _evaluations(records: Sequence[Record]) -> dict[str, Array]:
+def _evaluations(records: Sequence[Record], test_metrics: Sequence[str]) -> dict[str, Any]:
     """Return the columns of the rounds in which the model was tested."""
     megabytes = np.cumsum([total_bytes(record) for record in records]) / 1e6
     is_tested = np.array([bool(record.get("test")) for record in records], bool)
     tested = [record for record in records if record.get("test")]
     return {
         "rounds": np.array([record["round"] + 1 for record in tested], np.int64),
-        "accuracy": np.array([record["test"].get("accuracy") for record in tested], np.float64),  # None becomes NaN
-        "loss": np.array([record["test"].get("loss") for record in tested], np.float64),
+        "test": {
+            metric: np.array([record["test"].get(metric) for record in tested], np.float64)  # None becomes NaN
+            for metric in test_metrics
+        },
         "clock": np.array([record.get("clock") or 0.0 for record in tested], np.float64),
         "megabytes": megabytes[is_tested],
     }

@@ -18,13 +18,13 @@ from sortition.results.comparisons import (
     SettingComparison,
     check_baseline,
     criteria_of,
-    metric_of,
     resolution_of,
 )
 from sortition.results.copies import CopyFinder
 from sortition.results.metrics import longest_window
 from sortition.results.run_folder import INDEX, Run, document, find
-from sortition.results.statistics import HIGHER, Centre, Comparison, centre
+from sortition.results.statistics import Centre, Comparison, centre
+from sortition.results.task_metric import higher_is_better, metric_of
 
 
 @dataclass
@@ -62,13 +62,13 @@ class Setting:
 
     @property
     def metric(self) -> str:
-        """What the study is judged by: ``accuracy`` or ``loss``."""
+        """What the study is judged by: ``accuracy``, ``loss`` or the metric of another task."""
         return metric_of(self.first.config)
 
     @property
     def higher(self) -> bool:
         """Whether more of it is better."""
-        return HIGHER[self.metric]
+        return higher_is_better(self.first.config, self.metric)
 
     @property
     def names(self) -> dict[str, str]:

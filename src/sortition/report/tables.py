@@ -9,6 +9,7 @@ from sortition.report.gather import Setting
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import BETTER, Comparison
 from sortition.results.table import mean_and_sd
+from sortition.results.task_metric import task_metric, tested_metrics
 from sortition.results.verdict_words import cell_text, difference_text, figure_title, p_text, speed_up_text
 
 BOLD = "Bold: shown better than the baseline, or least cost."
@@ -115,7 +116,9 @@ def _cheapest(column: Column, table_rows: Sequence[Row]) -> list[str]:
 def columns(setting: Setting) -> list[Column]:
     """Return all that is known of a setting's methods."""
     metric = setting.metric
-    other_metric = "loss" if metric == "accuracy" else "accuracy"
+    other_metrics = [other for other in tested_metrics(setting.first.config) if other != metric]
+    clients_metric = task_metric(setting.first.config)
+    clients_unit = ", %" if clients_metric == "accuracy" else ""
     unit = ", %" if metric == "accuracy" else ""
     last = figure_title("last", setting.comparison.window)
     return [
@@ -127,12 +130,12 @@ def columns(setting: Setting) -> list[Column]:
         _spread(setting, f"best{unit}", f"best-{metric}", metric),
         _spread(setting, f"final{unit}", f"final-{metric}", metric),
         _spread(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
-        _spread(setting, f"{last} {other_metric}", f"last-{other_metric}", other_metric),
-        _spread(setting, f"final {other_metric}", f"final-{other_metric}", other_metric),
+        *[_spread(setting, f"{last} {other}", f"last-{other}", other) for other in other_metrics],
+        *[_spread(setting, f"final {other}", f"final-{other}", other) for other in other_metrics],
         _rounds(setting, "first crossing", "rounds-to-target"),
         _rounds(setting, "rounds to target", "rounds-to-target-smoothed", main=True),
         _speed_up(setting),
-        _spread(setting, "worst tenth, %", "worst-tenth", "accuracy", main=True),
+        _spread(setting, f"worst tenth{clients_unit}", "worst-tenth", clients_metric, main=True),
         _mean(setting, "Jain", "jain", digits=3, main=True),
         _mean(setting, "Gini", "gini", digits=3),
         _mean(setting, "count variance", "count-variance", digits=2),

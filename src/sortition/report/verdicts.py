@@ -9,6 +9,7 @@ from sortition.report.gather import Gathered, Setting
 from sortition.results.comparisons import Missing
 from sortition.results.metrics import near_chance
 from sortition.results.statistics import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
+from sortition.results.task_metric import task_metric
 from sortition.results.verdict_words import (
     averaged_rounds,
     diverged_text,
@@ -91,7 +92,13 @@ def cards(setting: Setting) -> list[Card]:
         _speed_up(setting, comparison),
         _traffic(setting, label, comparison),
         _mean_card(setting, label, title="Evenness (Jain)", figure="jain", form="{:.2f}"),
-        _mean_card(setting, label, title="Worst-served tenth", figure="worst-tenth", form="{:.1%}"),
+        _mean_card(
+            setting,
+            label,
+            title="Worst-served tenth",
+            figure="worst-tenth",
+            form="{:.1%}" if task_metric(setting.first.config) == "accuracy" else "{:.3f}",
+        ),
     ]
 
 

@@ -21,7 +21,6 @@ from sortition.results.run_folder import INDEX, document
 from sortition.results.statistics import (
     BETTER,
     FEWEST_SEEDS,
-    HIGHER,
     LARGEST_MARGIN,
     MARGIN,
     Comparison,
@@ -33,6 +32,7 @@ from sortition.results.statistics import (
     holm,
 )
 from sortition.results.sweeps import flat, value_text
+from sortition.results.task_metric import higher_is_better
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
 LEVELS_ABOVE = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
@@ -45,6 +45,7 @@ SHARED = (
     "data",
     "model",
     "local",
+    "task",
     "server",
     "availability",
     "devices",
@@ -140,11 +141,6 @@ def _indices(folder: Path) -> list[Path]:
     return [folder / INDEX]
 
 
-def metric_of(config: Config) -> str:
-    """What a study is judged by: the metric of its target, else accuracy."""
-    return "loss" if "loss" in config.get("target", {}) else "accuracy"
-
-
 def baseline_of(names: Mapping[str, str], wanted: str = "") -> str | None:
     """The label that others are compared with, from label → method; None where it is not among them.
 
@@ -186,7 +182,7 @@ class SettingComparison:
         figures: label → seed → figures of the run; empty for a run that is not finished.
         names: label → name of the method.
         configs: label → seed → configuration of the run.
-        metric: ``accuracy`` or ``loss``.
+        metric: ``accuracy``, ``loss`` or the metric of another task.
         criteria: margin, baseline, and whether all pairs are compared.
         resolution: the smallest step of the metric, where known.
         window: the rounds that the figure ``last`` averages, where known.
@@ -201,6 +197,12 @@ class SettingComparison:
     resolution: float | None = None
     window: Window | None = None
     shown: frozenset[str] | None = None
+
+    @cached_property
+    def higher(self) -> bool:
+        """Whether more of the metric is better."""
+        config = next((config for configs in self.configs.values() for config in configs.values()), {})
+        return higher_is_better(config, self.metric)
 
     @cached_property
     def baseline(self) -> str | None:
@@ -236,7 +238,7 @@ class SettingComparison:
         middle = centre([figures.get(f"last-{self.metric}") for figures in self.figures[label].values()])
         if middle is None or math.isnan(middle.mean):
             return -math.inf
-        return middle.mean if HIGHER[self.metric] else -middle.mean
+        return middle.mean if self.higher else -middle.mean
 
     def against_baseline(self, figure: str = "last") -> dict[str, Comparison]:
         """Return the comparisons of ``last`` or ``mean`` with the baseline, by label."""
@@ -288,6 +290,7 @@ class SettingComparison:
             values,
             self._pairs(),
             metric=self.metric,
+            higher=self.higher,
             margin=self.criteria.margin,
             resolution=self.resolution,
         )
@@ -314,6 +317,7 @@ class SettingComparison:
                 difference=math.nan,
                 region=comparison.region,
                 metric=comparison.metric,
+                higher=comparison.higher,
                 family=comparison.family,
                 reason=Reason.ENDED_APART,
             )

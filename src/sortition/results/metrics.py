@@ -18,7 +18,8 @@ from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
 from sortition.results.run_folder import Run, total_bytes, total_passes
-from sortition.results.statistics import HIGHER, Window
+from sortition.results.statistics import Window
+from sortition.results.task_metric import ACCURACY, LOSS, higher_is_better, task_metric, tested_metrics
 
 Metric = Callable[..., float | None]
 LAST = 10  # rounds at the end of a run that the figure ``last`` averages
@@ -55,7 +56,7 @@ def rounds_to_target(
 ) -> float | None:
     """Rounds played when the target is first reached; default: the target of the run's own configuration."""
     if accuracy is None and loss is None:
-        target = {key: value for key, value in run.config.get("target", {}).items() if key in HIGHER}
+        target = {key: value for key, value in run.config.get("target", {}).items() if key in (ACCURACY, LOSS)}
     else:
         arguments = {"accuracy": accuracy, "loss": loss}
         target = {key: value for key, value in arguments.items() if value is not None}
@@ -63,7 +64,7 @@ def rounds_to_target(
         return None
     ((metric, goal),) = target.items()
     rounds, values = run.curve(metric)
-    round_number = crossing(rounds, values, goal, higher=HIGHER[metric], smooth=smooth)
+    round_number = crossing(rounds, values, goal, higher=higher_is_better(run.config, metric), smooth=smooth)
     if round_number is None:
         return None
     return float(round_number)
@@ -77,7 +78,7 @@ def best(run: Run, *, of: str = "accuracy") -> float | None:
     finite = values[np.isfinite(values)]
     if not finite.size:
         return math.nan
-    return float(finite.max() if HIGHER[of] else finite.min())
+    return float(finite.max() if higher_is_better(run.config, of) else finite.min())
 
 
 def final(run: Run, *, of: str = "accuracy") -> float | None:
@@ -192,11 +193,14 @@ def gap(run: Run, *, reference: Run, of: str = "accuracy", smooth: int = 20) -> 
 
 
 def worst_tenth(run: Run) -> float | None:
-    """Mean accuracy of the tenth of clients that the model serves worst, of those that were evaluated."""
-    accuracy = run.clients().get("accuracy", np.empty(0))
-    evaluated = accuracy[np.isfinite(accuracy)]
+    """Mean accuracy, or metric of the task, of the tenth of clients that the model serves worst."""
+    clients = run.clients()
+    scores = clients.get("metric", clients.get("accuracy", np.empty(0)))
+    evaluated = scores[np.isfinite(scores)]
     if not evaluated.size:
         return None
+    if "metric" in clients and not higher_is_better(run.config, task_metric(run.config)):
+        return float(-arrays.worst_tenth(-evaluated).mean())
     return float(arrays.worst_tenth(evaluated).mean())
 
 
@@ -316,7 +320,7 @@ def _checked(function: object, name: str) -> Metric:
 def summarise(run: Run) -> Mapping[str, float | None]:
     """Compute the standard figures of one run, as its summary.json keeps them."""
     figures: dict[str, float | None] = {}
-    for metric_name in HIGHER:
+    for metric_name in tested_metrics(run.config):
         for name in ("best", "final", "last", "mean", "peak-minus-final"):
             figures[f"{name}-{metric_name}"] = METRICS[name](run, of=metric_name)
     figures["rounds-to-target"] = rounds_to_target(run)
@@ -339,7 +343,7 @@ def figures_of(run: Run) -> dict[str, float | None]:
     before the run is done: then they are computed from the records.
     """
     stored = run.summary.get("figures") or {}
-    compared = [f"{name}-{metric_name}" for metric_name in HIGHER for name in ("last", "mean")]
+    compared = [f"{name}-{metric_name}" for metric_name in tested_metrics(run.config) for name in ("last", "mean")]
     is_complete = all(stored.get(name) is not None for name in compared)
     figures = stored if is_complete else summarise(run)
     return {**figures, "rounds": float(len(run.records)), "passes": passes(run)}

@@ -120,11 +120,20 @@ class Run:
         return arrays
 
     def clients(self) -> dict[str, Array]:
-        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,)."""
+        """``selected``, ``completed``, ``available`` (N,) and, where evaluated, ``accuracy`` (N,).
+
+        Of a task other than classification it is ``metric`` (N,), the metric of the task.
+        """
         path = self.path / CLIENTS
         counts = (1, "iu")
         return schema.arrays(
-            _arrays(path), path, selected=counts, completed=counts, available=counts, accuracy=(1, "f")
+            _arrays(path),
+            path,
+            selected=counts,
+            completed=counts,
+            available=counts,
+            accuracy=(1, "f"),
+            metric=(1, "f"),
         )
 
     def curve(self, of: str = "accuracy") -> tuple[Array, Array]:
@@ -233,9 +242,18 @@ def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
 
     if isinstance(runs, str | Path):
         runs = find(runs)
+    all_runs = list(runs)
     column_types = {column: getattr(pl, kind) for column, kind in COLUMNS.items()}
-    rows = [row for run in runs for row in _curve_rows(run)]
+    own_metrics = dict.fromkeys(_own_metric(run) for run in all_runs)
+    column_types |= {metric: pl.Float64 for metric in own_metrics if metric}
+    rows = [row for run in all_runs for row in _curve_rows(run)]
     return pl.DataFrame(rows, schema=column_types)
+
+
+def _own_metric(run: Run) -> str:
+    """Return the name of a task's metric that has no column in ``COLUMNS``; else nothing."""
+    metric = str(run.config.get("task", {}).get("metric_name", ""))
+    return "" if metric in COLUMNS else metric
 
 
 COLUMNS = {
@@ -262,6 +280,8 @@ def _curve_rows(run: Run) -> list[dict[str, str | float | None]]:
         test = record.get("test") or {}
         bytes_so_far += total_bytes(record)
         passes_so_far += total_passes(record)
+        own_metric = _own_metric(run)
+        own_figures = {own_metric: test.get(own_metric)} if own_metric else {}
         rows.append(
             {
                 "setting": run.setting,
@@ -276,6 +296,7 @@ def _curve_rows(run: Run) -> list[dict[str, str | float | None]]:
                 "bytes": bytes_so_far,
                 "passes": passes_so_far,
                 "clock": record.get("clock"),
+                **own_figures,
             }
         )
     return rows

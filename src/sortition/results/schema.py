@@ -60,6 +60,7 @@ class Config(Checked):
         data: data set, clients and partition.
         model: name and options.
         local: how clients train.
+        task: loss and metric, where it is not classification.
         availability: the mode, with its options.
     """
 
@@ -71,6 +72,7 @@ class Config(Checked):
     data: Table = {}
     model: Table = {}
     local: Table = {}
+    task: Table = {}
     availability: Table = {}
 
 

@@ -25,7 +25,15 @@ POWER = 0.8  # the chance of a decision with the number of seeds that is advised
 MOST_SEEDS = 1000
 ROUNDING = 1e-9  # differences that are this close, relative to their size, differ by the rounding of numbers alone
 SKEWED = 1.96  # standard errors of the skewness beyond which differences look skewed
-HIGHER = {"accuracy": True, "loss": False}  # the metrics, and whether more is better
+HIGHER = {  # the test metrics that have a name, and whether more is better
+    "accuracy": True,
+    "loss": False,
+    "f1": True,
+    "mse": False,
+    "mae": False,
+    "rmse": False,
+    "r2": True,
+}
 BETTER = "better"
 WORSE = "worse"
 EQUAL = "practically equal"
@@ -89,7 +97,8 @@ class Comparison:
 
     Attributes:
         method, baseline: the labels; the difference is the method's figure minus the baseline's.
-        metric: ``accuracy`` or ``loss``.
+        metric: ``accuracy``, ``loss`` or the metric of another task.
+        higher: whether more of the metric is better; None where its name says so.
         figure: ``last`` for the end of training, ``mean`` for all rounds; empty for other values.
         window: the rounds that ``last`` averages; None where they are not known.
         seeds: how many pairs there are.
@@ -123,6 +132,7 @@ class Comparison:
     difference: float
     region: float
     metric: str = "accuracy"
+    higher: bool | None = None
     figure: str = ""
     window: Window | None = None
     family: int = 1
@@ -154,7 +164,12 @@ class Comparison:
     @property
     def gain(self) -> float:
         """The difference, positive where the method is ahead of the baseline."""
-        return self.difference if HIGHER[self.metric] else -self.difference
+        return self.difference if self.higher_is_better else -self.difference
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more of the metric is better."""
+        return HIGHER[self.metric] if self.higher is None else self.higher
 
 
 def centre(values: Sequence[float | None], *, geometric: bool = False) -> Centre | None:
@@ -221,15 +236,17 @@ def compare_pairs(
     pairs: Sequence[tuple[str, str]],
     *,
     metric: str = "accuracy",
+    higher: bool | None = None,
     margin: float = MARGIN,
     resolution: float | None = None,
     level: float = LEVEL,
 ) -> list[Comparison]:
     """Compare the (method, baseline) pairs as one family; those without a common seed are left out.
 
-    ``values`` are label → values of each method; the other arguments are those of :func:`compare`.
+    ``values`` are label → values of each method; ``higher`` says whether more of a metric of one's own is better; the
+    other arguments are those of :func:`compare`.
     """
-    if metric not in HIGHER:
+    if higher is None and metric not in HIGHER:
         raise unknown("metric", metric, HIGHER, "compare")
     if not 0 < margin <= LARGEST_MARGIN:
         raise bad("compare.margin", f"> 0 and at most {LARGEST_MARGIN:g}", margin)
@@ -254,6 +271,7 @@ def compare_pairs(
             difference=float(pair_differences.mean()) if np.isfinite(pair_differences).all() else math.nan,
             region=_region(metric, margin, values[baseline]),
             metric=metric,
+            higher=higher,
             family=len(paired),
             sd=math.sqrt(variance),
         )

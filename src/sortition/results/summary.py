@@ -16,13 +16,13 @@ from sortition.results.comparisons import (
     Figures,
     Methods,
     SettingComparison,
-    metric_of,
     resolution_of,
 )
 from sortition.results.copies import Copy, without_copies
 from sortition.results.run_folder import Run
 from sortition.results.statistics import Comparison, Reason, centre
 from sortition.results.table import NOT_FINITE, Table, mean_and_sd
+from sortition.results.task_metric import metric_of
 
 Runs = Mapping[str, Mapping[int, Run]]  # method label → seed → run
 Groups = dict[str, dict[str, dict[int, Run]]]  # setting → method label → seed → run
@@ -131,9 +131,13 @@ def inputs_of(manifest: Mapping[str, Any]) -> str:
     held_out = manifest.get("held_out")
     if not isinstance(words, str):
         return ""
-    if not held_out:
-        return f"{words}."
-    return f"{words}. Held out for testing: {held_out}."
+    targets = manifest.get("targets")
+    sentences = [words]
+    if targets:
+        sentences.append(f"To be given: {targets}")
+    if held_out:
+        sentences.append(f"Held out for testing: {held_out}")
+    return f"{'. '.join(sentences)}."
 
 
 def comparison_of(methods: Runs, criteria: Criteria = DEFAULT) -> SettingComparison:
@@ -210,7 +214,9 @@ def every_pair(setting: str, comparison: SettingComparison, figure: str = "last"
 def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[str]:
     """Write what stands below the tables of comparisons."""
     margin = comparison.criteria.margin
-    region = f"±{margin:g} points" if comparison.metric == "accuracy" else f"±{margin:g} % of the baseline's loss"
+    region = f"±{margin:g} points"
+    if comparison.metric != "accuracy":
+        region = f"±{margin:g} % of the baseline's {comparison.metric}"
     notes = [
         f"Paired over seeds: mean [simultaneous 95 % interval], p with Bonferroni's correction; practically equal: "
         f"within {region}. Undecided: (seeds that would decide)."

@@ -111,7 +111,8 @@ class Adversaries:
         claimed, kind = dict(facts), self.attacks.kind
         if kind == "size":
             for name in ("sizes", "label_counts"):
-                claimed[name] = self._raised(np.asarray(facts[name]))
+                if name in facts:
+                    claimed[name] = self._raised(np.asarray(facts[name]))
         elif kind == "histogram":
             claimed["label_counts"] = self._forged(np.asarray(facts["label_counts"]))
         elif kind == "sybil":

@@ -26,6 +26,8 @@ class SimClient:
     def label_counts(self) -> Array:
         """Examples per label (C,)."""
         world = self._cache.world
+        if not world.classes:
+            return world.label_counts[self._client]
         return np.bincount(world.y[world.holdings.of(self._client)], minlength=world.classes)
 
     def resources(self) -> Array:
@@ -73,14 +75,14 @@ class SimResult:
     def output_weight(self) -> Array:
         """The output layer's weight change (C, d)."""
         world = self._cache.world
-        weight, _ = world.learner.layout.head(world.classes)
-        return self.update[weight].reshape(world.classes, -1)
+        weight, _ = world.learner.layout.head(world.outputs)
+        return self.update[weight].reshape(world.outputs, -1)
 
     @property
     def output_bias(self) -> Array:
         """The output layer's bias change (C,), or the row means of its weight change."""
         world = self._cache.world
-        _, bias = world.learner.layout.head(world.classes)
+        _, bias = world.learner.layout.head(world.outputs)
         return self.output_weight.mean(axis=1) if bias is None else self.update[bias]
 
     @property

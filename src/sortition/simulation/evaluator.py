@@ -8,8 +8,11 @@ import numpy as np
 
 from sortition.core.arrays import Floats
 from sortition.learning.evaluation import Passes
+from sortition.learning.objective import Objective
 from sortition.learning.vector import Vector
 from sortition.simulation.holdings import Holdings, means
+
+EXAMPLES_OF_A_BLOCK = 4096  # whose outputs are in memory together
 
 
 @dataclass(frozen=True)
@@ -26,13 +29,51 @@ class Evaluator:
     own: Passes
     parts: Holdings
 
-    def score(self, params: Vector) -> dict[str, float]:
-        """Loss and accuracy on the test set."""
-        losses, hits = self.test.losses(params)
-        return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether more is better of what clients are scored by."""
+        return self.test.objective is None or bool(self.test.objective.rule.higher_is_better)
 
-    def client_accuracies(self, params: Vector) -> Floats:
-        """(N,) accuracy of each client on its hold-out, or on its training part where it has none."""
-        hits = self.own.losses(params)[1]
+    def score(self, params: Vector) -> dict[str, float]:
+        """Loss on the test set, and accuracy or the task's metric."""
+        objective = self.test.objective
+        if objective is None:
+            losses, hits = self.test.losses(params)
+            return {"loss": float(losses.mean(dtype=np.float64)), "accuracy": float(hits.mean())}
+        judged = self.test.judged(params)
+        scores = {"loss": float(judged.losses.mean(dtype=np.float64))}
+        if not objective.judges_by_loss:
+            scores[objective.rule.metric_name] = objective.metric(judged.outputs, judged.targets)
+        return scores
+
+    def client_scores(self, params: Vector) -> Floats:
+        """(N,) accuracy, or the task's metric, of each client on its hold-out, or else on its training part."""
+        objective = self.own.objective
+        if objective is not None and not objective.judges_by_loss:
+            return self._client_metrics(objective, params)
+        losses, hits = self.own.losses(params)
         index, sizes = self.parts.gather(np.arange(len(self.parts)))
-        return means(hits[index].astype(np.float32), sizes)
+        values = losses if objective is not None else hits.astype(np.float32)
+        return means(values[index], sizes)
+
+    def _client_metrics(self, objective: Objective, params: Vector) -> Floats:
+        """Evaluate clients in blocks whose outputs are in memory together."""
+        scores = []
+        block: list[int] = []
+        n_examples = 0
+        for client, size in enumerate(self.parts.sizes.tolist()):
+            if block and n_examples + size > EXAMPLES_OF_A_BLOCK:
+                scores += self._metrics_of(block, objective, params)
+                block = []
+                n_examples = 0
+            block.append(client)
+            n_examples += size
+        scores += self._metrics_of(block, objective, params)
+        return np.array(scores)
+
+    def _metrics_of(self, clients: list[int], objective: Objective, params: Vector) -> list[float]:
+        index, sizes = self.parts.gather(np.array(clients))
+        judged = self.own.judged(params, index)
+        outputs = judged.outputs.split(sizes.tolist())
+        targets = judged.targets.split(sizes.tolist())
+        return [objective.metric(given, wanted) for given, wanted in zip(outputs, targets, strict=True)]

@@ -51,6 +51,11 @@ class Holdings:
         flat = np.bincount(owner * classes + labels[index], minlength=len(self) * classes)
         return flat.reshape(len(self), classes)
 
+    def mask_counts(self, masks: npt.NDArray[np.floating | np.integer]) -> Ids:
+        """(N, L) how many examples of each client have each label of the masks (n, L)."""
+        counts = [masks[self.of(client)].sum(axis=0) for client in range(len(self))]
+        return np.rint(counts).astype(np.int64)
+
 
 def means(values: npt.NDArray[np.floating | np.bool_], sizes: Ids) -> npt.NDArray[np.float64]:
     """Mean of each stretch of ``values``; no stretch may be empty."""

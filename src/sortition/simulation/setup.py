@@ -15,7 +15,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
-from sortition.core.signals import ModelSize
+from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace, refuse_overlap
 from sortition.learning import LocalRule
@@ -83,6 +83,7 @@ class Setup:
         if self.population is None:
             object.__setattr__(self, "population", self.world.population())
         object.__setattr__(self, "selector", resolved_for(self.selector, self.population or self.world.population()))
+        self._check_labels()
         if self.selector.needs.of_server and self.world.validation is None:
             name, hint = (
                 self.selector.needs.of_server[0].name,
@@ -124,6 +125,25 @@ class Setup:
             raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
         if policy.per == "owner" and "groups" not in facts:
             raise bad("Policy.per", "'client' where owners are unknown", "owner", "Give Population(groups=…).")
+
+    def _check_labels(self) -> None:
+        """Refuse a method that needs labels in a task that has none, before anything runs."""
+        needs = self.selector.needs
+        wanted = [name for name in needs.reads if name == "label_counts" and name not in self._known_facts]
+        for signal in (*needs.asks, *needs.reports):
+            lacks_counts = signal == PRODUCTS and not self.world.has_label_counts
+            lacks_labels = signal == ACCURACY and not self.world.classes
+            if lacks_counts or lacks_labels:
+                wanted.append(signal.name)
+        if wanted and not self.world.classes:
+            name = type(self.selector).__name__
+            rule = f"run on labels (classification only), since it needs {wanted[0]}"
+            hint = "Methods that need none: 'auto' (it falls back to sketches of updates), 'uniform', 'oort', 'divfl'."
+            raise bad(name, rule, self.world.targets, hint)
+
+    @property
+    def _known_facts(self) -> tuple[str, ...]:
+        return () if self.population is None else self.population.facts
 
     @property
     def cohort_pace(self) -> CohortPace:
@@ -173,9 +193,9 @@ def _changes_rate(rule: LocalRule) -> bool:
 
 def model_size(world: World) -> ModelSize:
     """How long the vectors are that belong to the world's model."""
-    size, classes = world.initial.size, world.classes
+    size, outputs = world.initial.size, world.outputs
     try:
-        weight, _ = world.learner.layout.head(classes)
+        weight, _ = world.learner.layout.head(outputs)
     except InputError:  # it does not end in a layer with an output per class
         return ModelSize(size)
-    return ModelSize(size, classes, weight.stop - weight.start + classes, classes)
+    return ModelSize(size, outputs, weight.stop - weight.start + outputs, outputs)

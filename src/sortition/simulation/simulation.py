@@ -210,7 +210,7 @@ class Simulation:
         clock: simulated seconds.
         totals: traffic and computing so far.
         test: figures of these params, where known.
-        accuracies: (N,) of the last evaluation of every client.
+        client_scores: (N,) accuracies, or the task's metric, of the last evaluation of every client.
         timings: wall-clock seconds of the last round, by step.
     """
 
@@ -227,7 +227,7 @@ class Simulation:
         self.clock = 0.0
         self.totals: dict[str, int] = dict.fromkeys((*LANES, "passes", "steps"), 0)
         self.test: dict[str, float] | None = None
-        self.accuracies: Floats | None = None
+        self.client_scores: Floats | None = None
         self.timings: dict[str, float] = {}
         self.now = InRound(setup, 0, Ledger(initial.size, setup.world.n_clients), Stopwatch())
         self._size = model_size(setup.world)
@@ -632,8 +632,8 @@ class Simulation:
                 self.test = evaluator.score(self.params)
             figures["test"] = self.test
         if self.setup.due(t, self.setup.clients_every):
-            self.accuracies = evaluator.client_accuracies(self.params)
-            figures["clients"] = client_figures(self.accuracies)
+            self.client_scores = evaluator.client_scores(self.params)
+            figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures
 
 
@@ -699,15 +699,14 @@ class ServerData:
         return float(self._world.learner.passes.losses(params, examples)[0].mean(dtype=np.float64))
 
 
-def client_figures(accuracies: Floats) -> dict[str, float]:
-    """Fairness of the model over clients: mean, spread, and the mean of the worst tenth."""
-    worst = worst_tenth(accuracies)
-    return {
-        "mean": float(accuracies.mean()),
-        "std": float(accuracies.std()),
-        "worst_tenth": float(worst.mean()),
-        "min": float(worst[0]),
-    }
+def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str, float]:
+    """Fairness of the model over clients: mean, spread, the mean of the worst tenth, and the worst client."""
+    figures = {"mean": float(scores.mean()), "std": float(scores.std())}
+    if higher_is_better:
+        worst = worst_tenth(scores)
+        return {**figures, "worst_tenth": float(worst.mean()), "min": float(worst[0])}
+    worst = -worst_tenth(-scores)
+    return {**figures, "worst_tenth": float(worst.mean()), "max": float(worst[0])}
 
 
 def sealed(params: Vector) -> Vector:

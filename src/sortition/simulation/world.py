@@ -21,12 +21,15 @@ from torch import nn
 from sortition.aggregation import weighted_sum
 from sortition.core.arrays import Floats, Ids
 from sortition.core.errors import bad, unknown
+from sortition.core.inputs import Inputs
 from sortition.core.questions import Measure, Reading
 from sortition.core.rounds import Cohort, Population
 from sortition.core.signals import Signal
 from sortition.data import Dataset
 from sortition.learning import LocalRule
 from sortition.learning.fitting import learner_for, trains_on_one
+from sortition.learning.objective import Objective
+from sortition.learning.task import TaskRule
 from sortition.learning.vector import Vector
 from sortition.simulation.adaptive import adversaries_of
 from sortition.simulation.attacks import Attacks
@@ -36,8 +39,10 @@ from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import RoundCache, Training, tracked_by
+from sortition.simulation.task_data import are_masks, data_for
 
 MEASURED = ("train", "holdout")
+OF_LABELS = ("histogram", "adaptive")  # attacks that forge label counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class World:
     Args:
         data: examples; images of bytes are scaled to [0, 1].
         clients: index arrays into the training examples, one per client.
-        model: with its initial weights; its outputs are logits.
+        model: with its initial weights; its outputs are logits, or what the loss of another task takes.
         rule: local training.
         holdout: index arrays that are kept out of training, one per client (may be empty).
         validation: indices of training examples that no client holds, of the server's own, for signals of the server.
@@ -69,6 +74,7 @@ class World:
         engine: ``auto``, ``stacked`` or ``sequential``.
         devices: hardware of the clients.
         attacks: how some of them attack.
+        task: loss and metric; None for classification by cross-entropy and accuracy.
     """
 
     def __init__(
@@ -86,14 +92,17 @@ class World:
         engine: str = "auto",
         devices: Devices | None = None,
         attacks: Attacks | None = None,
+        task: TaskRule | None = None,
     ) -> None:
         if measured_on not in MEASURED:
             raise unknown("measured_on", measured_on, MEASURED, "World")
         if measured_on == "holdout" and holdout is None:
             raise bad("World.holdout", "given where losses are measured on it", None)
-        data = data if data.x_train.dtype.kind == "f" else data.prepared()
+        data = data_for(_as_models_take(data), task)
         train, test = data.inputs
         self.y, self.classes, self.seed = data.y_train, data.classes, seed
+        self.targets = data.described_targets()
+        self._has_masks = are_masks(data)
         self.holdings = Holdings(clients, len(self.y), "World.clients")
         if self.holdings.sizes.min() < 1:
             raise bad("World.clients", "≥ 1 training example each", f"client {self.holdings.sizes.argmin()} with none")
@@ -101,13 +110,28 @@ class World:
         self.measured = self.evaluated if measured_on == "holdout" else self.holdings
         self.validation = None if validation is None else self._server_data(validation)
         self.learner = learner_for(
-            model, train, data.y_train, rule, data.classes, device=device, engine=engine, white=data.white
+            model,
+            train,
+            data.y_train,
+            rule,
+            data.classes,
+            device=device,
+            engine=engine,
+            white=data.white,
+            objective=None if task is None else Objective(task),
         )
         self._test = self.learner.over(test, data.y_test)
         self.adversaries = None if attacks is None else adversaries_of(attacks, self.n_clients, seed)
+        self._check_attacks(attacks)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
         self._settle(rule, Fleet(devices or Devices(), self.n_clients, seed))
+
+    def _check_attacks(self, attacks: Attacks | None) -> None:
+        """Refuse attacks that forge label counts where there are none."""
+        if attacks is not None and attacks.kind in OF_LABELS and not self.has_label_counts:
+            rule = "one that forges no label counts where the task has no labels (classification only)"
+            raise bad("Attacks.kind", rule, attacks.kind)
 
     def _server_data(self, validation: npt.ArrayLike) -> Ids:
         own = Holdings([validation], len(self.y), "World.validation").order
@@ -153,14 +177,33 @@ class World:
         """The model before the first round (P,)."""
         return self.learner.initial
 
+    @property
+    def has_label_counts(self) -> bool:
+        """Whether examples have labels that can be counted: one each, or a mask of several."""
+        return bool(self.classes) or self._has_masks
+
     @cached_property
     def label_counts(self) -> Ids:
-        """(N, classes) training examples per client and label."""
-        return self.holdings.label_counts(self.y, self.classes)
+        """(N, classes) training examples per client and label; an example with a mask counts for all of its labels."""
+        if self.classes:
+            return self.holdings.label_counts(self.y, self.classes)
+        if self._has_masks:
+            return self.holdings.mask_counts(self.y)
+        raise bad("label counts", "asked of labels (classification only)", self.targets)
+
+    @cached_property
+    def outputs(self) -> int:
+        """The numbers that the model gives of an example, or of a step of a sequence."""
+        if self.classes:
+            return self.classes
+        outputs = self.learner.passes.first_outputs(self.initial, 1)
+        return int(outputs.shape[-1]) if outputs.ndim > 1 else 1
 
     def population(self, **facts: Any) -> Population:
         """Sizes and label counts as clients claim them, and facts that the owner adds (``features``, ``groups``)."""
-        true = {"sizes": self.holdings.sizes, "label_counts": self.label_counts, **facts}
+        true = {"sizes": self.holdings.sizes, **facts}
+        if self.has_label_counts:
+            true = {"sizes": self.holdings.sizes, "label_counts": self.label_counts, **facts}
         return Population(**(true if self.adversaries is None else self.adversaries.facts(true)))
 
     def variant(
@@ -236,7 +279,10 @@ class World:
     def _answers(self, cache: RoundCache, signal: Signal, ids: Ids) -> Reading:
         """What clients answer, true or not."""
         reading = cache.read(signal, ids)
-        return reading if self.adversaries is None else self.adversaries.reading(signal, reading, self.label_counts)
+        if self.adversaries is None:
+            return reading
+        label_counts = self.label_counts if self.has_label_counts else np.empty((self.n_clients, 0), np.int64)
+        return self.adversaries.reading(signal, reading, label_counts)
 
     def _sent(self, ids: Ids, deltas: Vector) -> Vector:
         return deltas if self.adversaries is None else self.adversaries.updates(ids, deltas)
@@ -254,3 +300,10 @@ class World:
         if self._cache.params is not params or self._cache.t != t:
             self._cache = RoundCache(self, params, t)
         return self._cache
+
+
+def _as_models_take(data: Dataset) -> Dataset:
+    """Return the data with whole numbers prepared; floats are ready."""
+    if not isinstance(data.x_train, Inputs) and data.x_train.dtype.kind == "f":
+        return data
+    return data.prepared()

@@ -11,24 +11,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from sortition import selectors
 from sortition.availability._tables import as_matrix
 from sortition.availability.trace import Trace
 from sortition.core.errors import bad
 from sortition.core.selector import Selector
+from sortition.core.validation import check_takes
 from sortition.data import Dataset, by_client, load, partitions
 from sortition.data.load import DataObject
 from sortition.data.user_data import from_items
+from sortition.learning.task import METRIC_NAME, METRICS, UNNAMED
 from sortition.studies import python_objects
 from sortition.studies.types import (
     AnySelector,
     AvailabilityLike,
     ClientsLike,
     DataLike,
+    LossFunction,
     MethodLike,
     MethodsLike,
+    MetricFunction,
     ModelLike,
     PartitionLike,
     SelectorClass,
@@ -138,9 +141,9 @@ def _dataset(source: DataObject, clients: ClientsLike | None) -> Dataset:
     """Return the data set of Python's objects; where ``clients`` names the client of each example, it keeps them."""
     if clients is None or isinstance(clients, int | np.integer) or isinstance(source, Dataset | Mapping):
         return load(source)
-    arrays: Sequence[ArrayLike]
+    arrays: Sequence[Any]
     if isinstance(source, tuple | list):
-        arrays = cast(Sequence[ArrayLike], source)
+        arrays = cast(Sequence[Any], source)
     else:
         arrays = from_items(source)
     if len(arrays) != 2:
@@ -239,6 +242,38 @@ def _check_maker(make: Callable[..., object]) -> None:
     if too_many:
         rule = "a module, or a function whose parameters are called inputs and classes or have defaults"
         raise bad("model", rule, f"one with {', '.join(too_many)}", "Try model=lambda inputs, classes: Net(…).")
+
+
+def task_table(
+    loss: str | LossFunction | None, metric: str | MetricFunction | None, higher_is_better: bool | None
+) -> TomlTable:
+    """Return ``[task]`` of names and functions; empty where nothing is given."""
+    table: TomlTable = {}
+    if loss is not None:
+        table["loss"] = loss if isinstance(loss, str) else _registered_function("loss", loss)
+    if metric is not None:
+        table["metric"] = metric if isinstance(metric, str) else _registered_function("metric", metric)
+    if metric is not None and not isinstance(metric, str):
+        table["metric_name"] = _metric_name(metric)
+    if higher_is_better is not None:
+        table["higher_is_better"] = higher_is_better
+    return table
+
+
+def _registered_function(key: str, function: object) -> str:
+    if inspect.isclass(function) or not callable(function):
+        hint = "Give an instance: nn.MSELoss(), not nn.MSELoss." if inspect.isclass(function) else ""
+        raise bad(key, "a name or a function (outputs, targets)", function, hint)
+    check_takes(function, ("outputs", "targets"), key)
+    return python_objects.register(key, function)
+
+
+def _metric_name(metric: MetricFunction) -> str:
+    """Return what tables call a metric: the name of its function or of its class."""
+    name = str(getattr(metric, "__name__", type(metric).__name__))
+    if METRIC_NAME.fullmatch(name) and name not in METRICS:
+        return name
+    return f"own_{name}" if name in METRICS else UNNAMED
 
 
 def rule_table(rule: Any) -> Any:

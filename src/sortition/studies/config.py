@@ -27,6 +27,7 @@ from sortition.data import partitions
 from sortition.data.load import check as check_options
 from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
+from sortition.learning.task import TaskRule
 from sortition.privacy.promises import Promises
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.schema import Seed
@@ -190,6 +191,7 @@ class Federation(StrictTable):
         data: the data set and how it is split.
         model: what is trained, by name and options.
         local: how a client trains.
+        task: loss and metric, where it is not classification by cross-entropy and accuracy.
         server: what the server does with the updates.
         availability: who is reachable when, by name and options.
         devices: how fast clients compute and send, and who drops out.
@@ -214,6 +216,7 @@ class Federation(StrictTable):
     data: Data
     model: Named
     local: LocalRule
+    task: TaskRule | None = None
     server: ServerRule = ServerRule()
     availability: Named = Named(name="always")
     devices: Devices = Devices()
@@ -252,9 +255,17 @@ class Federation(StrictTable):
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         _check_partition_and_availability(self)
+        if self.target is not None and self.target.metric != "loss" and self.metric != "accuracy":
+            rule = f"given as loss = … where a study is judged by {self.metric}"
+            raise bad("target", rule, f"accuracy = {self.target.accuracy}")
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
+
+    @property
+    def metric(self) -> str:
+        """The name of the test metric beside the loss: accuracy, or the task's."""
+        return "accuracy" if self.task is None else self.task.metric_name
 
 
 def _check_partition_and_availability(federation: Federation) -> None:

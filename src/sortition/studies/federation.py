@@ -13,12 +13,14 @@ from sortition import availability, data
 from sortition.availability import Availability
 from sortition.core.arrays import Array, Ids
 from sortition.core.errors import InputError, bad
+from sortition.core.inputs import shape_of
 from sortition.core.rounds import Population
 from sortition.core.streams import stream
 from sortition.data import Dataset, partitions
 from sortition.data.partitions import Partition
 from sortition.learning import build
 from sortition.simulation import FaultDraws, Faults, Setup, World
+from sortition.simulation.task_data import data_for, outputs_for
 from sortition.studies import methods
 from sortition.studies.config import Data, RunConfig
 
@@ -151,15 +153,19 @@ def dataset_of(config: Data) -> Dataset:
 
 def build_federation(config: RunConfig) -> BuiltFederation:
     """Return the federation of a run; the methods of one setting and seed that a process plays share it."""
-    depends_on = {"data", "model", "devices", "availability", "attacks", "seed", "device", "engine"}
+    depends_on = {"data", "model", "task", "devices", "availability", "attacks", "seed", "device", "engine"}
     return _federations.get(_as_key(config.model_dump(include=depends_on)), lambda: _build(config))
 
 
 def _build(config: RunConfig) -> BuiltFederation:
-    parts = split(config.data, config.seed)
-    dataset = parts.dataset
+    dataset = data_for(dataset_of(config.data), config.task)
+    parts = replace(split(config.data, config.seed), dataset=dataset)
     model = build(
-        config.model.name, dataset.inputs[0].shape[1:], dataset.classes, seed=config.seed, **config.model.options
+        config.model.name,
+        shape_of(dataset.inputs[0]),
+        outputs_for(dataset, config.task),
+        seed=config.seed,
+        **config.model.options,
     )
     world = World(
         dataset,
@@ -174,6 +180,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         engine=config.engine,
         devices=config.devices,
         attacks=config.attacks,
+        task=config.task,
     )
     facts: dict[str, Array] = {}
     if dataset.features is not None and len(dataset.features) == parts.clients:
@@ -185,7 +192,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         clients=parts.clients,
         seed=config.seed,
         sizes=world.holdings.sizes,
-        label_counts=world.label_counts,
+        label_counts=world.label_counts if world.has_label_counts else None,
         **config.availability.options,
     )
     return BuiltFederation(split=parts, world=world, population=world.population(**facts), availability=reachable)

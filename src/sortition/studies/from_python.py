@@ -31,8 +31,10 @@ from sortition.studies.types import (
     DataLike,
     FederationOptions,
     LocalLike,
+    LossFunction,
     MethodLike,
     MethodsLike,
+    MetricFunction,
     ModelLike,
     PartitionLike,
     ReadOnlyTable,
@@ -55,6 +57,9 @@ def compare(
     model: ModelLike = "mlp",
     availability: AvailabilityLike = "always",
     local: LocalLike | None = None,
+    loss: str | LossFunction | None = None,
+    metric: str | MetricFunction | None = None,
+    higher_is_better: bool | None = None,
     rounds: int = 100,
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
@@ -76,6 +81,8 @@ def compare(
       (the rows of ``x`` of each client) or a function, by default ``iid`` or the data's own clients.
     - ``model``, ``availability``, ``local``: a name or table, or the object itself; ``local`` is by default
       ``{"epochs": 1, "batch": 32, "lr": 0.1}``.
+    - ``loss``, ``metric``: of a task other than classification, each a name (``"mse"``, ``"bce"``, ``"r2"``, …) or a
+      function ``(outputs, targets)``; ``higher_is_better`` belongs to a metric of one's own. See docs/tasks.md.
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``baseline``: the method that others are compared with, by label or name, by default ``uniform``; with
       ``all_pairs=True`` every pair of methods is compared.
@@ -94,6 +101,9 @@ def compare(
             model=model,
             availability=availability,
             local=local,
+            loss=loss,
+            metric=metric,
+            higher_is_better=higher_is_better,
             rounds=rounds,
             cohort=cohort,
             seeds=seeds,
@@ -185,13 +195,16 @@ def _study_table(
     model: ModelLike = "mlp",
     availability: AvailabilityLike = "always",
     local: LocalLike | None = None,
+    loss: str | LossFunction | None = None,
+    metric: str | MetricFunction | None = None,
+    higher_is_better: bool | None = None,
     rounds: int = 100,
     cohort: int = 10,
     seeds: int | Sequence[int] = 10,
     **more: Unpack[StudyOptions],
 ) -> TomlTable:
     """Return the arguments of :func:`compare` as the table of a study's file."""
-    return {
+    table = {
         "rounds": rounds,
         "cohort": cohort,
         "seeds": arguments.seeds_value(seeds),
@@ -202,6 +215,10 @@ def _study_table(
         "method": arguments.methods_table(methods),
         **{key: arguments.rule_table(value) for key, value in more.items()},
     }
+    task = arguments.task_table(loss, metric, higher_is_better)
+    if task:
+        table["task"] = {**table.get("task", {}), **task}
+    return table
 
 
 def _check_keys(keys: Iterable[str], owner: str, function: Callable[..., Any], *, taken: Sequence[str]) -> None:

@@ -19,6 +19,8 @@ MAX_RUNS = 16  # that are played together: more of them gain little
 def shape(run: RunConfig) -> str | None:
     """Return what runs in lock-step have in common (data, model, local rule); None for a run played by itself."""
     widths = _layer_widths(run)
+    if run.task is not None:
+        return None
     if widths is None or run.device != "cpu" or run.engine == "sequential" or run.method.name in REFERENCES:
         return None
     batch = run.local.batch

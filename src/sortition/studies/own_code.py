@@ -19,6 +19,7 @@ from sortition.data.load import IMPORT_PATH
 from sortition.studies import python_objects
 from sortition.studies.types import ReadOnlyTable
 
+NAMING_KEYS = ("name", "loss", "metric")  # whose values may be import paths
 NOT_THE_USERS = {"sortition", "torch", "numpy", *sys.stdlib_module_names}  # manifests have their versions
 
 
@@ -42,7 +43,7 @@ def import_paths(table: ReadOnlyTable, prefix: str = "") -> dict[str, str]:
     for key, value in table.items():
         if isinstance(value, Mapping):
             paths |= import_paths(value, f"{prefix}{key}.")
-        elif key == "name" and isinstance(value, str) and _leads_out(value):
+        elif key in NAMING_KEYS and isinstance(value, str) and _leads_out(value):
             paths[f"{prefix}{key}"] = value
     return paths
 

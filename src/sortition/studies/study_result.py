@@ -15,6 +15,7 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
+from sortition.results.task_metric import tested_metrics
 from sortition.studies.types import TomlTable
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 SHOWN_NOTES = 5  # partitions of several seeds may have one each
 NO_NAMES: Mapping[str, str] = {}  # no method is renamed
-CURVES = ("accuracy", "loss", "train_loss")
+TRAIN_LOSS = "train_loss"
 
 
 @dataclass(frozen=True)
@@ -186,8 +187,8 @@ class StudyResult:
         choice = MethodChoice(only=only, exclude=exclude, order=order, rename=rename)
         return choice.apply(gather([self.out], only=self.run_folders))
 
-    def plot(self, of: str = "accuracy") -> alt.Chart:
-        """Return an Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
+    def plot(self, of: str = "") -> alt.Chart:
+        """Return an Altair chart: the metric of the study, ``loss`` or ``train_loss`` over rounds.
 
         The line is the mean over seeds and the band its 95 % interval, from three seeds on, as in the report. A
         notebook shows it as a picture, which needs no network.
@@ -196,8 +197,11 @@ class StudyResult:
 
         from sortition.report.charts.learning import banded
 
-        if of not in CURVES:
-            raise bad("plot", f"one of {', '.join(CURVES)}", of)
+        metrics = dict.fromkeys(metric for run in self.runs for metric in tested_metrics(run.config))
+        curves = [*metrics, TRAIN_LOSS]
+        of = of or curves[0]
+        if of not in curves:
+            raise bad("plot", f"one of {', '.join(curves)}", of)
         evaluated = self.curves.filter(pl.col(of).is_not_null())
         bands = banded(evaluated.rename({of: "value"}), ["setting", "method", "round"])
         base = alt.Chart(alt.Data(values=bands.to_dicts())).encode(x=alt.X("round:Q"), color=alt.Color("method:N"))

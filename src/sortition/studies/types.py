@@ -15,12 +15,14 @@ from sortition.data.load import DataObject
 from sortition.data.partitions import Partition
 
 if TYPE_CHECKING:
+    from torch import Tensor
     from torch.nn import Module
 
     from sortition.aggregation import ServerRule
     from sortition.core.guards.settings import Guards
     from sortition.core.policy import Policy
     from sortition.learning.rule import LocalRule
+    from sortition.learning.task import TaskRule
     from sortition.privacy import Promises
     from sortition.simulation import Devices, Faults
     from sortition.simulation.attacks import Attacks
@@ -102,6 +104,12 @@ AvailabilityLike = str | ReadOnlyTable | ArrayLike | TraceFrame | AvailabilityRu
 ModelLike: TypeAlias = "str | ReadOnlyTable | Module | Callable[..., Module]"
 """A name, a table, a torch module, or a function of ``inputs`` and ``classes`` that makes one."""
 
+LossFunction: TypeAlias = "Callable[[Tensor, Tensor], Tensor]"
+"""A function ``(outputs, targets)`` that returns the mean loss of a batch."""
+
+MetricFunction: TypeAlias = "Callable[[Tensor, Tensor], object]"
+"""A function ``(outputs, targets)`` that returns a number for a set of examples."""
+
 LocalLike: TypeAlias = "ReadOnlyTable | LocalRule"
 """How a client trains: a table as in a study's file, or the rule."""
 
@@ -110,6 +118,7 @@ class StudyOptions(TypedDict, total=False):
     """The keys of a study's file that ``compare``, ``run`` and ``simulate`` take as they are; see docs/studies.md."""
 
     title: str
+    task: ReadOnlyTable | TaskRule
     server: ReadOnlyTable | ServerRule
     devices: ReadOnlyTable | Devices
     guards: ReadOnlyTable | Guards
@@ -139,6 +148,9 @@ class FederationOptions(StudyOptions, total=False):
     model: ModelLike
     availability: AvailabilityLike
     local: LocalLike | None
+    loss: str | LossFunction | None
+    metric: str | MetricFunction | None
+    higher_is_better: bool | None
     rounds: int
     cohort: int
 

@@ -17,6 +17,7 @@ from sortition.core.errors import DataError, bad
 from sortition.data.dataset import Dataset
 from sortition.data.natural import pooled
 from sortition.data.natural_sets._entry import Arrays, NaturalEntry
+from sortition.data.user_data import as_targets
 
 POEMS = {"lovers_complaint", "passionate_pilgrim", "phoenix_and_the_turtle", "rape_of_lucrece", "sonnets"}
 ROLE = re.compile(r"(?:M(?:rs?|RS?)\. )?[A-Z][A-Za-z' ,&-]{0,39}\.|[A-Z][A-Z' ,&-]{2,39}")
@@ -70,7 +71,7 @@ def make(arrays: Arrays, *, window: int = 80, step: int = 80, test: float = 0.2)
     sizes = [len(role_starts) for role_starts in starts_by_role]
     owners = np.repeat(np.arange(len(sizes)), sizes)
     is_held_out = np.concatenate([np.arange(size) >= size - int(test * size) for size in sizes])
-    return pooled(x, y, owners, is_held_out, name="shakespeare")
+    return pooled(x, as_targets(y, "shakespeare.y"), owners, is_held_out, name="shakespeare")
 
 
 ENTRY = NaturalEntry(

@@ -77,13 +77,26 @@ def split(name: str, labels: npt.ArrayLike, clients: int, rng: np.random.Generat
 def split_dataset(name: str, dataset: Dataset, clients: int, rng: np.random.Generator, /, **params: Any) -> Partition:
     """Split the training examples of a data set.
 
-    A rule gets their labels. A user's function gets all labels in the order in which the examples were given and
-    returns rows of them; those that are held out for testing are then left out.
+    A rule gets their labels. A user's function gets all labels, or targets that are no labels, in the order in which
+    the examples were given and returns rows of them; those that are held out for testing are then left out.
     """
-    if not _user_split.is_user_split(name) or dataset.given_rows is None:
+    is_user_split = _user_split.is_user_split(name)
+    if not is_user_split and not dataset.classes:
+        return _split_without_labels(name, dataset, clients, rng, **params)
+    if not is_user_split or (dataset.given_rows is None and dataset.classes):
         return split(name, dataset.y_train, clients, rng, **params)
     labels = dataset.given_labels
     return _user_split.split(name, labels, clients, rng, options=params, given_rows=dataset.given_rows)
+
+
+def _split_without_labels(
+    name: str, dataset: Dataset, clients: int, rng: np.random.Generator, /, **params: Any
+) -> Partition:
+    """Split examples whose targets are no labels; refuse a rule that goes by labels."""
+    if rule(name, **params).by_label:
+        hint = "Use 'iid', the rows of each client, a function of your own, or data that come with clients."
+        raise bad(f"partition {name!r}", "given labels (classification only)", dataset.described_targets(), hint)
+    return split(name, np.zeros(len(dataset.y_train), np.int64), clients, rng, **params)
 
 
 def _fill_empty(owners: Ids, clients: int, notes: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import numpy as np
 
@@ -11,7 +12,13 @@ from sortition.core.registry import Rule
 
 
 class PartitionRule(Rule, ABC):
-    """One way of splitting data over clients. Subclasses are final."""
+    """One way of splitting data over clients. Subclasses are final.
+
+    Class attributes:
+        by_label: False if a split does not depend on the labels, so that targets of any kind can be split.
+    """
+
+    by_label: ClassVar[bool] = True
 
     @abstractmethod
     def owners(self, labels: Ids, clients: int, rng: np.random.Generator, notes: list[str]) -> Ids:

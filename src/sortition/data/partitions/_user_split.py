@@ -87,16 +87,16 @@ def split(
         given_rows: rows of the training and of the test examples among all examples.
     """
     check(name, options)
-    n_training = labels.size if given_rows is None else given_rows[0].size
+    n_training = len(labels) if given_rows is None else given_rows[0].size
     target = _target(name)
     if isinstance(target, Partition):
         partition = target
         _check_fits(partition, clients, n_training, "the number of training examples")
     else:
         partition = _call(target, labels, clients, rng, options=options)
-        _check_fits(partition, clients, labels.size, "the number of examples")
+        _check_fits(partition, clients, len(labels), "the number of examples")
         if given_rows is not None:
-            partition = _without_test_examples(partition, labels.size, given_rows)
+            partition = _without_test_examples(partition, len(labels), given_rows)
     n_empty = int((partition.sizes == 0).sum())
     if n_empty:
         raise bad("partition", "such that every client has a training example", f"{n_empty} empty clients")

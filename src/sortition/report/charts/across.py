@@ -19,6 +19,7 @@ from sortition.results.ranking import Ranking, profiles, rank
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Reason
 
+AT_MOST_ONE = ("accuracy", "f1", "r2")  # metrics whose best value is 1: the rest is the error
 LARGEST_FACTOR = 4.0  # of the best's cost that a profile shows
 POINTS = 61  # of a profile
 HEIGHT = 260
@@ -116,6 +117,9 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
     shared = _shared(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
     by_rounds = has_targets and any(run.figures.get(TO_TARGET) for run in gathered.runs)
+    first = gathered.settings[0]
+    if not by_rounds and first.higher and first.metric not in AT_MOST_ONE:
+        return None  # of such a metric nobody knows how far from the best possible it is
     costs = {
         label: np.concatenate([_costs(setting, label, shared, by_rounds) for setting in gathered.settings])
         for label in shared
@@ -128,12 +132,7 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
         for label, shares in profiles(costs, factors).items()
         for factor, share in zip(factors, shares, strict=True)
     ]
-    if by_rounds:
-        cost_name = "rounds to target"
-    elif gathered.settings[0].metric == "accuracy":
-        cost_name = "error"
-    else:
-        cost_name = "loss"
+    cost_name = _cost_name(first, by_rounds)
     x = alt.X("factor:Q", title=f"{cost_name}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     chart = lines("profiles", look, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
@@ -145,6 +144,13 @@ def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | Non
         tables={"profiles": rows, "profiles_names": end_labels(rows, "share", look.height(HEIGHT), zero=True)},
         span=3,
     )
+
+
+def _cost_name(setting: Setting, by_rounds: bool) -> str:
+    """Return what a profile counts as the cost of a run."""
+    if by_rounds:
+        return "rounds to target"
+    return "error" if setting.higher else setting.metric
 
 
 def _shared(gathered: Gathered) -> list[str]:
@@ -163,6 +169,6 @@ def _costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: bool)
     key = TO_TARGET if by_rounds else f"last-{setting.metric}"
     values = [figures_by_seed[seed].get(key) for seed in sorted(set.intersection(*finished))]
     costs = np.array([math.inf if value is None else float(value) for value in values])
-    if not by_rounds and setting.metric == "accuracy":
+    if not by_rounds and setting.higher:
         costs = 1 - costs
     return np.where(np.isfinite(costs), costs, np.inf)

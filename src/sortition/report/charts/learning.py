@@ -29,11 +29,18 @@ from sortition.report.look import LONGEST_NAME, Look
 from sortition.report.palette import Palette
 from sortition.results.metrics import smoothed
 from sortition.results.statistics import FEWEST_SEEDS, half_width
+from sortition.results.task_metric import tested_metrics
 from sortition.results.verdict_words import unit_of
 
 SMOOTHINGS = (1, 5, 20)  # rounds that a running mean averages, to choose from
 POINTS = 160  # of a curve on the page
 AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
+RANGES = {  # what a metric can be, where that is bounded: intervals are cut there
+    "accuracy": (0.0, 1.0),
+    "f1": (0.0, 1.0),
+    "r2": (-np.inf, 1.0),
+    **dict.fromkeys(("loss", "mse", "mae", "rmse"), (0.0, np.inf)),
+}
 HEIGHT = 320
 DIFFERENCE_HEIGHT = 260
 AXIS_TITLE = 32  # pixels from a chart of curves to the title of its axis
@@ -50,8 +57,8 @@ def curves(setting: Setting, metric: str) -> pl.DataFrame:
     frames = [_seed_curve(run, metric, width, shown_rounds) for run in setting.runs for width in SMOOTHINGS]
     frame = pl.concat([frame for frame in frames if frame.height])
     frame = banded(frame, ["method", "smoothing", "round"], "clock", "megabytes")
-    highest = 1.0 if metric == "accuracy" else np.inf
-    return frame.with_columns(pl.col("low").clip(0.0, highest), pl.col("high").clip(0.0, highest))
+    lowest, highest = RANGES.get(metric, (-np.inf, np.inf))
+    return frame.with_columns(pl.col("low").clip(lowest, highest), pl.col("high").clip(lowest, highest))
 
 
 def banded(frame: pl.DataFrame, keys: list[str], *others: str) -> pl.DataFrame:
@@ -81,7 +88,7 @@ def _shown_rounds(setting: Setting) -> Array:
 
 def _seed_curve(run: Digest, metric: str, width: int, shown_rounds: Array) -> pl.DataFrame:
     """Return the running mean of one run at the shown rounds."""
-    values = run.accuracy if metric == "accuracy" else run.loss
+    values = run.test[metric]
     rounds, means = smoothed(run.rounds, values, width)
     first = run.rounds.size - rounds.size  # evaluations that have no running mean yet
     keep = np.isin(rounds, shown_rounds)
@@ -194,8 +201,8 @@ def figures(setting: Setting, look: Look) -> list[Chart]:
     charts = []
     if setting.baseline is not None and len(setting.methods) > 1:
         charts += _difference(setting, setting.baseline, look, width)
-    metrics = ("accuracy", "loss") if setting.metric == "accuracy" else ("loss", "accuracy")
-    for metric in metrics:
+    metrics = tested_metrics(setting.first.config)
+    for metric in sorted(metrics, key=lambda metric: metric != setting.metric):
         rows = rounded(curves(setting, metric))
         charts.append(
             Chart(

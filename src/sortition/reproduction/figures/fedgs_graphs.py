@@ -10,6 +10,7 @@ import numpy as np
 
 from sortition.core import Measure, probe
 from sortition.core.arrays import Array, Floats
+from sortition.core.errors import bad
 from sortition.data.describe import describe
 from sortition.reproduction.context import Context, Marks, Toml
 from sortition.results.table import Table
@@ -112,7 +113,10 @@ def _scores(context: Context, federation: Toml, seeds: int) -> dict[tuple[str, s
 def similarities(world: World) -> dict[str, Floats]:
     """Return V of eq. 11 and 12 after one local training of every client from the initial model."""
     ids = np.arange(world.n_clients)
-    inputs = next(world.evaluator.test.examples.parts(SERVER_EXAMPLES))[1].cpu().numpy()
+    tensors = next(world.evaluator.test.examples.parts(SERVER_EXAMPLES))[1]
+    if isinstance(tensors, tuple | dict):
+        raise bad("the probe of FedGS", "given one array of examples", "several")
+    inputs = tensors.cpu().numpy()
     noise = probe(inputs.mean(axis=0).ravel(), inputs.std(axis=0).ravel())
     responses = world.measure(world.initial, Measure(noise, ids), 0).values
     updates = world.train(world.initial, ids, (), 0).deltas

@@ -81,7 +81,9 @@ class Replay(Configured):
         if "test" in stored and "test" not in record:
             record["test"] = world.evaluator.score(params)
         if "clients" in stored and "clients" not in record:
-            record["clients"] = client_figures(world.evaluator.client_accuracies(params))
+            record["clients"] = client_figures(
+                world.evaluator.client_scores(params), higher_is_better=world.evaluator.higher_is_better
+            )
         return cast(RoundRecord, json.loads(json.dumps(json_value(record))))
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:

@@ -38,14 +38,30 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
         "needs": methods.needs_of(selector),
     }
+    if config.task is not None:
+        document["targets"] = parts.dataset.described_targets()
     if setup.combine.individual:
         document["aggregation"] = _aggregation(setup)
     document["cite"] = selector.cite
     code_digests = own_code.fingerprints(config.table())
     if code_digests:
         document["python"] = code_digests
-    document["notes"] = [*parts.train.notes, *built.availability.notes, *methods.outside_notes(selector)]
+    document["notes"] = [
+        *parts.train.notes,
+        *built.availability.notes,
+        *methods.outside_notes(selector),
+        *_engine_notes(config, setup),
+    ]
     return document
+
+
+def _engine_notes(config: RunConfig, setup: Setup) -> list[str]:
+    """Note that a task trains client by client where its model could have been stacked."""
+    learner = setup.world.learner
+    is_chain = learner.stackable and config.engine == "auto"
+    if config.task is None or learner.is_stacked or not is_chain:
+        return []
+    return [f"Clients train one after the other, since only cross-entropy is stacked; the loss is {config.task.loss}."]
 
 
 def _aggregation(setup: Setup) -> TomlTable:

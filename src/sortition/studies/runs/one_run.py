@@ -91,7 +91,7 @@ def _play_method(run: OpenRun) -> Play:
     registrar = simulation.registrar
     journals = Journals(run.path, registrar, audited=keeps_audit_log(run.path, config.audit, simulation.played))
     records = cast(list[RoundRecord], run_folder.lines(run.path / run_folder.ROUNDS))
-    stop = StopRule(config.target if config.stop_at_target else None, records)
+    stop = StopRule(config.target if config.stop_at_target else None, records, shown=config.metric)
     saved_at = time.monotonic()
     summary = RunSummary()
     run.callbacks.on_start(config, run.path, simulation.played)
@@ -131,9 +131,9 @@ def _play_reference(run: OpenRun, model: Reference) -> bool:
             record = model.play(t)
             journals.append(record, {"total": round(time.perf_counter() - started, 6)})
             run.callbacks.on_round(run.config, record)
-            run.on_round(t + 1, (record.get("test") or {}).get("accuracy"))
+            run.on_round(t + 1, (record.get("test") or {}).get(run.config.metric))
         journals.sync()
-        summary = _write_summary(run, model.client_accuracies(), RunSummary())
+        summary = _write_summary(run, model.client_scores(), RunSummary())
     finally:
         journals.close()
         run.callbacks.on_end(run.config, summary)
@@ -145,21 +145,23 @@ class StopRule:
 
     Attributes:
         target: what the run should reach; None for a run that plays all its rounds.
+        shown: the test metric that progress shows where there is no target.
         reached: whether the mean of the last ``target.smooth`` evaluated rounds has reached it.
     """
 
-    def __init__(self, target: Target | None, records: Sequence[RoundRecord]) -> None:
+    def __init__(self, target: Target | None, records: Sequence[RoundRecord], shown: str = "accuracy") -> None:
         self.target = target
+        self.shown = shown
         self.reached = False
         self._last_values: dict[int, float] = {}  # round → value, of the rounds over which the mean is taken
         for record in records:
             self.add(record)
 
     def add(self, record: RoundRecord) -> float | None:
-        """Take a round's record into account, and return its accuracy (or the target's metric), where evaluated."""
+        """Take a round's record into account, and return the figure that progress shows, where evaluated."""
         figures = record.get("test") or {}
         if self.target is None:
-            return figures.get("accuracy")
+            return figures.get(self.shown)
         value = figures.get(self.target.metric)
         if self.target.metric in figures:
             self._check_target(self.target, record["round"], math.nan if value is None else value)
@@ -187,7 +189,9 @@ def _open(run: OpenRun, *, may_keep_audit_log: bool = True) -> Simulation:
     write_folder.write_config(path / run_folder.CONFIG, config.table())
     write_folder.write_document(path / run_folder.MANIFEST, document)
     world = run.built.world
-    arrays = {"sizes": world.holdings.sizes, "label_counts": world.label_counts}
+    arrays = {"sizes": world.holdings.sizes}
+    if world.has_label_counts:
+        arrays["label_counts"] = world.label_counts
     if config.rounds * run.built.split.clients <= STORED_BITS:
         arrays["availability"] = federation.availability_bits(run.setup, config.rounds)
     if world.adversaries is not None:
@@ -211,12 +215,12 @@ def _save(path: Path, simulation: Simulation, journals: Journals) -> None:
 def _write_last_files(run: OpenRun, simulation: Simulation, journals: Journals) -> RunSummary:
     last_round = simulation.played - 1
     evaluator = run.setup.at(last_round).world.evaluator
-    accuracies = evaluator.client_accuracies(simulation.params)
+    client_scores = evaluator.client_scores(simulation.params)
     totals = RunSummary(totals=simulation.totals, clock=simulation.clock)
-    return _write_summary(run, accuracies, {**totals, **journals.audit_summary()})
+    return _write_summary(run, client_scores, {**totals, **journals.audit_summary()})
 
 
-def _write_summary(run: OpenRun, accuracies: Array | None, totals: RunSummary) -> RunSummary:
+def _write_summary(run: OpenRun, client_scores: Array | None, totals: RunSummary) -> RunSummary:
     """Write what the records add up to: clients.npz and summary.json."""
     stored = run_folder.Run(run.path)
     n_clients = run.built.split.clients
@@ -226,8 +230,8 @@ def _write_summary(run: OpenRun, accuracies: Array | None, totals: RunSummary) -
     for record in stored.records:
         counts["available"] += run.setup.reachable(record["round"], clock)
         clock = record.get("clock") or 0.0
-    if accuracies is not None:
-        counts["accuracy"] = accuracies
+    if client_scores is not None:
+        counts["accuracy" if run.config.task is None else "metric"] = client_scores
     write_folder.write_arrays(run.path / run_folder.CLIENTS, counts)
     summary: RunSummary = {
         "status": "done",

@@ -248,7 +248,7 @@ def _rounds_and_figure(run: RunConfig, event: Event) -> str:
 
 
 def _figure_name(run: RunConfig) -> str:
-    return run.target.metric if run.target and run.stop_at_target else "accuracy"
+    return run.target.metric if run.target and run.stop_at_target else run.metric
 
 
 def _failures(number: int) -> str:

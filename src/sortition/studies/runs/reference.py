@@ -45,8 +45,8 @@ class Reference(ABC):
         """Return the test figures."""
 
     @abstractmethod
-    def client_accuracies(self) -> Array | None:
-        """Return the accuracy at every client, (N,); None where no model serves all."""
+    def client_scores(self) -> Array | None:
+        """Return accuracy, or the task's metric, at every client, (N,); None where no model serves all."""
 
     def play(self, t: int) -> RoundRecord:
         """Train, evaluate and record round t."""
@@ -107,9 +107,9 @@ class Centralised(Reference):
         """Test the one model."""
         return self.world.evaluator.score(self.params)
 
-    def client_accuracies(self) -> Array | None:
+    def client_scores(self) -> Array | None:
         """Test the one model."""
-        return self.world.evaluator.client_accuracies(self.params)
+        return self.world.evaluator.client_scores(self.params)
 
 
 class LocalOnly(Reference):
@@ -140,7 +140,7 @@ class LocalOnly(Reference):
         scores = [self.world.evaluator.score(params) for params in self.models.values()]
         return {name: float(np.mean([score[name] for score in scores])) for name in scores[0]}
 
-    def client_accuracies(self) -> Array | None:
+    def client_scores(self) -> Array | None:
         """Return None: there is no model for all."""
         return None
 

@@ -1,0 +1,316 @@
+"""What a task means for tensors: the loss that clients minimise, the loss of each example, and the metric.
+
+A loss of one's own is a function of (outputs, targets) that returns one number, the mean over the examples of a batch.
+The loss of a single example is that of a batch of one, computed for many at once where ``torch.func.vmap`` can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from sortition.core.errors import bad
+from sortition.core.import_policy import imported
+from sortition.core.validation import check_takes
+from sortition.learning.task import CROSS_ENTROPY, MODELS_OWN, TaskRule
+
+ModelInputs: TypeAlias = "Tensor | tuple[Tensor, ...] | dict[str, Tensor]"
+OnTensors = Callable[[Tensor, Tensor], Any]  # (outputs, targets) → a number, or a tensor of one
+IGNORED = -100  # a label of a sequence that counts for nothing, as in PyTorch
+
+
+def called(model: nn.Module, x: ModelInputs) -> Any:
+    """Call a model with one array, with several by position, or with several by name."""
+    if isinstance(x, Mapping):
+        return model(**x)
+    if isinstance(x, tuple):
+        return model(*x)
+    return model(x)
+
+
+def outputs_of(model: nn.Module, x: ModelInputs) -> Tensor:
+    """Return what a model gives: a tensor, or the ``logits`` of an object that carries them."""
+    outputs = called(model, x)
+    logits: Tensor = getattr(outputs, "logits", outputs)
+    return logits
+
+
+class Objective:
+    """The loss and the metric of a task.
+
+    Attributes:
+        rule: the task as the study says it.
+    """
+
+    def __init__(self, rule: TaskRule) -> None:
+        self.rule = rule
+        self._own_loss: OnTensors | None = None
+        self._own_metric: OnTensors | None = None
+        if ":" in rule.loss:
+            self._own_loss = _function(rule.loss, "task.loss")
+        if ":" in rule.metric:
+            self._own_metric = _function(rule.metric, "task.metric")
+        self._uses_vmap = False
+
+    @classmethod
+    def of_function(cls, loss: OnTensors) -> Objective:
+        """Make an objective of a loss that is at hand, judged by that loss."""
+        objective = cls(TaskRule(metric="loss"))
+        objective._own_loss = loss
+        return objective
+
+    @property
+    def is_cross_entropy(self) -> bool:
+        """Whether the loss is cross-entropy."""
+        return self._own_loss is None and self.rule.loss == CROSS_ENTROPY
+
+    def is_by_label(self, targets: Tensor) -> bool:
+        """Whether the loss is the cross-entropy of one label an example."""
+        return self.is_cross_entropy and targets.ndim == 1
+
+    @property
+    def judges_by_loss(self) -> bool:
+        """Whether the metric is the loss itself."""
+        return self.rule.metric == "loss"
+
+    # -- losses ------------------------------------------------------------------------------------------------------
+
+    @property
+    def has_own_loss(self) -> bool:
+        """Whether the loss is a user's function."""
+        return self._own_loss is not None
+
+    @property
+    def loss_name(self) -> str:
+        """What messages call the loss: its name, or that of the user's function."""
+        if self._own_loss is None:
+            return self.rule.loss
+        return str(getattr(self._own_loss, "__name__", type(self._own_loss).__name__))
+
+    @property
+    def is_models_own(self) -> bool:
+        """Whether the model computes its loss itself."""
+        return self._own_loss is None and self.rule.loss == MODELS_OWN
+
+    def batch(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean loss of a batch, with its gradient, and the outputs."""
+        if self.is_models_own:
+            return _models_own(model, x, targets)
+        outputs = outputs_of(model, x)
+        loss_of = self._own_loss or BATCH_LOSSES[self.rule.loss]
+        return loss_of(outputs, targets), outputs
+
+    def losses(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the loss of each example (B,), and the model's outputs (B, …)."""
+        if not self.is_models_own:
+            outputs = outputs_of(model, x)
+            return self.example_losses(outputs, targets), outputs
+        rows = [slice(row, row + 1) for row in range(len(targets))]
+        pairs = [_models_own(model, _rows(x, row), targets[row]) for row in rows]
+        return torch.stack([loss for loss, _ in pairs]).float(), torch.cat([outputs for _, outputs in pairs])
+
+    def example_losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each example (B,) from its outputs; a model's own loss is not one of these."""
+        if self._own_loss is None:
+            if self.is_models_own:
+                rule = "other than 'model' where a method asks for the losses of single examples while training"
+                raise bad("task.loss", rule, self.rule.loss)
+            return EXAMPLE_LOSSES[self.rule.loss](outputs, targets)
+        if self._uses_vmap:
+            return self._with_vmap(outputs, targets)
+        return self._one_by_one(outputs, targets)
+
+    def settle(self, outputs: Tensor, targets: Tensor) -> None:
+        """Find out, on a few examples, whether a loss of one's own can be computed for many at once."""
+        if self._own_loss is None:
+            return
+        one_by_one = self._one_by_one(outputs, targets)
+        try:
+            with_vmap = self._with_vmap(outputs, targets)
+        except Exception:  # a user's function may do what vmap cannot: branch on values, call numpy
+            self._uses_vmap = False
+            return
+        self._uses_vmap = with_vmap.shape == one_by_one.shape and bool(torch.allclose(with_vmap, one_by_one))
+
+    def _one_by_one(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses = [self._loss_of_one(outputs[row], targets[row]) for row in range(len(targets))]
+        return torch.stack([torch.as_tensor(loss).reshape(()) for loss in losses]).float()
+
+    def _with_vmap(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        losses: Tensor = torch.func.vmap(self._loss_of_one)(outputs, targets)
+        return losses.float()
+
+    def _loss_of_one(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of a batch of one."""
+        if self._own_loss is None:
+            raise bad("task.loss", "a function of one's own", self.rule.loss)
+        loss: Tensor = self._own_loss(outputs[None], targets[None])
+        return loss
+
+    # -- the metric --------------------------------------------------------------------------------------------------
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return the metric of a set of examples; not of the metric ``loss``, which is a mean of losses."""
+        function = self._own_metric or METRIC_FUNCTIONS[self.rule.metric]
+        value = function(outputs, targets)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise bad("task.metric", "a function that returns one number", f"a {type(value).__name__}") from None
+
+
+def _function(path: str, who: str) -> OnTensors:
+    """Return the user's function behind an import path."""
+    function = imported(path, who)
+    if isinstance(function, type) or not callable(function):
+        raise bad(who, "a function (outputs, targets)", f"a {type(function).__name__}", "Give an instance of a class.")
+    check_takes(function, ("outputs", "targets"), who)
+    checked: OnTensors = function
+    return checked
+
+
+def _rows(x: ModelInputs, rows: slice) -> ModelInputs:
+    """Return some examples of a batch."""
+    if isinstance(x, Mapping):
+        return {name: part[rows] for name, part in x.items()}
+    if isinstance(x, tuple):
+        return tuple(part[rows] for part in x)
+    return x[rows]
+
+
+def _models_own(model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the loss that a model computes itself, given the targets as ``labels``, and its logits."""
+    if isinstance(x, Mapping):
+        outputs = model(**x, labels=targets)
+    elif isinstance(x, tuple):
+        outputs = model(*x, labels=targets)
+    else:
+        outputs = model(x, labels=targets)
+    loss: Tensor | None = getattr(outputs, "loss", None)
+    logits: Tensor | None = getattr(outputs, "logits", None)
+    if loss is None or logits is None:
+        raise TypeError(f"a {type(outputs).__name__} without .loss or .logits")
+    return loss, logits
+
+
+# -- losses by name -------------------------------------------------------------------------------------------------
+
+
+def aligned(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return outputs in the shape of the targets, such as (B, 1) for (B,); others than as many numbers are refused."""
+    if outputs.shape == targets.shape:
+        return outputs
+    if len(outputs) == len(targets) and outputs.numel() == targets.numel():
+        return outputs.reshape(targets.shape)
+    raise ValueError(f"outputs of shape {tuple(outputs.shape)} for targets of shape {tuple(targets.shape)}")
+
+
+def _example_means(values: Tensor) -> Tensor:
+    """Return the mean (B,) of what belongs to each example (B, …)."""
+    return values.reshape(len(values), -1).mean(dim=1)
+
+
+def _squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (aligned(outputs, targets) - targets).square()
+
+
+def _absolute_errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    return (aligned(outputs, targets) - targets).abs()
+
+
+def _binary_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
+    logits = aligned(outputs, targets)
+    return nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+
+
+def _token_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the cross-entropies (B, …) of labels (B, …) under logits (B, …, C); 0 for labels that are ignored."""
+    if outputs.shape[:-1] != targets.shape:
+        raise ValueError(f"logits of shape {tuple(outputs.shape)} for labels of shape {tuple(targets.shape)}")
+    flat = nn.functional.cross_entropy(
+        outputs.reshape(-1, outputs.size(-1)), targets.reshape(-1), reduction="none", ignore_index=IGNORED
+    )
+    return flat.reshape(targets.shape)
+
+
+def _batch_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over all labels of a batch that count, as PyTorch does."""
+    n_labels = (targets != IGNORED).sum().clamp_min(1)
+    return _token_cross_entropies(outputs, targets).sum() / n_labels
+
+
+def _example_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:
+    losses = _token_cross_entropies(outputs, targets).reshape(len(targets), -1)
+    n_labels = (targets != IGNORED).reshape(len(targets), -1).sum(dim=1).clamp_min(1)
+    return losses.sum(dim=1) / n_labels
+
+
+BATCH_LOSSES: dict[str, OnTensors] = {
+    CROSS_ENTROPY: _batch_cross_entropy,
+    "bce": lambda outputs, targets: _binary_cross_entropies(outputs, targets).mean(),
+    "mse": lambda outputs, targets: _squared_errors(outputs, targets).mean(),
+    "mae": lambda outputs, targets: _absolute_errors(outputs, targets).mean(),
+}
+EXAMPLE_LOSSES: dict[str, OnTensors] = {
+    CROSS_ENTROPY: _example_cross_entropies,
+    "bce": lambda outputs, targets: _example_means(_binary_cross_entropies(outputs, targets)),
+    "mse": lambda outputs, targets: _example_means(_squared_errors(outputs, targets)),
+    "mae": lambda outputs, targets: _example_means(_absolute_errors(outputs, targets)),
+}
+
+
+# -- metrics by name ------------------------------------------------------------------------------------------------
+
+
+def _accuracy(outputs: Tensor, targets: Tensor) -> float:
+    """Return the share of right labels: of examples, of the labels of sequences, or of the entries of masks."""
+    if outputs.shape == targets.shape:
+        return float(((outputs > 0) == (targets > 0.5)).float().mean())
+    if outputs.shape[:-1] != targets.shape or targets.is_floating_point():
+        got = f"outputs of shape {tuple(outputs.shape)} for {targets.dtype} targets of shape {tuple(targets.shape)}"
+        raise bad("task.metric", "other than 'accuracy' where targets are no labels (classification only)", got)
+    counted = targets != IGNORED
+    return float((outputs.argmax(-1) == targets)[counted].float().mean())
+
+
+def _f1(outputs: Tensor, targets: Tensor) -> float:
+    """Return the micro-averaged F1 of masks, 2 TP / (2 TP + FP + FN); 1 where nothing is to be found nor found."""
+    given = aligned(outputs, targets) > 0
+    wanted = targets > 0.5
+    hits = int((given & wanted).sum())
+    total = int(given.sum()) + int(wanted.sum())
+    return 2 * hits / total if total else 1.0
+
+
+def _mse(outputs: Tensor, targets: Tensor) -> float:
+    return float(_squared_errors(outputs.double(), targets.double()).mean())
+
+
+def _mae(outputs: Tensor, targets: Tensor) -> float:
+    return float(_absolute_errors(outputs.double(), targets.double()).mean())
+
+
+def _r2(outputs: Tensor, targets: Tensor) -> float:
+    """Return 1 − Σ(y − ŷ)² / Σ(y − ȳ)², the mean of it where a target has several numbers."""
+    wanted = targets.double().reshape(len(targets), -1)
+    given = aligned(outputs, targets).double().reshape(len(targets), -1)
+    residual = (wanted - given).square().sum(dim=0)
+    total = (wanted - wanted.mean(dim=0)).square().sum(dim=0)
+    is_constant = total == 0
+    scores = 1 - residual / total.masked_fill(is_constant, 1.0)
+    exact = (residual == 0).double()  # of a constant target: 1 where it is met, otherwise 0
+    return float(torch.where(is_constant, exact, scores).mean())
+
+
+METRIC_FUNCTIONS: dict[str, OnTensors] = {
+    "accuracy": _accuracy,
+    "f1": _f1,
+    "mse": _mse,
+    "mae": _mae,
+    "rmse": lambda outputs, targets: math.sqrt(_mse(outputs, targets)),
+    "r2": _r2,
+}

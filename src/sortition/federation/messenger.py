@@ -682,8 +682,8 @@ class Messenger:
         }
         if len(self.members) <= PRESENT:
             record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
-            if self.policy.excluded:
-                record["excluded_ids"] = encode_excluded(self.policy.excluded)
+            if turn.excluded:
+                record["excluded_ids"] = encode_excluded(turn.excluded)
         if fates.standby:
             record["standby"] = fates.standby
         if self._late:

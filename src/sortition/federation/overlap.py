@@ -319,8 +319,8 @@ class OverlappingMessenger(Messenger):
         }
         if len(self.members) <= PRESENT:
             record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
-            if self.policy.excluded:
-                record["excluded_ids"] = encode_excluded(self.policy.excluded)
+            if turn.excluded:
+                record["excluded_ids"] = encode_excluded(turn.excluded)
         if self._late:
             record["late"] = sorted(self._late)
         for client in self._models:

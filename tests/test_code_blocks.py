@@ -71,8 +71,17 @@ def runs_of_the_statistics_page(folder: Path) -> dict[str, Any]:
     return {"uniform": [0.5, 0.6, 0.7], "fedgs": [0.6, 0.69, 0.8], "hics": {0: 0.5, 1: 0.61, 2: 0.7}}
 
 
+def result_of_the_report_page(folder: Path) -> dict[str, Any]:
+    """A small study with the methods that docs/report.md names."""
+    from sortition.studies import compare
+
+    methods = ["uniform", "fedgs", "oort"]
+    return {"result": compare(methods, data="digits", clients=10, cohort=2, rounds=12, seeds=2, progress=False, jobs=1)}
+
+
 AT_HAND = {
     "docs/data.md": files_of_the_data_page,
+    "docs/report.md": result_of_the_report_page,
     "docs/studies.md": runs_of_the_studies_page,
     "docs/statistics.md": runs_of_the_statistics_page,
 }

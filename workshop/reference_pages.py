@@ -42,6 +42,7 @@ ABOUT = {  # what stands above the keys of a table
     "`[server]`": "What each rule does: [aggregation](../aggregation.md).",
     "`[availability]`": f"Other keys are options of the mode. Modes: {LISTED}",
     "`[devices]`": "Speed and bandwidth set the simulated clock; they do not slow down the simulation.",
+    "`[pace]`": "What each pace is good for: [time](../time.md).",
     "`[guards]`": "What each guard is good for: [guards](../guards.md).",
     "`[faults]`": "Probabilities, per client and round unless the table says otherwise: [faults](../faults.md).",
     "`[attacks]`": "What the attacks achieve against each method: [faults](../faults.md).",

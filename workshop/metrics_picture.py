@@ -148,8 +148,8 @@ def draw() -> None:
                 color=altair.Color("series:N", title=None),
             )
         )
-    page = altair.vconcat(*(altair.hconcat(*charts[start : start + 2]) for start in (0, 2, 4)))
-    page = page.resolve_scale(color="independent")
+    rows_of_two = [altair.hconcat(*charts[start : start + 2]) for start in (0, 2, 4)]
+    page = altair.vconcat(*(row.resolve_scale(color="independent") for row in rows_of_two))
     svg = vl_convert.vegalite_to_svg(page.to_dict())
     path = DOCS / "images" / "metrics.svg"
     path.write_text(svg + "\n")

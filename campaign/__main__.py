@@ -30,6 +30,9 @@ def _arguments() -> argparse.Namespace:
     fuzz.add_argument("--seed", type=int, default=0)
     fuzz.add_argument("--state", default="", help="a JSON file of tallies, to go on from")
     fuzz.add_argument("--atheris", action="store_true", help="one target, guided by coverage (pip install atheris)")
+    policies = parts.add_parser("policies", help="rules on how often and when devices may be used, on one ledger")
+    policies.add_argument("--rounds", type=int, default=100_000)
+    policies.add_argument("--first", type=int, default=0, help="number (seed) of the first world")
     parts.add_parser("claims", help="what adversaries gain with claims made for one method, and by silence")
     long = parts.add_parser("long", help="ten thousand rounds with a hundred thousand clients")
     long.add_argument("--methods", nargs="*", default=["uniform", "power-of-choice", "fedgs", "fedss"])
@@ -74,6 +77,10 @@ def main() -> int:
         from campaign.fuzz import run
 
         return run.run(given)
+    if given.part == "policies":
+        from campaign import policies
+
+        return policies.run(given.rounds, given.first)
     if given.part == "claims":
         from campaign import claims
 

@@ -31,7 +31,7 @@ def test_open_shows_the_page(study, monkeypatch):  # noqa: F811
 
 
 def test_a_column_needs_figures(study):  # noqa: F811
-    with pytest.raises(InputError, match="--column must be given with --figures; got 'MB' alone"):
+    with pytest.raises(InputError, match="--column must be given with --figures; got --column alone"):
         call("report", study, "--column", "MB")
     assert not (study / "runs.html").exists()
 

@@ -1,6 +1,7 @@
 """Who may be chosen, by name, tag or facts; facts of one's own; and options that cannot work."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from flwr.app import ConfigRecord
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.loopback import MODEL, Loopback, node
 
-from sortition.core import Cohort, Needs, Selector
+from sortition.core import Cohort, Needs, Policy, Selector
 from sortition.core.errors import InputError
 from sortition.flower import SelectorStrategy, wire
 from sortition.selectors import load
@@ -161,3 +162,26 @@ def test_records_name_the_cohort():
     made.start(federation(), wire.to_record(MODEL), 2)
     for record in made.history:
         assert record["names"] == [f"site-{k}" for k in record["cohort"]]
+
+
+def test_a_policy_is_kept_and_its_facts_are_asked_for(tmp_path):
+    grid = federation({"battery": [0.9, 0.1, 0.8, 0.7]})
+    policy = [Policy(battery=0.5), Policy(participations=1, window="2 rounds", per="tag", only=["gpu"])]
+    options = {"policy": policy, "ledger": tmp_path / "devices.sqlite", "patience": 0.1}
+    made = SelectorStrategy(UNIFORM, cohort=2, strategy=QUIET, **options)
+    made.start(grid, wire.to_record(MODEL), 4)
+    chosen = [set(record["cohort"]) for record in made.history]
+    assert all(1 not in cohort for cohort in chosen)
+    assert all(record["excluded"]["battery=0.5"] == 1 for record in made.history)
+    for before, after in pairwise(chosen):
+        assert len((before & {0, 2}) | (after & {0, 2})) + len(before & after & {0, 2}) <= 1
+    assert any(cohort & {0, 2} for cohort in chosen)
+    assert (tmp_path / "devices.sqlite").exists()
+
+
+def test_a_policy_that_leaves_nobody_skips_rounds_with_the_reason():
+    made = SelectorStrategy(UNIFORM, cohort=4, strategy=QUIET, policy=Policy(lifetime=1), patience=0.1)
+    made.start(federation(), wire.to_record(MODEL), 3)
+    assert [record["skipped"] for record in made.history] == [False, True, True]
+    assert made.history[2]["notes"]["skipped"] == "nobody eligible"
+    assert made.history[2]["excluded"] == {"lifetime=1": 4}

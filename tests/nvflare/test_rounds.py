@@ -114,6 +114,17 @@ def test_an_owner_has_no_more_places_than_its_quota():
     assert all(sum(client < 5 for client in record["cohort"]) <= 1 for record in records)
 
 
+def test_a_policy_of_tables_is_kept(tmp_path):
+    policy = [{"separation": "3 rounds"}, {"examples": 1}]
+    ledger = tmp_path / "sites.sqlite"
+    records = begun(federation(), "uniform", cohort=2, policy=policy, ledger=str(ledger), patience=0.1).rounds(5)
+    for t, record in enumerate(records):
+        recent = {client for earlier in records[max(0, t - 2) : t] for client in earlier["cohort"]}
+        assert not recent & set(record["cohort"])
+    assert records[2]["excluded"] == {"separation=3 rounds": 4}
+    assert ledger.exists()
+
+
 def test_a_site_that_sends_nonsense_is_quarantined():
     loopback = federation()
     loopback.sites["site-2"] = Site("site-2", broken=lambda p: {name: value * np.nan for name, value in p.items()})
@@ -288,6 +299,9 @@ def test_a_method_can_be_named_by_its_import_path():
         ({"refresh": {"battery": 3}}, r"SelectorController\.refresh must be of the facts \[\]; got 'battery'"),
         ({"selector": "fedgs", "parameters": {"graph": "secure"}}, "products between pairs of clients"),
         ({"selector": "greedyfed"}, "GreedyFed needs 'shapley', which the server computes"),
+        ({"policy": {"separatoin": "3 rounds"}}, r"SelectorController\.policy must hold keys of Policy; .*separatoin"),
+        ({"policy": "twice"}, r"SelectorController\.policy must be a table; got 'twice'"),
+        ({"ledger": "l.sqlite"}, r"SelectorController\.ledger must be given with a policy only"),
         ({"patiense": 3}, "Unknown option 'patiense'; SelectorController.options has .*Did you mean 'patience'"),
         ({"train_timeout": 3}, "Unknown option 'train_timeout'"),
     ],

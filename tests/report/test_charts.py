@@ -8,7 +8,7 @@ import pytest
 from tests.report.conftest import write_run
 from vl_convert import vegalite_to_svg
 
-from sortition.report.export import STYLE
+from sortition.report.export import CONFIG
 from sortition.report.gather import gather
 from sortition.report.page import Page
 
@@ -79,7 +79,7 @@ def test_names_in_a_cost_chart_are_whole_and_off_the_dashed_line(tmp_path, width
         write_run(tmp_path, label, 0, [value, value, value], sent={"model_up": megabytes * 1e6})
     chart = drawn(tmp_path)["pareto-megabytes"]
     assert chart.spec()["width"] == 330
-    svg = vegalite_to_svg({**chart.spec(), "width": width, "config": STYLE})
+    svg = vegalite_to_svg({**chart.spec(), "width": width, "config": CONFIG})
     steps = re.search(r'd="M(\S+?)" stroke="\S+" stroke-width="2" stroke-dasharray', svg)[1].split("L")
     across = [float(step.split(",")[1]) for step in steps[::2]]  # the height at which the line leaves each point
     for (label, anchor), line in zip(zip(costs, ("start", "start", "end"), strict=True), across, strict=True):

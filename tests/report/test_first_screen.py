@@ -11,6 +11,7 @@ from sortition.report.charts import across, cost
 from sortition.report.checklist import checklist
 from sortition.report.description import description
 from sortition.report.gather import gather
+from sortition.report.look import Look
 from sortition.report.page import Page
 from sortition.report.palette import Palette
 from sortition.report.tables import bold_cells, rows
@@ -150,11 +151,11 @@ def test_unfinished_runs_are_neither_failures_nor_cheap(cut_short):
     cells = {row.label: row.cells for row in rows(setting)}
     assert cells["fedgs"]["first crossing"] == "1.0 ± 0.0"  # not (2/3)
     assert cells["fedgs"]["speed-up"] == "– (0/2)"  # of the two pairs that are finished
-    charts = cost.figures(setting, Palette(cut_short.methods, cut_short.names))
+    charts = cost.figures(setting, Look(Palette(cut_short.methods, cut_short.names)))
     drawn = {chart.name: chart.tables for chart in charts if not isinstance(chart, str)}
     assert {row["cost"] for row in drawn["pareto-megabytes"]["pareto_megabytes"]} == {22.5, 0.009}
     assert {row["MB"] for row in drawn["traffic"]["traffic"] if row["method"] != "centralised"} == {9.0, 4.5}
-    shares = across.figures(cut_short, Palette(cut_short.methods, cut_short.names))[1].tables["profiles"]
+    shares = across.figures(cut_short, Look(Palette(cut_short.methods, cut_short.names)))[1].tables["profiles"]
     assert {row["share"] for row in shares if row["method"] == "fedgs"} == {1.0}
     assert across._costs(setting, "uniform", ["uniform", "fedgs"], by_rounds=True).size == 2  # seeds that both finished
 
@@ -165,10 +166,10 @@ def test_reference_lines_are_never_ranked(cut_short):
     made = rows(setting)
     assert next(row for row in made if row.label == "centralised").cells["speed-up"] == ""
     assert not any(label == "centralised" for label, _ in bold_cells(setting, made))
-    palette = Palette(cut_short.methods, cut_short.names)
-    profiles = across.figures(cut_short, palette)[1].tables["profiles"]
+    look = Look(Palette(cut_short.methods, cut_short.names))
+    profiles = across.figures(cut_short, look)[1].tables["profiles"]
     assert {row["method"] for row in profiles} == {"uniform", "fedgs"}
-    front = cost.figures(setting, palette)[0].tables["pareto_megabytes_front"]
+    front = cost.figures(setting, look)[0].tables["pareto_megabytes_front"]
     assert [row["method"] for row in front] == ["fedgs"]
 
 
@@ -388,7 +389,7 @@ def test_methods_that_a_setting_lacks_are_named_beside_ranks_and_profiles(tmp_pa
     for setting in ("x", "y"):
         study(tmp_path / "runs", {"fedgs": 0.1, **({"oort": 0.2} if setting == "x" else {})}, setting=setting)
     gathered = gather([tmp_path / "runs"])
-    captions = [chart.caption for chart in across.figures(gathered, Palette(gathered.methods, gathered.names))]
+    captions = [chart.caption for chart in across.figures(gathered, Look(Palette(gathered.methods, gathered.names)))]
     assert len(captions) == 2
     assert all(one.endswith("Left out, since a setting lacks them: oort (not in y).") for one in captions)
 

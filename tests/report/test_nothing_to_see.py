@@ -8,6 +8,7 @@ from tests.report.conftest import write_run
 from sortition.report.charts import cost, federation
 from sortition.report.charts.forest import COLOURS as VERDICTS
 from sortition.report.gather import gather
+from sortition.report.look import Look
 from sortition.report.page import Page
 from sortition.report.palette import COLOURS, GREY, Palette
 from sortition.results.statistics import BETTER, UNDECIDED, WORSE
@@ -36,9 +37,9 @@ def test_equal_sizes_and_full_availability_are_a_sentence(tmp_path):
 def test_costs_that_are_alike_are_a_sentence_and_others_a_chart(tmp_path):
     for name, sent in (("alike", (1e6, 1.0001e6)), ("apart", (1e6, 2e6))):
         found = gathered(tmp_path / name, sent)
-        made = cost.pareto(found.settings[0], Palette(found.methods, found.names))[0]
+        made = cost.pareto(found.settings[0], Look(Palette(found.methods, found.names)))[0]
         assert isinstance(made, str) == (name == "alike")
-    said = [made for made in cost.pareto(gather([tmp_path / "alike"]).settings[0], Palette([], {})) if made]
+    said = [made for made in cost.pareto(gather([tmp_path / "alike"]).settings[0], Look(Palette([], {}))) if made]
     assert said[0] == "All methods cost the same traffic: 3 MB, to within 1 %."
     assert said[0] in Page(gather([tmp_path / "alike"])).render()
 

@@ -13,6 +13,7 @@ from tests.report.conftest import write_run
 from sortition.core.errors import InputError
 from sortition.report import write
 from sortition.report.gather import gather
+from sortition.report.look import FigureFiles
 from sortition.report.page import SECTIONS, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -130,7 +131,7 @@ class TestBadInput:
 
 
 def test_figures_for_papers(study, tmp_path):
-    write([study], tmp_path / "page.html", figures=tmp_path / "figures")
+    write([study], tmp_path / "page.html", figures=FigureFiles(tmp_path / "figures"))
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert {"accuracy.png", "accuracy.svg", "accuracy.pdf", "timeline.pdf", "forest-last.svg", "main.tex"} <= made
     assert (tmp_path / "figures" / "accuracy.png").read_bytes().startswith(b"\x89PNG")

@@ -79,6 +79,11 @@ def encode_joined(population: Population) -> JoinedEntry:
     return {"clients": population.n_clients, "population": digest_of(population)}
 
 
+def encode_excluded(excluded: Mapping[str, Ids]) -> dict[str, Encoded] | None:
+    """Whom a policy left out of a turn, by rule."""
+    return {rule: encode_ids(ids) for rule, ids in excluded.items()} or None
+
+
 def encode_kept_out(kept_out: Mapping[str, Ids]) -> dict[str, Encoded] | None:
     """Whom the guards kept out of a turn: by quarantine, and by the quota of an owner."""
     return {why: encode_ids(ids) for why, ids in kept_out.items()} or None

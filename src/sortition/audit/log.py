@@ -15,7 +15,15 @@ import numpy as np
 
 from sortition.audit import hash_chain
 from sortition.audit.encoding import encode_ids, encode_numbers, json_value
-from sortition.audit.entries import encode_answers, encode_cohort, encode_joined, encode_kept_out, encode_notes, header
+from sortition.audit.entries import (
+    encode_answers,
+    encode_cohort,
+    encode_excluded,
+    encode_joined,
+    encode_kept_out,
+    encode_notes,
+    header,
+)
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.audit.schema import AnswersEntry, JoinedEntry, QuestionEntry, compact
 from sortition.core.arrays import Ids
@@ -103,6 +111,7 @@ class AuditLog:
             "budget": self._begun[1],
             "available": encode_ids(self._begun[0]),
             "joined": self._joined_before,
+            "excluded": encode_excluded(turn.excluded),
             "kept_out": encode_kept_out(turn.kept_out),
             "asked": self._asked or None,
             **encode_cohort(cohort),

@@ -38,6 +38,7 @@ from sortition.core.turn import Turn
 UNREADABLE = (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError)  # of entries of another form
 NAMES = {
     "available": "available clients",
+    "excluded": "clients that the policy leaves out",
     "joined": "population",
     "done": "completed clients",
     "blamed": "clients with refused updates",
@@ -207,6 +208,7 @@ class _Round:
             self.entry["budget"],
             in_flight=None if in_flight is None else decode_ids(in_flight),
             clock=self.entry.get("clock"),
+            excluded={rule: decode_ids(ids) for rule, ids in (self.entry.get("excluded") or {}).items()},
         )
         _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))
         for at, question in enumerate(self.entry.get("asked") or []):

@@ -82,7 +82,8 @@ class RoundEntry(TypedDict):
     budget: int
     available: Encoded
     joined: NotRequired[JoinedEntry | None]
-    kept_out: NotRequired[dict[str, Encoded] | None]
+    excluded: NotRequired[dict[str, Encoded] | None]  # by a policy: rule → clients
+    kept_out: NotRequired[dict[str, Encoded] | None]  # by the guards
     asked: NotRequired[list[QuestionEntry] | None]
     cohort: Encoded
     weights: Encoded

@@ -210,23 +210,63 @@ def _find(name: str) -> SelectorClass:
 
 
 def cite(
-    what: Annotated[str, typer.Argument(help="a study's TOML file, or a method", autocompletion=_complete)],
+    what: Annotated[
+        str, typer.Argument(help="a folder of runs, a pack, a study's TOML file, or a method", autocompletion=_complete)
+    ],
+    paragraph: Annotated[
+        bool, typer.Option("--paragraph", help="of runs: also the paragraph of a paper, and answers to checklists")
+    ] = False,
+    latex: Annotated[bool, typer.Option("--latex", help="the paragraph alone, for LaTeX; with --paragraph")] = False,
     allow: Allow = None,
 ) -> None:
-    """Print the BibTeX of a method, or of all methods in a study's file."""
-    if what.endswith(".toml"):
-        from sortition.studies.methods import selector_class
-        from sortition.studies.plan import read
+    """Print the BibTeX of a method, or of all methods of a study; of its runs also a paragraph for the paper.
 
-        with allowing(allow):
-            tables = read(what).get("method", [])
-            if not isinstance(tables, list):
-                tables = []
-            classes = [selector_class(str(table.get("name", ""))) for table in tables if isinstance(table, dict)]
+    Example: sortition cite runs/first --paragraph
+    """
+    from sortition.core.errors import bad
+    from sortition.results.pack import is_pack
+    from sortition.selectors import ALIASES, discover
+
+    if latex and not paragraph:
+        raise bad("--latex", "given with --paragraph", "--latex alone")
+    is_method = what in ALIASES or what in discover()  # though a folder may have its name
+    is_of_runs = not is_method and (Path(what).is_dir() or is_pack(what))
+    if paragraph and not is_of_runs:
+        raise bad("--paragraph", "given a folder of runs or a pack", what, "Hashes, hardware and hours are of runs.")
+    if is_of_runs:
+        typer.echo(_of_runs(Path(what), paragraph=paragraph, latex=latex))
+        return
+    if what.endswith(".toml"):
+        classes = _methods_of_file(what, allow)
     else:
         classes = [_find(what)]
     entries = dict.fromkeys(cls.cite.strip() for cls in classes)
     typer.echo("\n\n".join(entry for entry in entries if entry))
+
+
+def _of_runs(source: Path, *, paragraph: bool, latex: bool) -> str:
+    """Return the BibTeX of the methods of runs, or the paragraph of a paper."""
+    from sortition.report.gather import gather
+    from sortition.report.methods_paragraph import methods_paragraph
+    from sortition.report.pack import DOCUMENTS
+    from sortition.results.pack import unpacked
+
+    with unpacked([source], DOCUMENTS) as folders:
+        described = methods_paragraph(gather(folders))
+    if latex:
+        return described.latex
+    return str(described) if paragraph else described.bibtex
+
+
+def _methods_of_file(path: str, allow: list[str] | None) -> list[SelectorClass]:
+    from sortition.studies.methods import selector_class
+    from sortition.studies.plan import read
+
+    with allowing(allow):
+        tables = read(path).get("method", [])
+        if not isinstance(tables, list):
+            tables = []
+        return [selector_class(str(table.get("name", ""))) for table in tables if isinstance(table, dict)]
 
 
 def check(name: Name) -> None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from sortition.report.method_choice import MethodChoice
+
+METHODS = "Methods on the page and in figures and tables"
+FIGURES = "Figures and LaTeX tables"
 Folders = Annotated[list[Path], typer.Argument(help="run folders, or folders that hold some", show_default=False)]
 Sources = Annotated[
     list[Path],
     typer.Argument(
-        help="run folders, or folders that hold some; or one federation's history, checkpoint or folder",
+        help="run folders, or folders that hold some, or packs; or one federation's history, checkpoint or folder",
         show_default=False,
     ),
 ]
@@ -42,15 +48,73 @@ Open = Annotated[bool, typer.Option("--open", help="show the page in the browser
 def report(
     folders: Sources,
     out: Out = None,
-    figures: Annotated[Path | None, typer.Option(help="also write PNG, SVG, PDF and LaTeX files here")] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(help="a column of the LaTeX tables; with --figures", show_default="those that decide"),
-    ] = None,
     margin: Margin = None,
     baseline: Baseline = None,
     all_pairs: AllPairs = None,
     open_: Open = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="a method that is shown; may be repeated", show_default="all", rich_help_panel=METHODS),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="a method that is not shown; may be repeated", rich_help_panel=METHODS)
+    ] = None,
+    order: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="a method that comes first, then the next", show_default="the study's", rich_help_panel=METHODS
+        ),
+    ] = None,
+    rename: Annotated[
+        list[str] | None, typer.Option(help="a method's name here: oort=Oort", rich_help_panel=METHODS)
+    ] = None,
+    figures: Annotated[
+        Path | None,
+        typer.Option(help="also write PNG, SVG, PDF and LaTeX files into this folder", rich_help_panel=FIGURES),
+    ] = None,
+    chart: Annotated[
+        list[str] | None,
+        typer.Option(help="a chart, by the name of its file", show_default="all", rich_help_panel=FIGURES),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(help="a column of the LaTeX tables", show_default="those that decide", rich_help_panel=FIGURES),
+    ] = None,
+    format_: Annotated[
+        list[str] | None,
+        typer.Option("--format", help="png, svg or pdf", show_default="all three", rich_help_panel=FIGURES),
+    ] = None,
+    style: Annotated[
+        str | None, typer.Option(help="paper or slides", show_default="paper", rich_help_panel=FIGURES)
+    ] = None,
+    width: Annotated[
+        str | None,
+        typer.Option(
+            help="inches, or column or page", show_default="a column, or a whole slide", rich_help_panel=FIGURES
+        ),
+    ] = None,
+    font: Annotated[
+        str | None,
+        typer.Option(
+            help="a family of this machine, or serif, sans-serif, monospace",
+            show_default="sans-serif",
+            rich_help_panel=FIGURES,
+        ),
+    ] = None,
+    text_size: Annotated[
+        float | None, typer.Option(help="points", show_default="8, on slides 20", rich_help_panel=FIGURES)
+    ] = None,
+    legend: Annotated[
+        str | None,
+        typer.Option(
+            help="where names of methods stand: lines, top, bottom, right, none",
+            show_default="top",
+            rich_help_panel=FIGURES,
+        ),
+    ] = None,
+    title: Annotated[
+        bool, typer.Option("--title", help="say above a chart what its lines are", rich_help_panel=FIGURES)
+    ] = False,
 ) -> None:
     """Turn runs into one self-contained page: is a method better than the baseline, by how much, at what cost?
 
@@ -62,15 +126,35 @@ def report(
 
     Another baseline: sortition report runs/first --baseline oort
 
-    For a paper: sortition report runs/first --figures figures/ --column 'last 10, %' --column MB
+    For a paper: sortition report runs/first --figures figures/ --only uniform --only oort --rename oort=Oort
+
+    One figure: sortition report runs/first --figures figures/ --chart accuracy --format pdf --width 3.3 --font serif
     """
     from sortition.report import write
+    from sortition.report.look import FigureFiles, figure_style
 
+    of_figures = {
+        "--chart": chart,
+        "--column": column,
+        "--format": format_,
+        "--style": style,
+        "--width": width,
+        "--font": font,
+        "--text-size": text_size,
+        "--legend": legend,
+        "--title": title,
+    }
+    files = None
+    if figures is None:
+        _refuse_without_figures(of_figures)
+    else:
+        look = figure_style(style or "paper", width=width, font=font, text_size=text_size, legend=legend, title=title)
+        files = FigureFiles(folder=figures, style=look, charts=chart or (), formats=format_ or (), columns=column or ())
     page = write(
         folders,
         out,
-        figures=figures,
-        columns=column or (),
+        figures=files,
+        methods=_methods(only=only, exclude=exclude, order=order, rename=rename),
         margin=margin,
         baseline=baseline,
         all_pairs=all_pairs,
@@ -80,6 +164,31 @@ def report(
         typer.echo(f"figures: {figures}")
     if open_:
         typer.launch(page.resolve().as_uri())
+
+
+def _methods(
+    *, only: list[str] | None, exclude: list[str] | None, order: list[str] | None, rename: list[str] | None
+) -> MethodChoice | None:
+    """Return the choice among the methods of a study; None where there is none."""
+    from sortition.report.method_choice import MethodChoice, parsed_renames
+
+    if not (only or exclude or order or rename):
+        return None
+    return MethodChoice(
+        only=only or (),
+        exclude=exclude or (),
+        order=order or (),
+        rename=parsed_renames(rename or ()),
+    )
+
+
+def _refuse_without_figures(options: Mapping[str, object]) -> None:
+    """Refuse an option of figures and LaTeX tables where none are written."""
+    from sortition.core.errors import bad
+
+    for option, value in options.items():
+        if value:
+            raise bad(option, "given with --figures", f"{option} alone", "It is of figures and LaTeX tables.")
 
 
 def watch(
@@ -120,6 +229,24 @@ def watch(
     )
 
 
+def pack(
+    folder: Annotated[Path, typer.Argument(help="the folder of a study's runs", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="the file", show_default="FOLDER.zip, beside the folder")
+    ] = None,
+) -> None:
+    """Put a study into one file for a co-author: page, records, configurations, hashes of data and code.
+
+    Models (checkpoints) stay at home. sortition report FILE.zip opens it, and makes the page anew from the records.
+
+    Example: sortition pack runs/first -o first.zip
+    """
+    from sortition.report.pack import pack as write_study
+
+    path = write_study(folder, out)
+    typer.echo(f"pack: {path} ({path.stat().st_size / 1e6:.2g} MB)")
+
+
 def export(
     folders: Folders,
     out: Annotated[
@@ -152,5 +279,5 @@ def export(
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (report, watch, export):
+    for command in (report, watch, export, pack):
         app.command()(command)

@@ -29,6 +29,9 @@ def run(
     on: On = None,
     resume: Annotated[bool, typer.Option("--resume", help="go on with the runs that are in the folder")] = False,
     only: Annotated[list[str] | None, typer.Option(help="only these settings or methods; wildcards allowed")] = None,
+    policy_costs: Annotated[
+        bool, typer.Option("--policy-costs", help="also run each setting without each rule of its policy")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="print what would run and how long; run nothing")] = False,
     allow: Allow = None,
     quiet: Quiet = False,
@@ -43,11 +46,14 @@ def run(
     """
     from sortition.reproduction.preset import OURS
     from sortition.studies.plan import plan, read
+    from sortition.studies.policy_costs import with_policy_costs
     from sortition.studies.run_filter import matching_runs
 
     with allowing(allow):
         table = {key: value for key, value in read(file).items() if key not in OURS}
         with naming(file):
+            if policy_costs:
+                table = with_policy_costs(table)
             whole_plan = plan(table, tuple(set_ or ()), owner=file.name)
         chosen_plan = matching_runs(whole_plan, tuple(only or ()))
         if dry_run:

@@ -9,6 +9,7 @@ from sortition.core.errors import (
     UndeclaredError,
 )
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.questions import Feedback, Measure, Reading
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population, Round
@@ -63,6 +64,7 @@ __all__ = [
     "Measure",
     "ModelSize",
     "Needs",
+    "Policy",
     "Population",
     "Reading",
     "Registrar",

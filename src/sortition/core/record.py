@@ -93,9 +93,12 @@ class RoundRecord(TypedDict):
         questions: what the method asked before it chose, one table each.
         mass: "expected" where weights sum to 1 in expectation only.
         expected_size: of a cohort whose size is random, the sum of the clients' probabilities.
+        excluded: rule of a policy → how many of the available clients it left out.
+        withdrawn: ids of the cohort that were not used: another job had used up their limit meanwhile.
         members: how many clients the federation knows.
         names: the stable names of the cohort, in its order.
         present: ids of the clients that could be chosen, as the audit log writes ids.
+        excluded_ids: rule of a policy → ids that it left out, as the audit log writes ids.
         busy: how many clients were online, and still at work for an earlier round.
         standby: ids that were not needed: the round had closed with enough answers.
         silent: ids that did not answer before the round closed, though they were waited for.
@@ -134,9 +137,12 @@ class RoundRecord(TypedDict):
     questions: NotRequired[list[QuestionRecord] | None]
     mass: NotRequired[Literal["expected"]]
     expected_size: NotRequired[float]
+    excluded: NotRequired[Mapping[str, Whole]]
+    withdrawn: NotRequired[list[Whole]]
     members: NotRequired[Whole]
     names: NotRequired[list[str]]
     present: NotRequired[Any]
+    excluded_ids: NotRequired[Mapping[str, Any]]
     busy: NotRequired[Whole]
     standby: NotRequired[list[Whole]]
     silent: NotRequired[list[Whole]]

@@ -157,6 +157,7 @@ class Registrar:
         *,
         in_flight: npt.ArrayLike | None = None,
         clock: float | None = None,
+        excluded: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Turn:
         """Start a selection among clients that are reachable and idle.
 
@@ -168,13 +169,15 @@ class Registrar:
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
+            excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
             ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
             busy = self.flights.ids if in_flight is None else as_ids("in_flight", in_flight, ordered=True)
-            return self._begin(ids, budget, busy, clock)
+            left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
+            return self._begin(ids, budget, busy, clock, left_out)
 
-    def _begin(self, ids: Ids, budget: int, busy: Ids, clock: float | None) -> Turn:
+    def _begin(self, ids: Ids, budget: int, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
         self._check_idle(ids, busy)
         round = Round(
@@ -188,11 +191,12 @@ class Registrar:
             in_flight=frozen(busy),
             clock=clock,
         )
-        admitted = self.eligibility.admit(ids, int(budget), self.version, self.seed, draw=self.index)
+        eligible = _without(ids, excluded)
+        admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        context = self._context(ids, admitted, busy, clock)
+        context = self._context(ids, admitted, busy, clock, excluded)
         turn = self._open = Turn(context, self.state.copy(), round if admitted.ids.size else None, admitted.notes)
         turn.scales = self.eligibility.remembered_scales(self.version)
         if self.observer is not None:
@@ -218,7 +222,9 @@ class Registrar:
             got = f"client {int(ended[0])}, whose work ended since the last step"
             raise bad("available", "clients that can have one place a step", got, "It can be chosen after the step.")
 
-    def _context(self, available: Ids, admitted: Admission, busy: Ids, clock: float | None) -> TurnContext:
+    def _context(
+        self, available: Ids, admitted: Admission, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]
+    ) -> TurnContext:
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -228,6 +234,7 @@ class Registrar:
             shapes=self.lengths.in_force(self.shapes),
             longest=self.lengths.longest,
             available=available,
+            excluded=excluded,
             kept_out=admitted.kept_out,
             just_come=admitted.just_come,
             scale=self._scale,
@@ -701,6 +708,17 @@ class Registrar:
         horizon = saved_horizon if horizon is None else horizon
         guards = saved_guards if guards is None else guards
         return cls(selector, population, horizon=horizon, seed=seed, guards=guards, model=model).restore(arrays, header)
+
+
+def _without(available: Ids, excluded: Mapping[str, Ids]) -> Ids:
+    """The available clients without those that a policy leaves out."""
+    if not excluded:
+        return available
+    left_out = np.concatenate(list(excluded.values()))
+    outside = not_among(left_out, available)
+    if outside.size:
+        raise bad("begin(excluded)", "clients that are available", f"client {int(outside[0])}")
+    return available[np.isin(available, left_out, invert=True)]
 
 
 def _common(ids: Ids, others: Ids) -> Ids:

@@ -51,6 +51,7 @@ class TurnContext:
         shapes: the shapes of vector signals' rows that are known.
         longest: the largest length that a vector may have where its shape is not known.
         available: all clients that were available, eligible or not.
+        excluded: the available clients that a policy left out, by rule.
         kept_out: the available clients that the guards kept out, by guard.
         just_come: available clients that are new, or back after an absence, where the guards ask.
         scale: gives how long the rows of a signal usually are, where that is remembered.
@@ -72,6 +73,7 @@ class TurnContext:
     shapes: Mapping[str, tuple[int, ...]]
     longest: int
     available: Ids
+    excluded: Mapping[str, Ids]
     kept_out: Mapping[str, Ids]
     just_come: Ids
     scale: Callable[[str], float | None]
@@ -120,6 +122,8 @@ class Turn:
         self._asking: Asking | None = None
         if round is None:
             reason = "too few eligible" if guarded else "nobody available"
+            if context.excluded:
+                reason = "nobody eligible"
             self.cohort = self._noted(Cohort.uniform([], notes={"skipped": reason}))
             return
         choice = context.selector.select(state, round)
@@ -183,6 +187,11 @@ class Turn:
     def available(self) -> Ids:
         """All clients that were available, eligible or not."""
         return self._context.available
+
+    @property
+    def excluded(self) -> Mapping[str, Ids]:
+        """The available clients that a policy left out, by the key of its rule."""
+        return self._context.excluded
 
     @property
     def kept_out(self) -> Mapping[str, Ids]:

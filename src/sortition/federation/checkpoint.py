@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
@@ -28,8 +29,10 @@ from sortition.core.registrar import Registrar
 from sortition.core.storage import lock, snapshot
 from sortition.core.storage.journal import Journal
 from sortition.federation.engine import Engine
+from sortition.federation.ledger import LEDGER, Ledger
 from sortition.federation.members import Members
 from sortition.federation.options import Options
+from sortition.federation.policies import PolicyKeeper
 from sortition.federation.screening import different
 from sortition.federation.shadow import SavedSelection, Shadows, promoted_state
 
@@ -64,13 +67,17 @@ class RunFiles:
         engine: whose model and memory are kept.
         members: whose names and facts are kept.
         backend: ``flower``, ``nvflare`` or ``server``, for readers of the history.
+        policy: whose ledger is opened.
     """
 
-    def __init__(self, options: Options, engine: Engine, members: Members, backend: str) -> None:
+    def __init__(
+        self, options: Options, engine: Engine, members: Members, backend: str, policy: PolicyKeeper | None = None
+    ) -> None:
         self.options = options
         self.engine = engine
         self.members = members
         self.backend = backend
+        self.policy = PolicyKeeper(()) if policy is None else policy
         self.log_file = None if options.audit is None else LogFile(options.audit)
         self.history: list[RoundRecord] = []
         self.played = 0  # rounds before this start
@@ -108,6 +115,7 @@ class RunFiles:
         if self.options.resume is not None and self.options.resume.exists():
             self._load(self.options.resume)
         self._check_log()
+        self._open_ledger(stack)
         if self.options.checkpoint is not None:
             stack.enter_context(closing(self._open_journal(self.options.checkpoint)))
 
@@ -120,6 +128,19 @@ class RunFiles:
         for record in self.history[lines_there:]:  # of a checkpoint that was copied without its journal
             self._journal.append(dict(record))
         return self._journal
+
+    def _open_ledger(self, stack: ExitStack) -> None:
+        """Open the ledger of what devices were used for: the one that is given, else one beside the checkpoint."""
+        policy = self.policy
+        if not policy.policies:
+            return
+        policy.job = policy.job or secrets.token_hex(8)
+        path = self.options.ledger
+        if path is None and self.options.checkpoint is not None:
+            path = beside(self.options.checkpoint, LEDGER)
+        if path is not None:
+            policy.ledger = Ledger(path)
+            stack.callback(policy.ledger.close)
 
     def _check_log(self) -> None:
         """Refuse to begin where the log of an earlier run is."""
@@ -184,6 +205,8 @@ class RunFiles:
             "registrar": registrar,
             "rounds": len(self.history),
         }
+        if self.policy.policies:
+            header["job"] = self.policy.job
         if self.at_work is not None:
             models, header["in_flight"] = self.at_work()
             arrays |= {f"in_flight.{name}": value for name, value in models.items()}
@@ -251,6 +274,7 @@ class RunFiles:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
             raise StorageError(f"{path} is not a checkpoint of this federation: {what}.") from None
         self.members.changed = True
+        self.policy.job = str(header.get("job", ""))
         in_flight = part(arrays, "in_flight."), dict(header.get("in_flight") or {})
         self.saved = Saved(selection.arrays, selection.registrar, index, history, in_flight, selection.shadows)
         self.history = history

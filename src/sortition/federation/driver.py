@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
@@ -28,8 +28,11 @@ from sortition.core.selector import Selector
 from sortition.core.signals import ModelSize
 from sortition.core.turn import Turn
 from sortition.federation.pace import CohortPace, Staleness
+from sortition.federation.policies import PolicyKeeper
 from sortition.federation.record import in_order, round_record, step_record
 from sortition.federation.shadow import Shadows
+
+USED_ELSEWHERE = "another job used up its limit"
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ class OpenRound:
         more: further selections before the same step.
         ended: whose work ended before the step without an update, and how.
         dispatched: whether its cohort was sent to work by a server that then restarted.
+        withdrawn: members of the cohort that are not sent to work: another job used up their limit meanwhile.
     """
 
     turn: Turn
@@ -177,11 +181,12 @@ class OpenRound:
     more: list[Turn] = field(default_factory=list)
     ended: dict[int, Ending] = field(default_factory=dict)
     dispatched: bool = False
+    withdrawn: Ids = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def cohort(self) -> Cohort:
         """Who trains."""
-        return self.turn.cohort or Cohort.uniform([])
+        return _without(self.turn.cohort or Cohort.uniform([]), self.withdrawn)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +200,7 @@ class PastTurn:
     asked: tuple[Any, ...] = ()
     rejected: Mapping[int, str] = field(default_factory=dict)
     guarded: Mapping[str, Any] = field(default_factory=dict)
+    excluded: Mapping[str, Ids] = field(default_factory=dict)
     in_flight: Ids = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
@@ -210,6 +216,7 @@ class Driver:
         backend: asks and trains.
         selection: who chooses.
         pace: how many are chosen, and when a round is over.
+        policy: how often and when devices may be used; the backend asks it who is eligible.
         started: called once with the registrar, before its first round: it restores one that goes on, and lets
             observers watch it.
         keep: called with each record, first of all: it writes journal and checkpoint.
@@ -223,6 +230,7 @@ class Driver:
         selection: Selection,
         pace: CohortPace,
         *,
+        policy: PolicyKeeper | None = None,
         started: Callable[[Registrar], object] = lambda registrar: None,
         keep: Callable[[RoundRecord], object] = lambda record: None,
         sinks: tuple[Callable[[RoundRecord], object], ...] = (),
@@ -231,6 +239,7 @@ class Driver:
         self.backend = backend
         self.selection = selection
         self.pace = pace
+        self.policy = PolicyKeeper(()) if policy is None else policy
         self.registrar: Registrar | None = None
         self.round: OpenRound | None = None
         self.shadows: Shadows | None = None  # other methods that choose beside the live one
@@ -267,7 +276,8 @@ class Driver:
             turn = cast(Turn, PastTurn.of(before_restart))
             self.round = OpenRound(turn, available.size, ended=lost, dispatched=True)
         else:
-            self.round = OpenRound(self._chosen(registrar, available), available.size, ended=lost)
+            turn = self._chosen(registrar, available)
+            self.round = OpenRound(turn, available.size, ended=lost, withdrawn=self._claimed(turn))
         return self.round
 
     def _chosen(self, registrar: Registrar, available: Ids) -> Turn:
@@ -276,22 +286,30 @@ class Driver:
         turn = self.begin(registrar, available)
         self.selection_seconds += time.perf_counter() - began
         while turn.question is not None:
-            answers = self.backend.ask(turn, turn.question)
+            question = self.policy.permitted(turn.question)
+            answers: Answers = {}
+            if question is not None:
+                answers = self.backend.ask(turn, question)
             began = time.perf_counter()
             turn.answer(answers)
             self.selection_seconds += time.perf_counter() - began
         return turn
 
+    def _claimed(self, turn: Turn) -> Ids:
+        """Claim the cohort of a turn; returned are members that may not be used any more."""
+        cohort = turn.cohort or Cohort.uniform([])
+        return self.policy.claim(cohort.ids)
+
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
         if not self.pace.rule.overlaps:
-            return registrar.begin(available, self.pace.places, clock=clock)
+            return registrar.begin(available, self.pace.places, clock=clock, excluded=self.policy.excluded)
         at_work = self.at_work()
         places = self.pace.free_places(at_work.size)
         if places < 1:
             return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock)
-        return registrar.begin(available, places, in_flight=at_work, clock=clock)
+        return registrar.begin(available, places, in_flight=at_work, clock=clock, excluded=self.policy.excluded)
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""
@@ -328,7 +346,13 @@ class Driver:
             return
         if self.registrar is not None:
             self.registrar.dispatch(opened.turn)
+            self._withdraw(opened, self.registrar, opened.withdrawn)
         self.backend.dispatch(opened.turn, opened.cohort)
+
+    def _withdraw(self, opened: OpenRound, registrar: Registrar, clients: Ids) -> None:
+        """End the work of members that may not be used; a round that does not overlap ends it when it closes."""
+        if self.pace.rule.overlaps:
+            self._end(opened, registrar, dict.fromkeys(clients.tolist(), Ending("given_up", USED_ELSEWHERE)))
 
     # -- the second half -----------------------------------------------------------------------------------------------
 
@@ -350,7 +374,8 @@ class Driver:
             weights = np.empty(0)
         done = arrivals.ids if usable.size else arrivals.ids[:0]
         notes |= self.backend.step(cohort, done, weights)
-        record = {**round_record(turn, opened.available, arrivals.ids, notes), **self.backend.costs(turn, arrivals)}
+        known_everywhere = round_record(turn, opened.available, arrivals.ids, notes, opened.withdrawn)
+        record: dict[str, Any] = {**known_everywhere, **self.backend.costs(turn, arrivals)}
         if self.shadows is not None:
             record["shadows"] = self.shadows.play()
         return self._kept(in_order(record))
@@ -358,6 +383,7 @@ class Driver:
     def _kept(self, complete: RoundRecord) -> RoundRecord:
         """Write a record, and tell it to everybody who wants to know."""
         self.round = None
+        self.policy.round = complete["round"] + 1
         self._keep(complete)
         for sink in self.sinks:
             self._tell(sink, complete)
@@ -439,9 +465,11 @@ class Driver:
             return
         self.up_to_date()
         turn = self._chosen(registrar, available)
+        withdrawn = self._claimed(turn)
         registrar.dispatch(turn)
+        self._withdraw(opened, registrar, withdrawn)
         opened.more.append(turn)
-        self.backend.dispatch(turn, turn.cohort or Cohort.uniform([]))
+        self.backend.dispatch(turn, _without(turn.cohort or Cohort.uniform([]), withdrawn))
 
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the registrar's turn; whose updates may be aggregated."""
@@ -472,3 +500,13 @@ class Driver:
         if self.round is None:
             raise bad(what, "called after open_round", "a call without")
         return self.round
+
+
+def _without(cohort: Cohort, withdrawn: Ids) -> Cohort:
+    """The cohort without members that are not sent to work; the others share their weight."""
+    if not withdrawn.size:
+        return cohort
+    at_work = np.isin(cohort.ids, withdrawn, invert=True)
+    weights, _ = cohort.weights_of(cohort.ids[at_work])
+    groups = None if cohort.groups is None else cohort.groups[at_work]
+    return replace(cohort, ids=cohort.ids[at_work], weights=weights, groups=groups)

@@ -23,6 +23,7 @@ from sortition.aggregation import CombineRule, StepRule
 from sortition.clients.models import Model
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.selector import Selector
 from sortition.core.validation import is_whole
@@ -65,6 +66,8 @@ class Federation(LiveFederation):
             tracker, or a list of these.
         shadow: methods that choose beside the live one and send nothing: names, Selectors, or a table by labels.
         promote: the label of a shadow that takes the live method's place, with its state, when the federation goes on.
+        policy: how often and when devices may be used: a ``sortition.Policy``, or several that hold together.
+        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
         eligible: who may be chosen: names and tags, or a function of a client's name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
@@ -101,6 +104,8 @@ class Federation(LiveFederation):
         metrics: MetricsOption = None,
         shadow: ShadowOption = None,
         promote: str | None = None,
+        policy: Policy | Sequence[Policy] | None = None,
+        ledger: str | Path | None = None,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         refresh: Mapping[str, Refresh] | None = None,
@@ -127,6 +132,8 @@ class Federation(LiveFederation):
             guards=Guards() if guards is None else guards,
             owner_of=owner_of,
             bind_names=bind_names,
+            policy=policy,
+            ledger=None if ledger is None else as_path(WHO, "ledger", ledger),
             eligible=eligible,
             facts=facts,
             refresh=refresh or {},

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from sortition.core.record import RoundRecord, answered_ids
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort
+from sortition.core.signals import ModelSize
 from sortition.federation.checkpoint import RunFiles
 from sortition.federation.driver import Driver, Selection
 from sortition.federation.engine import Engine
@@ -18,6 +20,7 @@ from sortition.federation.messenger import Messenger
 from sortition.federation.metrics import LiveMetrics, MeteredTransport
 from sortition.federation.options import Options
 from sortition.federation.overlap import OverlappingMessenger
+from sortition.federation.policies import PolicyKeeper
 from sortition.federation.screening import ModelCheck
 from sortition.federation.shadow import Shadows
 
@@ -53,8 +56,18 @@ class LiveFederation:
             transport = MeteredTransport(transport)
         overlaps = options.pace.rule.overlaps
         kind = OverlappingMessenger if overlaps else Messenger
-        self.messenger: Messenger = kind(transport, engine, options, check=check, logger=self.logger, stopping=stopping)
-        self.files = RunFiles(options, engine, self.messenger.members, backend)
+        self.policy = PolicyKeeper(options.policies, seed=int(options.seed))
+        self.messenger: Messenger = kind(
+            transport,
+            engine,
+            options,
+            policy=self.policy,
+            check=check,
+            logger=self.logger,
+            stopping=stopping,
+        )
+        self.policy.directory = MemberDirectory(self.messenger)
+        self.files = RunFiles(options, engine, self.messenger.members, backend, self.policy)
         if isinstance(self.messenger, OverlappingMessenger):
             self.files.at_work = self.messenger.export
             if options.checkpoint_every == 1:
@@ -63,6 +76,7 @@ class LiveFederation:
             self.messenger,
             Selection(options.selector, options.horizon, int(options.seed), options.guards),
             options.pace,
+            policy=self.policy,
             started=self._started,
             keep=self._keep,
             sinks=() if options.on_round is None else (options.on_round,),
@@ -125,6 +139,7 @@ class LiveFederation:
     def open(self, stack: ExitStack) -> int:
         """Take the files, to be given back when the stack closes; how many rounds were played before a restart."""
         self.files.open(stack)
+        self.policy.round = self.files.played
         saved = self.files.saved
         if saved is not None and isinstance(self.messenger, OverlappingMessenger):
             self.messenger.restore(*saved.in_flight)
@@ -156,3 +171,36 @@ class LiveFederation:
         self.files.save()
         if self.files.log_file is not None and self.registrar is not None:
             self.files.log_file.reveal()
+
+
+class MemberDirectory:
+    """What a policy must know of the members of a federation: names, owners and tags, by the clock on the wall."""
+
+    def __init__(self, messenger: Messenger) -> None:
+        self._messenger = messenger
+
+    def name(self, client: int) -> str:
+        """The client's stable name."""
+        return self._messenger.members[client].name
+
+    def owner(self, client: int) -> str:
+        """Its owner, as text; empty where the operator names none."""
+        owner_of = self._messenger.options.owner_of
+        return "" if owner_of is None else str(owner_of(self.name(client)))
+
+    def tags(self, client: int) -> tuple[str, ...]:
+        """Its tags."""
+        return self._messenger.members[client].tags
+
+    def now(self) -> float:
+        """Seconds since 1970: other jobs, and this one after a restart, read the same clock."""
+        return time.time()
+
+    def hour(self, utc: bool) -> float:
+        """The hour of the day, of UTC or of the server's own time zone."""
+        clock = time.gmtime() if utc else time.localtime()
+        return clock.tm_hour + clock.tm_min / 60
+
+    def model_size(self) -> ModelSize:
+        """How long the vectors are that belong to the model."""
+        return self._messenger.model_size()

@@ -195,8 +195,10 @@ class Members:
         """One client's row of a fact, as it is kept: in types that stack with those of all others."""
         if fact not in facts:
             raise InputError(f"its facts lack {fact}")
-        check_row(fact, facts[fact], "profile")
         row = np.asarray(facts[fact])
+        if row.dtype.kind == "b":  # such as whether a device is charging
+            row = row.astype(np.int64)
+        check_row(fact, row, "profile")
         if row.dtype.kind == "f":
             return row.astype(np.float64) if row.dtype.itemsize > 8 else row
         if fact == "groups" and int(row) > np.iinfo(np.int64).max:

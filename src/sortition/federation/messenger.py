@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from sortition.audit.encoding import encode_ids
+from sortition.audit.entries import encode_excluded
 from sortition.clients.models import Model, model_size
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import InputError
 from sortition.core.guards.screening import Answers
 from sortition.core.questions import Measure
@@ -32,6 +33,7 @@ from sortition.federation.members import Members
 from sortition.federation.messages import NOBODY, Ask, Handle, Peer, Profile, Reply, Transport
 from sortition.federation.options import Options
 from sortition.federation.pace import first_come
+from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 from sortition.federation.screening import ModelCheck, moved, not_finite, reported_rows
 
 FIRST_LOOK = 0.02  # seconds between the first two looks for replies; later ones are further apart
@@ -86,6 +88,7 @@ class Messenger:
         transport: moves messages.
         engine: owns the model.
         options: of the federation.
+        policy: how often and when devices may be used.
         check: which models can be used; default: those of the first model's arrays and shapes.
         logger: where it is said who is left out, and why.
         clock: seconds; tests give another one.
@@ -98,6 +101,7 @@ class Messenger:
         engine: Engine,
         options: Options,
         *,
+        policy: PolicyKeeper | None = None,
         check: ModelCheck | None = None,
         logger: logging.Logger | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -106,6 +110,7 @@ class Messenger:
         self.transport = transport
         self.engine = engine
         self.options = options
+        self.policy = PolicyKeeper(()) if policy is None else policy
         self.check = check or ModelCheck(options.guards)
         self.logger = logger or logging.getLogger("sortition")
         self.clock = clock
@@ -170,7 +175,7 @@ class Messenger:
         pace = self.options.pace
         self._ends = self.clock() + pace.deadline
         self._questions_end = self.clock() + pace.seconds_for_questions
-        return self.candidates
+        return self.policy.with_excluded(self.candidates)
 
     def _wait_for_candidates(self) -> Ids:
         """Wait until somebody who is online is idle and eligible too; nobody, if ``patience`` runs out before."""
@@ -182,21 +187,41 @@ class Messenger:
             candidates = self._idle_and_eligible(present)
             out_of_patience = self.clock() - began >= self.options.patience
             if candidates.size or not present.size or out_of_patience:
+                self._say_nobody_is_eligible(candidates)
                 return candidates
             if self.clock() >= next_line:
                 self.logger.info(
-                    "Waiting: of %d clients online %d are busy, the others not eligible", present.size, self.busy
+                    "Waiting: of %d clients online %d are busy, the others not eligible%s",
+                    present.size,
+                    self.busy,
+                    f": {self.policy.said()}" if self.policy.excluded else "",
                 )
                 next_line = self.clock() + SAY
             self._receive(min(pause, max(self.options.patience, 0.01)))
             pause = min(pause * 1.5, LONGEST_RECHECK)
 
+    def _say_nobody_is_eligible(self, candidates: Ids) -> None:
+        if not candidates.size and self.policy.excluded:
+            self.logger.warning(
+                "Round %d is skipped: the policy leaves nobody eligible; left out are %s",
+                self.policy.round,
+                self.policy.said(),
+            )
+
     def _idle_and_eligible(self, present: Ids) -> Ids:
         idle = self._idle(present)
         self.busy = int(present.size - idle.size)
-        with_fresh_facts = self._refreshed(idle)
+        return self.policy.admit(idle, self._with_fresh_facts)
+
+    def _with_fresh_facts(self, clients: Ids) -> Eligible:
+        """Those of these clients that say what is asked and that the operator calls eligible, with their facts."""
+        with_fresh_facts = self._refreshed(clients)
         eligible = [client for client in with_fresh_facts.tolist() if self._is_eligible(client)]
-        return np.array(eligible, np.int64)
+        facts = {
+            fact: np.array([_number(self.members[client].facts.get(fact)) for client in eligible])
+            for fact in facts_of(self.policy.policies)
+        }
+        return Eligible(np.array(eligible, np.int64), facts)
 
     def _is_eligible(self, client: int) -> bool:
         member = self.members[client]
@@ -412,6 +437,7 @@ class Messenger:
             purpose="rehearsal",
             trains=True,
         )
+        self.policy.claim(self.candidates[:1])
         for name in unsure:
             trial = replace(ask, signals=(name,), seconds=self.options.pace.deadline)
             reply = self._exchange([trial], self.options.pace.deadline, name).get(ask.client)
@@ -655,7 +681,9 @@ class Messenger:
             "clock": round(self.clock() - self._started, 3),
         }
         if len(self.members) <= PRESENT:
-            record["present"] = encode_ids(self.candidates)
+            record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
+            if self.policy.excluded:
+                record["excluded_ids"] = encode_excluded(self.policy.excluded)
         if fates.standby:
             record["standby"] = fates.standby
         if self._late:
@@ -673,7 +701,7 @@ class Messenger:
         fates = Fates()
         for client in cohort.ids.tolist():
             reply = self.training.replies.get(client)
-            if client in used or client in self._faults:
+            if client in used or client in self._faults or client not in self.training.asks:
                 continue
             if reply is not None and reply.outcome == "failed":
                 fates.failed[client] = reply.reason.strip()[:LONGEST_REASON]
@@ -815,6 +843,11 @@ def _asked_of_clients(needs: Needs, owner: str) -> dict[str, str]:
     """The signals that every client must be able to answer, each with the method that needs it."""
     names = [signal.name for signal in needs.asks] + [signal.name for signal in needs.reports if signal != UPDATE]
     return dict.fromkeys(names, owner)
+
+
+def _number(fact: Array | None) -> float:
+    """A fact that is one number; what is none is not known."""
+    return float(fact.reshape(())) if fact is not None and fact.size == 1 else np.nan
 
 
 def _is_enrolment(ask: Ask) -> bool:

@@ -12,6 +12,7 @@ from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_names
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy, as_policies
 from sortition.core.record import RoundRecord
 from sortition.core.selector import Selector
 from sortition.core.validation import as_builtin, is_number, is_whole
@@ -19,6 +20,7 @@ from sortition.federation.arrangement import Arrangement, is_several
 from sortition.federation.members import Owner, Refresh
 from sortition.federation.metrics import MetricsSink
 from sortition.federation.pace import DEADLINE, CohortPace, Pace, Quantile, refuse_overlap
+from sortition.federation.policies import facts_of
 
 Eligible = Collection[str] | Callable[[str, Mapping[str, Array]], bool]
 
@@ -39,6 +41,8 @@ class Options:
         guards: how far clients are trusted.
         owner_of: from a client's stable name to its owner, for ``Guards.quota``.
         bind_names: a name belongs to the key that first had it, where clients are authenticated.
+        policy: how often and when devices may be used, one or several that hold together.
+        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
         eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         refresh: how long each of these facts stays true: seconds, or "selection" (the default) to ask before each one.
@@ -67,6 +71,8 @@ class Options:
     guards: Guards = field(default_factory=Guards)
     owner_of: Owner | None = None
     bind_names: bool = False
+    policy: Policy | Sequence[Policy] | None = None
+    ledger: Path | None = None
     eligible: Eligible | None = None
     facts: Sequence[str] = ()
     refresh: Mapping[str, Refresh] = field(default_factory=dict)
@@ -92,6 +98,7 @@ class Options:
         self._check_pace()
         self._check_numbers()
         self._check_functions()
+        self._check_policies()
         self._check_guards()
         self._check_needs()
         self._check_shadows()
@@ -131,7 +138,24 @@ class Options:
     @property
     def watched(self) -> dict[str, Refresh]:
         """The facts for eligibility, and how long each stays true."""
-        return {fact: self.refresh.get(fact, "selection") for fact in self.facts}
+        return {fact: self.refresh.get(fact, "selection") for fact in self._asked_facts}
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """How often and when devices may be used."""
+        return as_policies(f"{self.who}.policy", self.policy)
+
+    @property
+    def _asked_facts(self) -> tuple[str, ...]:
+        """The facts that ``eligible`` and the policies look at."""
+        return tuple(dict.fromkeys((*self.facts, *facts_of(self.policies))))
+
+    def _check_policies(self) -> None:
+        policies = self.policies
+        if self.ledger is not None and not policies:
+            raise bad(f"{self.who}.ledger", "given with a policy only", str(self.ledger))
+        if any(policy.per == "owner" for policy in policies) and self.owner_of is None:
+            raise bad("Policy.per", "'client' or 'tag' where owners are unknown", "owner", "Say who owns whom.")
 
     def _check_numbers(self) -> None:
         for name in ("wait_for", "checkpoint_every"):
@@ -162,8 +186,8 @@ class Options:
         if not isinstance(self.refresh, Mapping):
             raise bad(f"{self.who}.refresh", "a table from facts to seconds or 'selection'", self.refresh)
         for fact, age in self.refresh.items():
-            if fact not in self.facts:
-                raise bad(f"{self.who}.refresh", f"of the facts {list(self.facts)}", fact)
+            if fact not in self._asked_facts:
+                raise bad(f"{self.who}.refresh", f"of the facts {list(self._asked_facts)}", fact)
             if fact in self.selector.needs.reads:
                 hint = "What a method reads changes when clients join or come back."
                 raise bad(f"{self.who}.refresh", "of facts that the method does not read", fact, hint)

@@ -16,6 +16,7 @@ from uuid import uuid4
 import numpy as np
 
 from sortition.audit.encoding import encode_ids
+from sortition.audit.entries import encode_excluded
 from sortition.clients.models import shared_update
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import StorageError
@@ -112,9 +113,10 @@ class OverlappingMessenger(Messenger):
         candidates = self._idle_and_eligible(self._present_now()) if at_work else self._wait_for_candidates()
         waiting_or_ended = self.landed.keys() | self._ended | self.flights.keys() | self._lost.keys()
         self.candidates = candidates[[client not in waiting_or_ended for client in candidates.tolist()]]
+        self.policy.disregard(waiting_or_ended)
         self._try_reports()
         self._questions_end = self.clock() + pace.seconds_for_questions
-        return self.candidates
+        return self.policy.with_excluded(self.candidates)
 
     def _present_now(self) -> Ids:
         online = self._look_around()
@@ -316,7 +318,9 @@ class OverlappingMessenger(Messenger):
             "clock": round(self.elapsed(), 3),
         }
         if len(self.members) <= PRESENT:
-            record["present"] = encode_ids(self.candidates)
+            record["present"] = encode_ids(self.policy.with_excluded(self.candidates))
+            if self.policy.excluded:
+                record["excluded_ids"] = encode_excluded(self.policy.excluded)
         if self._late:
             record["late"] = sorted(self._late)
         for client in self._models:

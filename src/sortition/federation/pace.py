@@ -324,6 +324,8 @@ class CohortPace:
             raise bad("pace.buffer", f"at most the concurrency, {self.concurrency}", rule.buffer, hint)
         if isinstance(rule.refill, int) and rule.refill > self.concurrency:
             raise bad("pace.refill", f"at most the concurrency, {self.concurrency}", rule.refill)
+        if minimum > self.cohort:
+            raise bad("Guards.minimum", f"at most the cohort, {self.cohort}", minimum)
         if minimum > self.least_updates:
             raise bad("Guards.minimum", f"at most {self.least_updates}, with which a step is made", minimum)
 

@@ -17,7 +17,9 @@ from sortition.core.turn import Turn
 ORDER = tuple(RoundRecord.__annotations__)
 
 
-def round_record(turn: Turn, available: int, answered: Ids, notes: Mapping[str, Any]) -> RoundRecord:
+def round_record(
+    turn: Turn, available: int, answered: Ids, notes: Mapping[str, Any], withdrawn: Ids | None = None
+) -> RoundRecord:
     """What every backend knows of a round; the costs and fates that a backend knows beside it come later."""
     cohort = turn.cohort or Cohort.uniform([])
     everybody = answered.size == cohort.ids.size
@@ -36,6 +38,10 @@ def round_record(turn: Turn, available: int, answered: Ids, notes: Mapping[str, 
         record["mass"] = cohort.mass
     if cohort.expected_size is not None:
         record["expected_size"] = cohort.expected_size
+    if turn.excluded:
+        record["excluded"] = {rule: int(ids.size) for rule, ids in turn.excluded.items()}
+    if withdrawn is not None and withdrawn.size:
+        record["withdrawn"] = withdrawn.tolist()
     if turn.rejected:
         record["rejected"] = {str(client): reason for client, reason in turn.rejected.items()}
     return record

@@ -24,6 +24,7 @@ from flwr.serverapp.strategy import FedAvg, Result, Strategy
 from sortition.aggregation import CombineRule
 from sortition.core import Guards, Registrar
 from sortition.core.errors import InputError, bad
+from sortition.core.policy import Policy
 from sortition.core.record import RoundRecord
 from sortition.core.rounds import Cohort
 from sortition.core.selector import Selector
@@ -64,6 +65,8 @@ class SelectorStrategy(Strategy):
         guards: how far clients are trusted; the defaults reject only broken values.
         owner_of: from a client's stable name to its owner, for ``Guards.quota``; given here, not by clients.
         bind_names: a name belongs to the node key that first had it; for SuperNodes that are authenticated.
+        policy: how often and when devices may be used: a ``sortition.Policy``, or several that hold together.
+        ledger: file in which several federations share what devices were used for; default: one beside the checkpoint.
         eligible: who may be chosen: names and tags, or a function of a client's stable name and facts.
         facts: facts that clients are asked for beside those that the selector reads, for ``eligible``.
         refresh: how long each of these facts stays true: ``{"battery": "selection", "place": 86400}``; default: they
@@ -100,6 +103,8 @@ class SelectorStrategy(Strategy):
         guards: Guards | None = None,
         owner_of: Callable[[str], Hashable] | None = None,
         bind_names: bool = False,
+        policy: Policy | Sequence[Policy] | None = None,
+        ledger: str | Path | None = None,
         eligible: Eligible | None = None,
         facts: Sequence[str] = (),
         refresh: Mapping[str, Refresh] | None = None,
@@ -133,6 +138,8 @@ class SelectorStrategy(Strategy):
             guards=Guards() if guards is None else guards,
             owner_of=owner_of,
             bind_names=bind_names,
+            policy=policy,
+            ledger=None if ledger is None else as_path(WHO, "ledger", ledger),
             eligible=eligible,
             facts=facts,
             refresh=refresh or {},

@@ -10,6 +10,7 @@ from typing import Any
 from sortition.core import Guards, Selector
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.import_policy import imported
+from sortition.core.policy import Policy
 from sortition.core.validation import is_number
 from sortition.federation.arrangement import arranged
 from sortition.federation.engine import Combining
@@ -35,6 +36,8 @@ TRANSLATED = (
     "parameters",
     "guards",
     "owners",
+    "policy",
+    "ledger",
     "eligible",
     "deadline",
     "pace",
@@ -66,6 +69,10 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
             raise unknown("option", name, known, f"{who}.options")
     checkpoint, resume = checkpoint_paths(who, table.get("checkpoint") or None, _resumes(who, table))
     audit = table.get("audit") or None
+    ledger = table.get("ledger") or None
+    ledger_path = None
+    if ledger is not None:
+        ledger_path = as_path(who, "ledger", ledger)
     audit_path = None
     if audit is not None:
         audit_path = as_path(who, "audit", audit)
@@ -83,6 +90,8 @@ def read_options(who: str, selector: str, cohort: int, rounds: int, options: Map
         cohort=cohort,
         guards=_guards(who, _table(who, "guards", table.get("guards"))),
         owner_of=_owner_of(_table(who, "owners", table.get("owners"))),
+        policy=_policies(who, table.get("policy")),
+        ledger=ledger_path,
         eligible=_function_or_names(who, table.get("eligible")),
         deadline=_deadline(who, table.get("deadline", DEADLINE)),
         rule=pace,
@@ -125,6 +134,20 @@ def _guards(who: str, table: Mapping[str, Any]) -> Guards:
         return Guards(**table)
     except TypeError as error:
         raise InputError(f"{who}.guards must hold keys of Guards; {error}.") from None
+
+
+def _policies(who: str, value: Any) -> list[Policy]:
+    """The policies of a table, or of a list of tables."""
+    if value is None:
+        return []
+    tables = value if isinstance(value, list) else [value]
+    policies = []
+    for table in tables:
+        try:
+            policies.append(Policy(**_table(who, "policy", table)))
+        except TypeError as error:
+            raise InputError(f"{who}.policy must hold keys of Policy; {error}.") from None
+    return policies
 
 
 def _owner_of(owners: Mapping[str, Any]) -> Owner | None:

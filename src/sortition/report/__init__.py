@@ -10,8 +10,12 @@ from sortition.core.storage.snapshot import write_atomically
 from sortition.report.gather import gather, title_of
 from sortition.report.history_digest import condense_history
 from sortition.report.history_page import HistoryPage
+from sortition.report.look import FigureFiles
+from sortition.report.method_choice import MethodChoice
+from sortition.report.pack import DOCUMENTS
 from sortition.report.page import Page
 from sortition.results.history import History, find_history
+from sortition.results.pack import is_pack, unpacked
 
 __all__ = ["place", "write"]
 
@@ -20,40 +24,54 @@ def write(
     folders: Sequence[str | Path],
     out: str | Path | None = None,
     *,
-    figures: str | Path | None = None,
-    columns: Sequence[str] = (),
+    figures: FigureFiles | None = None,
+    methods: MethodChoice | None = None,
     margin: float | None = None,
     baseline: str | None = None,
     all_pairs: bool | None = None,
     only: Collection[Path] | None = None,
 ) -> Path:
-    """Write the page, atomically; with ``figures`` also PNG, SVG, PDF and LaTeX files into that folder.
+    """Write the page, atomically; with ``figures`` also files for a paper or slides.
 
     Args:
-        folders: run folders, or folders that hold some; or one federation: its history, checkpoint, or their folder.
-        out: the page. Default: inside the first folder, named after the study, or beside the federation's history.
-        figures: a folder for the charts and tables of a paper.
-        columns: of the LaTeX tables, which need ``figures``; default: those that decide.
+        folders: run folders, or folders that hold some, or packs; or one federation: its history, checkpoint, or their
+            folder.
+        out: the page. Default: inside the first folder, named after the study, or beside the pack or the history.
+        figures: where the charts and tables of a paper go, which, and how they look.
+        methods: which methods page, figures and tables show, in which order, under which names; default: all.
         margin: points of accuracy (% of the baseline's loss) that are practically none; default: the study's.
         baseline: label or name of the method that others are compared with; default: the study's, else uniform.
         all_pairs: whether every pair of methods is compared; default: as the study says.
         only: the run folders that are shown; default: all that the folders hold.
     """
-    if columns and figures is None:
-        raise bad(
-            "--column", "given with --figures", f"{columns[0]!r} alone", "It chooses columns of the LaTeX tables."
-        )
+    packs = [Path(folder) for folder in folders if is_pack(folder)]
+    if packs:
+        path = packs[0].with_suffix(".html") if out is None else Path(out)
+        with unpacked(folders, DOCUMENTS) as opened_folders:
+            return write(
+                opened_folders,
+                path,
+                figures=figures,
+                methods=methods,
+                margin=margin,
+                baseline=baseline,
+                all_pairs=all_pairs,
+            )
     history = one_history(folders)
     if history is not None:
-        return _write_history(history, out, figures=figures, columns=columns, margin=margin)
-    page = Page(gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, only=only))
-    text = page.render()
+        if methods is not None:
+            raise bad("a choice of methods", "given with runs of a study", f"the history {history.path}")
+        return _write_history(history, out, figures=figures, margin=margin)
+    gathered = gather(folders, margin=margin, baseline=baseline, all_pairs=all_pairs, only=only)
+    if methods is not None:
+        gathered = methods.apply(gathered)
+    text = Page(gathered).render()
     path = place(folders) if out is None else Path(out)
     _write_page(path, text)
     if figures is not None:
         from sortition.report.export import export
 
-        export(page, Path(figures), columns)
+        export(gathered, figures)
     return path
 
 
@@ -61,22 +79,22 @@ def _write_history(
     history: History,
     out: str | Path | None,
     *,
-    figures: str | Path | None,
-    columns: Sequence[str],
+    figures: FigureFiles | None,
     margin: float | None,
 ) -> Path:
     """Write the page of a federation, beside its history unless ``out`` says otherwise."""
     from sortition.report.export import export_charts, slug
 
-    if columns or margin is not None:
-        option = "--column" if columns else "--margin"
+    has_columns = figures is not None and bool(figures.columns)
+    if has_columns or margin is not None:
+        option = "--column" if has_columns else "--margin"
         raise bad(option, "given with runs of a study", f"the history {history.path}", "It has no test figures.")
     page = HistoryPage(condense_history(history))
     text = page.render()
     path = history.path.with_name(f"{slug(history.title)}.html") if out is None else Path(out)
     _write_page(path, text)
     if figures is not None:
-        export_charts(page.canvas, Path(figures), one_setting=True)
+        export_charts(page.canvas, figures, one_setting=True)
     return path
 
 

@@ -37,13 +37,13 @@ def checklist(gathered: Gathered) -> list[Point]:
         _clients(settings),
         _seeds(settings),
         _pairs(settings),
-        _alike(settings),
+        alike(settings),
         _baseline(settings),
         _availability(settings),
         _cost(gathered.runs),
         _finished(gathered.runs),
         Point(asks="More than one setting", passed=len(settings) > 1, fact=f"{len(settings)}"),
-        _tuning(settings),
+        tuning(settings),
         _identity(gathered.runs),
     ]
 
@@ -103,7 +103,7 @@ def _pairs(settings: list[Setting]) -> Point:
     )
 
 
-def _alike(settings: list[Setting]) -> Point:
+def alike(settings: list[Setting]) -> Point:
     """Tell whether methods differ in nothing but the selection."""
     warning = unfair_warning(comparison for setting in settings for comparison in setting.comparison.shown_first())
     return Point(
@@ -150,7 +150,7 @@ def _finished(runs: list[Digest]) -> Point:
     )
 
 
-def _tuning(settings: list[Setting]) -> Point:
+def tuning(settings: list[Setting]) -> Point:
     """Tell whether each method was given the same number of tried values, the baseline among them."""
     values_by_method: dict[str, set[str]] = {}
     for setting in settings:

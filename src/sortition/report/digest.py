@@ -11,6 +11,7 @@ import numpy as np
 from sortition.core.arrays import Array, Floats
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.report.guard_section import actions
+from sortition.report.policy_section import exclusions
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
@@ -49,6 +50,7 @@ class Digest:
         rejected: answers that guards refused.
         pictures: the latest picture of each kind among the notes, with its round.
         guarded: how often each guard acted.
+        excluded: client-rounds that each rule of a policy left out.
         attrition: places by what became of them, and how often each fault occurred.
         diverged: whether the loss is not finite, or ends above that of guessing.
         fingerprint: a digest of what was measured, which no two seeds of a method share.
@@ -77,6 +79,7 @@ class Digest:
     rejected: int
     pictures: dict[str, tuple[int, Any]] = field(default_factory=dict)
     guarded: dict[str, int] = field(default_factory=dict)
+    excluded: dict[str, int] = field(default_factory=dict)
     attrition: dict[str, int] = field(default_factory=dict)
     diverged: bool = False
     fingerprint: str = ""
@@ -116,6 +119,7 @@ def condense(run: Run) -> Digest:
         rejected=sum(len(record.get("rejected") or ()) for record in records),
         pictures=pictures_in(records),
         guarded=actions(records),
+        excluded=exclusions(records),
         attrition=attrition(records),
         diverged=metrics.diverged(run),
         fingerprint=fingerprint(run),

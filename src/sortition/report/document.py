@@ -30,7 +30,7 @@ class Canvas:
         return (
             f'<figure class="span{chart.span}"><h3>{title}</h3>'
             f'<div class="chart" role="img" aria-label="{title}" data-chart="{place}"></div>'
-            f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
+            f"<figcaption>{escape(' '.join([chart.caption, chart.hint]).strip())}</figcaption></figure>"
         )
 
     def drawn(self, setting: str, charts: Sequence[Chart | str]) -> str:

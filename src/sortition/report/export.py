@@ -1,61 +1,180 @@
-"""Figures for papers: each chart of the page as PNG, SVG and PDF, without a browser; tables for LaTeX."""
+"""Figures for papers and slides: each chart as PNG, SVG and PDF, without a browser; tables for LaTeX."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sortition.core.errors import unknown
+from sortition.core.errors import bad, unknown
 from sortition.core.storage.snapshot import write_atomically
-from sortition.report.charts import GAP
+from sortition.report.charts import GAP, Chart
 from sortition.report.document import Canvas
-from sortition.report.gather import Setting
+from sortition.report.gather import Gathered, Setting
+from sortition.report.look import POINTS_AN_INCH, FigureFiles, FigureStyle
 from sortition.report.page import Page
 from sortition.report.tables import BOLD, bold_cells, columns, rows
-from sortition.results.table import Table
+from sortition.results.table import ESCAPES, Table
 
-STYLE = {
+FORMATS = ("png", "svg", "pdf")
+PADDING = 2  # pixels around a figure
+CAPTIONS = "figures.tex"
+CONFIG: dict[str, Any] = {
     "background": "white",
-    "font": "DejaVu Sans",
     "view": {"stroke": "transparent"},
-    "axis": {"gridColor": "#e3e7eb", "labelFlush": False},
+    "axis": {"gridColor": "#e3e7eb", "labelFlush": False, "labelPadding": 3, "titleFontWeight": "normal"},
+    "legend": {"titleFontWeight": "normal", "labelFontSize": 11, "offset": 8},
     "style": {GAP: {"color": "white", "stroke": "white"}},
 }
 
 
-def export(page: Page, folder: Path, column_titles: Sequence[str] = ()) -> list[Path]:
-    """Write all charts and tables of a page that has been rendered, and return their paths."""
-    settings = page.gathered.settings
-    tables = {setting.name: latex(setting, column_titles) for setting in settings}  # a bad column stops here
-    paths = export_charts(page.canvas, folder, one_setting=len(settings) == 1)
+@dataclass(frozen=True)
+class Figure:
+    """One chart, drawn in a style. A notebook shows it.
+
+    Attributes:
+        name: of the chart, and of its files.
+        caption: what a reader must know: what is drawn, what lines and bands are.
+        svg: the drawing, as wide as the style says.
+        style: how it is drawn.
+    """
+
+    name: str
+    caption: str
+    svg: str
+    style: FigureStyle
+
+    def save(self, path: str | Path) -> Path:
+        """Write the figure as PNG, SVG or PDF, by the ending of the path."""
+        file = Path(path)
+        write_atomically(file, self.content(checked_format(file.suffix.removeprefix("."))))
+        return file
+
+    def content(self, format_: str) -> bytes:
+        """Return the figure as ``png``, ``svg`` or ``pdf``."""
+        import vl_convert
+
+        if format_ == "svg":
+            return self.svg.encode()
+        in_points = _as_wide_as(self.svg, self.style.width * POINTS_AN_INCH)
+        if format_ == "pdf":
+            return bytes(vl_convert.svg_to_pdf(in_points))
+        return bytes(vl_convert.svg_to_png(in_points, ppi=self.style.dots))
+
+    def latex(self) -> str:
+        """Return the environment that shows the PDF in a paper, with the caption."""
+        return "\n".join(
+            [
+                r"\begin{figure}",
+                r"  \centering",
+                rf"  \includegraphics[width={self.style.width:g}in]{{{self.name}.pdf}}",
+                rf"  \caption{{{self.caption.translate(ESCAPES)}}}",
+                rf"  \label{{fig:{self.name}}}",
+                r"\end{figure}",
+                "",
+            ]
+        )
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+
+def draw(chart: Chart, style: FigureStyle, name: str = "") -> Figure:
+    """Draw a chart in a style; its files have its own name unless another is given."""
+    import vl_convert
+
+    spec = chart.spec(style.layout_width)
+    if not style.title:
+        spec.pop("title", None)
+    spec["padding"] = PADDING
+    spec["config"] = {**spec.get("config", {}), **CONFIG, "font": style.font}
+    svg = str(vl_convert.vegalite_to_svg(spec))
+    return Figure(
+        name=slug(name or chart.name),
+        caption=" ".join(sentence for sentence in (f"{chart.title}.", chart.reading, chart.caption) if sentence),
+        svg=_as_wide_as(svg, style.width, "in"),
+        style=style,
+    )
+
+
+def _as_wide_as(svg: str, width: float, unit: str = "") -> str:
+    """Return the drawing with this width in its first tag; the height follows."""
+    box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    if box is None:
+        raise ValueError("vl-convert draws no viewBox.")
+    height = width * float(box[2]) / float(box[1])
+    tag, rest = svg.split(">", 1)
+    tag = re.sub(r' width="[^"]*"', f' width="{width:.6g}{unit}"', tag)
+    tag = re.sub(r' height="[^"]*"', f' height="{height:.6g}{unit}"', tag)
+    return f"{tag}>{rest}"
+
+
+def checked_format(format_: str) -> str:
+    """Return the format of a figure, or refuse one that is not known."""
+    if format_ not in FORMATS:
+        raise unknown("format of a figure", format_, list(FORMATS))
+    return format_
+
+
+def export(gathered: Gathered, files: FigureFiles) -> list[Path]:
+    """Write the charts of a report, drawn for files, and its tables; return their paths."""
+    settings = gathered.settings
+    tables = {setting.name: latex(setting, files.columns) for setting in settings}  # a bad column stops here
+    page = Page(gathered, files.style)
+    page.render()
+    paths = export_charts(page.canvas, files, one_setting=len(settings) == 1)
     for name, text in tables.items():
-        path = folder / f"{slug(name)}.tex"
+        path = files.folder / f"{slug(name)}.tex"
         write_atomically(path, text.encode())
         paths.append(path)
     return paths
 
 
-def export_charts(canvas: Canvas, folder: Path, *, one_setting: bool) -> list[Path]:
-    """Write every chart in each format, named after itself, and after its setting where there are several."""
-    import vl_convert
+def export_charts(canvas: Canvas, files: FigureFiles, *, one_setting: bool) -> list[Path]:
+    """Write charts in each format, named after themselves, and after their setting where there are several.
 
+    Beside them lies ``figures.tex``, which shows each with its caption.
+    """
+    formats = [checked_format(format_) for format_ in files.formats] or FORMATS
+    _check_names(canvas, files.charts)
     paths = []
+    environments = []
     for setting, chart in canvas.charts:
-        spec: dict[str, Any] = chart.spec()
-        spec["config"] = {**spec.get("config", {}), **STYLE}
-        name = slug(chart.name if one_setting else f"{setting}-{chart.name}")
-        contents = {
-            "png": vl_convert.vegalite_to_png(spec, scale=2.0),
-            "svg": vl_convert.vegalite_to_svg(spec).encode(),
-            "pdf": vl_convert.vegalite_to_pdf(spec),
-        }
-        for ending, content in contents.items():
-            path = folder / f"{name}.{ending}"
-            write_atomically(path, content)
+        if files.charts and chart.name not in files.charts:
+            continue
+        figure = draw(chart, files.style, chart.name if one_setting else f"{setting}-{chart.name}")
+        for format_ in formats:
+            path = files.folder / f"{figure.name}.{format_}"
+            write_atomically(path, figure.content(format_))
             paths.append(path)
-    return paths
+        environments.append(figure.latex())
+    captions = files.folder / CAPTIONS
+    write_atomically(captions, "\n".join(environments).encode())
+    return [*paths, captions]
+
+
+def one_figure(gathered: Gathered, chart_name: str, style: FigureStyle, setting: str | None = None) -> Figure:
+    """Draw one chart of a report; a setting must be named where several have the chart."""
+    page = Page(gathered, style)
+    page.render()
+    _check_names(page.canvas, [chart_name])
+    charts = {name: chart for name, chart in page.charts if chart.name == chart_name}
+    if setting is None and len(charts) > 1:
+        raise bad("setting", "given where several have the chart", f"none of {', '.join(charts)}")
+    if setting is None:
+        return draw(next(iter(charts.values())), style)
+    if setting not in charts:
+        raise unknown("setting", setting, list(charts))
+    return draw(charts[setting], style)
+
+
+def _check_names(canvas: Canvas, chart_names: Sequence[str]) -> None:
+    known = list(dict.fromkeys(chart.name for _, chart in canvas.charts))
+    for name in chart_names:
+        if name not in known:
+            raise unknown("chart", name, known)
 
 
 def latex(setting: Setting, column_titles: Sequence[str] = ()) -> str:

@@ -36,12 +36,14 @@ class Setting:
         methods: label → the runs of its seeds, in the order in which they were found.
         federation: sizes (N,), label counts (N, C) and availability (rounds, N) of the first run, where known.
         criteria: by what the methods are judged.
+        tested: label → runs of all methods that are tested together; empty where all of them are shown.
     """
 
     name: str
     methods: dict[str, list[Digest]]
     federation: dict[str, Array] = field(default_factory=dict)
     criteria: Criteria = Criteria()
+    tested: dict[str, list[Digest]] = field(default_factory=dict)
 
     @property
     def first(self) -> Digest:
@@ -89,15 +91,19 @@ class Setting:
 
     @cached_property
     def comparison(self) -> SettingComparison:
-        """What the runs say about the methods."""
+        """What the runs say about the methods that are shown; those that are not shown count in the tests."""
+        tested = self.tested or self.methods
+        runs = [run for runs in tested.values() for run in runs]
+        finished = [run for run in runs if run.done]
         return SettingComparison(
-            figures=self.figures,
-            names=self.names,
-            configs={label: {run.seed: run.config for run in runs} for label, runs in self.methods.items()},
+            figures={label: {run.seed: run.figures for run in runs} for label, runs in tested.items()},
+            names={label: runs[0].name for label, runs in tested.items()},
+            configs={label: {run.seed: run.config for run in runs} for label, runs in tested.items()},
             metric=self.metric,
             criteria=self.criteria,
-            resolution=resolution_of([run.manifest for run in self.runs], self.metric),
-            window=longest_window(run.rounds for run in self.finished or self.runs),
+            resolution=resolution_of([run.manifest for run in runs], self.metric),
+            window=longest_window(run.rounds for run in finished or runs),
+            shown=frozenset(self.methods),
         )
 
     def mean(self, label: str, key: str) -> float | None:

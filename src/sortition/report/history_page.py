@@ -18,6 +18,7 @@ from sortition.report.guard_section import actions_table
 from sortition.report.history_digest import HistoryDigest
 from sortition.report.markup import Cell, duration_text, plain, sortable
 from sortition.report.overview import card_html
+from sortition.report.policy_section import exclusions, exclusions_table
 from sortition.report.privacy import needs_table
 from sortition.report.tables import thousands
 from sortition.report.verdicts import Card
@@ -154,9 +155,11 @@ class HistoryPage:
         return cards
 
     def chosen(self) -> str:
-        """The strip, counts, the table of clients, and where guards acted."""
+        """The strip, counts, the table of clients, and where policy and guards acted."""
+        method = self.history.method
         charts = self._drawn(fates.figures(self.digest))
-        return charts + self.client_table() + actions_table({self.history.method: self.digest.guarded})
+        left_out = exclusions_table({method: exclusions(self.history.records)})
+        return charts + self.client_table() + left_out + actions_table({method: self.digest.guarded})
 
     def client_table(self) -> str:
         """How often each client was there, was chosen, and what became of it."""

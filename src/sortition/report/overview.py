@@ -9,6 +9,7 @@ from html import escape
 
 from sortition.report.charts import Chart, across, forest, sweeps
 from sortition.report.gather import Gathered, Setting
+from sortition.report.look import Look
 from sortition.report.markup import Cell, items, plain, sortable
 from sortition.report.palette import Palette
 from sortition.report.tables import BOLD, Row, bold_cells, rows
@@ -44,18 +45,18 @@ BEST_OF = (
 )
 
 
-def of_setting(setting: Setting, palette: Palette, show: Show) -> str:
+def of_setting(setting: Setting, look: Look, show: Show) -> str:
     """Return cards, forest plots and tables of one setting as markup."""
     plots = [forest.forest(setting, figure) for figure in COMPARED]
     forests = "".join(show(setting.name, plot) for plot in plots if plot is not None)
-    tuning = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, palette))
+    tuning = "".join(show(setting.name, chart) for chart in sweeps.tuning(setting, look))
     return (
         f'<div class="cards">{"".join(map(card_html, cards(setting)))}</div>'
-        f'<div class="figures">{forests}</div>{_main_table(setting, palette)}'
+        f'<div class="figures">{forests}</div>{_main_table(setting, look.palette)}'
         f'<p class="soft">{NOTE}</p>{_warning(setting)}'
         f"{_every_pair(setting)}"
         f"<details><summary>In words</summary>{_in_words(setting)}</details>"
-        f"<details><summary>All figures</summary>{_all_figures(setting, palette)}</details>"
+        f"<details><summary>All figures</summary>{_all_figures(setting, look.palette)}</details>"
         f'<div class="figures">{tuning}</div>{_best_of(setting)}'
     )
 
@@ -196,11 +197,11 @@ def _best_of(setting: Setting) -> str:
     return plain(table)
 
 
-def of_all(gathered: Gathered, palette: Palette, show: Show) -> str:
+def of_all(gathered: Gathered, look: Look, show: Show) -> str:
     """Return ranks, profiles, sweeps and the count of verdicts as markup; empty for a single setting."""
     if len(gathered.settings) < 2:
         return ""
-    charts = [*across.figures(gathered, palette), *sweeps.figures(gathered, palette)]
+    charts = [*across.figures(gathered, look), *sweeps.figures(gathered, look)]
     places = "".join(show("all", chart) for chart in charts)
     return f'<h3>All settings</h3>{_wins(gathered)}<div class="figures">{places}</div>{_settings(gathered)}'
 

@@ -15,8 +15,10 @@ from sortition.report.description import description
 from sortition.report.document import Canvas, html_document
 from sortition.report.gather import Gathered, Setting
 from sortition.report.guard_section import guard_table
+from sortition.report.look import FigureStyle, Look
 from sortition.report.losses_section import loss_tables
 from sortition.report.palette import Palette
+from sortition.report.policy_section import policy_tables
 from sortition.report.privacy import privacy_table
 from sortition.report.verdicts import answer
 
@@ -36,11 +38,12 @@ MOST_WARNINGS = 12
 
 
 class Page:
-    """Collects sections and charts, then renders them."""
+    """Collects sections and charts, then renders them; with a style, its charts are those of files."""
 
-    def __init__(self, gathered: Gathered) -> None:
+    def __init__(self, gathered: Gathered, style: FigureStyle | None = None) -> None:
         self.gathered = gathered
-        self.palette = Palette(gathered.methods, gathered.names)
+        palette = Palette(gathered.methods, gathered.names)
+        self.look = Look(palette) if style is None else Look.of_files(palette, style)
         self.canvas = Canvas()
 
     @property
@@ -66,10 +69,10 @@ class Page:
 
     def overview(self) -> str:
         """First screen: cards, forest plots, the main table; ranks and sweeps where there are several settings."""
-        all_settings = overview.of_all(self.gathered, self.palette, self.show)
+        all_settings = overview.of_all(self.gathered, self.look, self.show)
 
         def block(setting: Setting) -> str:
-            markup = overview.of_setting(setting, self.palette, self.show)
+            markup = overview.of_setting(setting, self.look, self.show)
             if len(self.gathered.settings) == 1:  # described at the top of the page
                 return markup
             return f'<p class="soft">{escape(description(setting))}</p>{markup}'
@@ -78,15 +81,16 @@ class Page:
 
     def learning(self) -> str:
         """Curves."""
-        return self._drawn(lambda setting: learning.figures(setting, self.palette))
+        return self._drawn(lambda setting: learning.figures(setting, self.look))
 
     def cost(self) -> str:
         """Accuracy against cost, traffic, and the privacy label of each method."""
-        return self._drawn(lambda setting: cost.figures(setting, self.palette)) + privacy_table(self.gathered)
+        return self._drawn(lambda setting: cost.figures(setting, self.look)) + privacy_table(self.gathered)
 
     def selected(self) -> str:
-        """Counts, timelines, mixtures, and where guards acted."""
-        return self._drawn(lambda setting: selection.figures(setting, self.palette)) + guard_table(self.gathered)
+        """Counts, timelines, mixtures, and where policy and guards acted."""
+        figures = self._drawn(lambda setting: selection.figures(setting, self.look))
+        return figures + policy_tables(self.gathered) + guard_table(self.gathered)
 
     def method_notes(self) -> str:
         """Pictures from the notes."""

@@ -50,6 +50,7 @@ SHARED = (
     "devices",
     "pace",
     "guards",
+    "policy",
     "faults",
     "attacks",
     "evaluate_every",
@@ -189,6 +190,7 @@ class SettingComparison:
         criteria: margin, baseline, and whether all pairs are compared.
         resolution: the smallest step of the metric, where known.
         window: the rounds that the figure ``last`` averages, where known.
+        shown: the labels whose comparisons are shown; None for all. Every method counts in the tests.
     """
 
     figures: Methods
@@ -198,6 +200,7 @@ class SettingComparison:
     criteria: Criteria = DEFAULT
     resolution: float | None = None
     window: Window | None = None
+    shown: frozenset[str] | None = None
 
     @cached_property
     def baseline(self) -> str | None:
@@ -211,7 +214,7 @@ class SettingComparison:
             return Missing.NO_BASELINE
         comparisons = self.against_baseline().values()
         if not comparisons:
-            return Missing.ONE_METHOD if len(self.figures) == 1 else Missing.NO_PAIR
+            return Missing.ONE_METHOD if len(self._shown_labels) == 1 else Missing.NO_PAIR
         if max(comparison.seeds for comparison in comparisons) < FEWEST_SEEDS:
             return Missing.FEW_SEEDS
         return None
@@ -223,7 +226,8 @@ class SettingComparison:
         fairly_better = [comparison for comparison in better if not comparison.unlike]
         if better:
             return max(fairly_better or better, key=lambda comparison: comparison.gain).method
-        finished = [label for label, runs in self.figures.items() if any(runs.values())] or list(self.figures)
+        labels = self._shown_labels
+        finished = [label for label in labels if any(self.figures[label].values())] or labels
         candidates = [label for label in finished if label not in REFERENCES and label != self.baseline]
         return max(candidates or finished, key=self._height)
 
@@ -255,8 +259,20 @@ class SettingComparison:
         return self._families[figure]
 
     @cached_property
+    def _shown_labels(self) -> list[str]:
+        return [label for label in self.figures if self.shown is None or label in self.shown]
+
+    @cached_property
     def _families(self) -> dict[str, list[Comparison]]:
-        return {figure: self._family(figure) for figure in COMPARED}
+        shown = set(self._shown_labels)
+        return {
+            figure: [
+                comparison
+                for comparison in self._family(figure)
+                if comparison.method in shown and comparison.baseline in shown
+            ]
+            for figure in COMPARED
+        }
 
     def _family(self, figure: str) -> list[Comparison]:
         """Compare one figure of all pairs; these comparisons are one family of tests.

@@ -30,6 +30,8 @@ def save(path: str | Path, simulation: Simulation) -> None:
     arrays |= {f"local.{name}": array for name, array in (local.export() if local else {}).items()}
     arrays |= {f"registrar.{name}": array for name, array in selection.items()}
     about: dict[str, Any] = {"registrar": header, "clock": simulation.clock, "totals": simulation.totals}
+    if simulation.setup.policies:
+        about["policy"] = simulation.policy.export()
     if simulation.seen:
         arrays["seen"] = np.array(simulation.seen)
     if isinstance(simulation, OverlappingSimulation):
@@ -50,6 +52,8 @@ def load(path: str | Path, setup: Setup) -> Simulation:
     params, server = _model(path, arrays, fresh)
     try:
         fresh.registrar.restore(part(arrays, "registrar."), header["registrar"])
+        if setup.policies:
+            fresh.policy.restore(header.get("policy"))
     except StorageError as error:
         raise StorageError(f"{path}: {error}") from None
     if fresh.driver.shadows is not None and isinstance(header.get("shadows"), Mapping):

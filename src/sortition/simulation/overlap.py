@@ -154,7 +154,7 @@ class OverlappingSimulation(Simulation):
         mask[list(self.flying)] = False
         mask[list(self.arrived)] = False
         mask[list(self._ended_now)] = False  # one place a client and step
-        return np.flatnonzero(mask)
+        return self._admitted(np.flatnonzero(mask), version)
 
     def _lose_taken(self) -> None:
         """Drop the work of clients whose ids others have taken."""

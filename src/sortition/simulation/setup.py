@@ -12,6 +12,7 @@ from sortition.aggregation import CombineRule, StepRule
 from sortition.core.arrays import Array
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ModelSize
@@ -51,6 +52,7 @@ class Setup:
         guards: how far clients are trusted.
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
+        policies: how often and when devices may be used; all hold together.
     """
 
     world: World
@@ -68,6 +70,7 @@ class Setup:
     guards: Guards = field(default_factory=Guards)
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
+    policies: tuple[Policy, ...] = ()
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
@@ -89,6 +92,8 @@ class Setup:
         if self.faults is None:
             object.__setattr__(self, "faults", FaultDraws(Faults(), self.world.n_clients, self.world.seed))
         self._check_pace()
+        for policy in self.policies:
+            self._check_policy(policy)
 
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
@@ -107,6 +112,18 @@ class Setup:
             hint = "Use remember = 'raw', or a learning rate that stays."
             rule = "'raw' where updates of several learning rates meet in a step"
             raise bad("CombineRule.remember", rule, self.combine.remember, hint)
+
+    def _check_policy(self, policy: Policy) -> None:
+        """Refuse a policy on what simulated clients do not have."""
+        facts = () if self.population is None else self.population.facts
+        for fact in policy.facts:
+            if fact not in facts:
+                hint = "Give it as a fact of the population, or leave the rule to real devices."
+                raise bad("policy", f"on facts that clients have ({', '.join(facts)})", fact, hint)
+        if policy.per == "tag":
+            raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
+        if policy.per == "owner" and "groups" not in facts:
+            raise bad("Policy.per", "'client' where owners are unknown", "owner", "Give Population(groups=…).")
 
     @property
     def cohort_pace(self) -> CohortPace:

@@ -37,6 +37,7 @@ from sortition.core.streams import stream
 from sortition.core.turn import Turn
 from sortition.federation.driver import Arrivals, Driver, Selection
 from sortition.federation.pace import SEEN, Quantile
+from sortition.federation.policies import Eligible, PolicyKeeper, facts_of
 from sortition.federation.shadow import Shadows
 from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
@@ -47,6 +48,8 @@ from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
 from sortition.simulation.setup import Setup, model_size
 from sortition.simulation.world import TrainedCohort, World
+
+PATIENCE = 600.0  # simulated seconds that a server waits for somebody eligible before it skips a round
 
 
 def start(setup: Setup, played: int = 0) -> Simulation:
@@ -106,6 +109,8 @@ class InRound:
         asked_seconds: simulated ones.
         training: what is to be trained.
         left: when the first half was over.
+        nobody_eligible: whether the policy leaves out everybody who is there.
+        cohort: who was sent to work.
         end: who answers in time, and when the round is closed.
         fates: (k,) when each member falls silent, an index of FATES; −1: never.
         answering: members whose answers come in time.
@@ -132,6 +137,8 @@ class InRound:
     asked_seconds: float = 0.0
     training: Training | Trainings | None = None
     left: float = 0.0
+    nobody_eligible: bool = False
+    cohort: Cohort | None = None
     end: RoundEnd | None = None
     fates: Array | None = None
     answering: Ids | None = None
@@ -225,10 +232,11 @@ class Simulation:
         self.now = InRound(setup, 0, Ledger(initial.size, setup.world.n_clients), Stopwatch())
         self._size = model_size(setup.world)
         self._crash = len(POINTS)  # the first of POINTS at which the server falls over
-        self._saved: tuple[dict[str, Any], tuple[Any, Any]] | None = None
+        self._saved: tuple[dict[str, Any], tuple[Any, Any], list[dict[str, Any]]] | None = None
+        self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
         self.seen: deque[float] = deque(maxlen=SEEN)  # durations of the last trainings; infinite without an answer
-        self.driver = SimulatedDriver(self, selection, setup.cohort_pace)
+        self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         if setup.shadows:
             self.driver.shadows = Shadows(setup.shadows, type(setup.selector).__name__, only_read=True)
@@ -288,7 +296,7 @@ class Simulation:
         if POINTS.index(point) >= self._crash:
             raise Crash(point)
 
-    def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, Any]]:
+    def _snapshot(self) -> tuple[dict[str, Any], tuple[Any, Any], list[dict[str, Any]]]:
         """What a server saves: what its next round depends on."""
         arrays, header = self.registrar.export()
         kept = {name: array.copy() for name, array in arrays.items()}
@@ -296,15 +304,16 @@ class Simulation:
             name: getattr(self, name) for name in ("params", "server", "memory", "local", "clock", "totals", "test")
         }
         state["seen"] = self.seen.copy()
-        return state, (kept, json.loads(json.dumps(header)))
+        return state, (kept, json.loads(json.dumps(header))), self.policy.export()
 
     def _restore(self) -> None:
         """Go on from what was saved; the server does not fall over twice."""
         if self._saved is not None:
-            state, selection = self._saved
+            state, selection, policy_counts = self._saved
             for name, value in state.items():
                 setattr(self, name, value)
             self.registrar.restore(*selection)
+            self.policy.restore(policy_counts)
         self._crash = len(POINTS)
         self._saved = None
 
@@ -317,7 +326,21 @@ class Simulation:
         self.now = InRound(setup, t, Ledger(self.params.size, setup.world.n_clients), Stopwatch())
         self._note_newcomers(t)
         self.now.setup = setup.remembering(self.local)
-        return np.flatnonzero(setup.reachable(t, self.clock))
+        return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
+
+    def _admitted(self, there: Ids, t: int) -> Ids:
+        """Ask the policy who is eligible; returned are all, of whom the driver leaves out those that it excludes."""
+        self.policy.round = t
+        admitted = self.policy.admit(there, self._with_facts)
+        self.now.nobody_eligible = bool(self.policy.excluded) and not admitted.size
+        return self.policy.with_excluded(admitted)
+
+    def _with_facts(self, ids: Ids) -> Eligible:
+        names = facts_of(self.setup.policies)
+        if not names:
+            return Eligible(ids, {})
+        known = self.now.setup.known(self.now.t)
+        return Eligible(ids, {name: np.asarray(getattr(known, name))[ids] for name in names})
 
     def _note_newcomers(self, t: int) -> None:
         """Note who joined, and forget what was remembered of those whose ids others took."""
@@ -385,6 +408,7 @@ class Simulation:
     def dispatch(self, turn: Turn, cohort: Cohort) -> None:
         """Find out who will answer in time, and charge everybody's work."""
         now, ids, t = self.now, cohort.ids, turn.index
+        now.cohort = cohort
         for reading in now.late:
             for client, row in zip(reading.ids.tolist(), reading.values, strict=True):
                 turn.answer({client: row})
@@ -550,14 +574,16 @@ class Simulation:
         return self.clock
 
     def _wait_for_somebody(self) -> None:
-        """Where nobody is at work, the next one can be there in the next slot of the availability."""
+        """Where nobody is at work, the next one can be there in the next slot, or when the policy allows it."""
+        if self.now.nobody_eligible:
+            self.clock += PATIENCE
         slot = self.setup.pace.slot
         if slot is not None:
             self.clock = (self.clock // slot + 1) * slot
 
     def costs(self, turn: Turn, arrivals: Arrivals) -> Mapping[str, Any]:
         """Costs, clock, faults and test figures of the round."""
-        cohort = turn.cohort or Cohort.uniform([])
+        cohort = self.now.cohort or Cohort.uniform([])
         started = cohort.ids if self.now.fates is None else cohort.ids[self.now.fates != FATES.index("before")]
         return self._costs(cohort.ids, started)
 
@@ -609,6 +635,40 @@ class Simulation:
             self.accuracies = evaluator.client_accuracies(self.params)
             figures["clients"] = client_figures(self.accuracies)
         return figures
+
+
+class SimulatedDirectory:
+    """What a policy must know of simulated clients: a client is its id, and time is that of the simulated clock."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self._simulation = simulation
+
+    def name(self, client: int) -> str:
+        """The client's id, as text."""
+        return str(client)
+
+    def owner(self, client: int) -> str:
+        """Its group; empty where the population has none."""
+        population = self._simulation.setup.population
+        if population is None or "groups" not in population.facts:
+            return ""
+        return str(population.groups[client])
+
+    def tags(self, client: int) -> tuple[str, ...]:
+        """None: simulated clients have no tags."""
+        return ()
+
+    def now(self) -> float:
+        """Simulated seconds since the start."""
+        return self._simulation.clock
+
+    def hour(self, utc: bool) -> float:
+        """The simulated hour of the day; a run begins at midnight."""
+        return (self._simulation.clock / 3600) % 24
+
+    def model_size(self) -> ModelSize:
+        """How long the vectors are that belong to the model."""
+        return self._simulation.model_size()
 
 
 class ServerData:

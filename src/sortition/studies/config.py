@@ -12,6 +12,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     StrictBool,
     ValidationError,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
@@ -20,6 +21,7 @@ from sortition import availability
 from sortition.aggregation import ServerRule
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
+from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.load import check as check_options
@@ -193,6 +195,7 @@ class Federation(StrictTable):
         devices: how fast clients compute and send, and who drops out.
         pace: how many clients are at work at a time, when a step is made, and what late updates count.
         guards: how far clients are trusted.
+        policy: how often and when devices may be used; one table, or several that hold together.
         faults: simulated failures.
         attacks: adversaries among the clients.
         shadow: methods that choose beside the live one and send nothing; records say what they would have done.
@@ -216,6 +219,7 @@ class Federation(StrictTable):
     devices: Devices = Devices()
     pace: Pace = Pace()
     guards: Guards = Guards()
+    policy: tuple[Policy, ...] = ()
     faults: Faults | None = None
     attacks: Attacks | None = None
     shadow: list[Method] | None = None
@@ -237,6 +241,13 @@ class Federation(StrictTable):
                 hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
                 raise bad(f"devices.{key}", "left out", devices[key], hint)
         return table
+
+    @field_validator("policy", mode="before", json_schema_input_type=Policy | tuple[Policy, ...])
+    @classmethod
+    def _as_policies(cls, value: object) -> object:
+        if isinstance(value, dict | Policy):
+            return [value]
+        return value
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -277,9 +288,10 @@ class RunConfig(Federation):
         table["server"] = self.server.changed()
         table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
+        table["policy"] = [policy.changed() for policy in self.policy]
         if self.shadow is not None:
             table["shadow"] = [{"name": shadow.name, "label": shadow.label, **shadow.options} for shadow in self.shadow]
-        for name in ("guards", "pace"):
+        for name in ("guards", "pace", "policy"):
             if not table[name]:  # defaults are left out: folders without guards stay as they are
                 del table[name]
         return {key: table[key] for key in ("setting", "seed", *table)}

@@ -229,6 +229,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         guards=config.guards,
         shadows=methods.shadows(config.shadow),
         pace=config.pace,
+        policies=config.policy,
         faults=FaultDraws(config.faults or Faults(), clients, config.seed),
     )
 

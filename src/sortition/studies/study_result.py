@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
@@ -20,10 +20,14 @@ from sortition.studies.types import TomlTable
 if TYPE_CHECKING:
     import altair as alt
 
+    from sortition.report.export import Figure
+    from sortition.report.gather import Gathered
+    from sortition.report.methods_paragraph import MethodsParagraph
     from sortition.results.comparisons import Criteria
     from sortition.results.table import Table
 
 SHOWN_NOTES = 5  # partitions of several seeds may have one each
+NO_NAMES: Mapping[str, str] = {}  # no method is renamed
 CURVES = ("accuracy", "loss", "train_loss")
 
 
@@ -100,19 +104,87 @@ class StudyResult:
         write_csv(self._frame(what), file)
         return file
 
-    def to_latex(self, path: str | Path | None = None, columns: Sequence[str] = ()) -> str:
+    def to_latex(
+        self,
+        path: str | Path | None = None,
+        columns: Sequence[str] = (),
+        *,
+        only: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        order: Sequence[str] = (),
+        rename: Mapping[str, str] = NO_NAMES,
+    ) -> str:
         """Return one table a setting as LaTeX (booktabs), with a note on what is bold; also write it to ``path``.
 
-        ``columns``: such as ``["last 10, %", "MB"]``; by default those that decide.
+        Args:
+            path: of a file to write.
+            columns: such as ``["last 10, %", "MB"]``; by default those that decide.
+            only: the methods that are shown. What is tested stays the same, here and below.
+            exclude: methods that are not shown.
+            order: methods that come first.
+            rename: method → the name under which it is shown.
         """
         from sortition.report.export import latex
-        from sortition.report.gather import gather
 
-        settings = gather([self.out], only=self.run_folders).settings
+        settings = self._gathered(only=only, exclude=exclude, order=order, rename=rename).settings
         text = "\n".join(f"% {setting.name}\n{latex(setting, columns)}" for setting in settings)
         if path is not None:
             _with_folder(path).write_text(text, encoding="utf-8")
         return text
+
+    def figure(
+        self,
+        chart: str = "accuracy",
+        path: str | Path | None = None,
+        *,
+        setting: str | None = None,
+        style: str = "paper",
+        width: str | float | None = None,
+        font: str | None = None,
+        text_size: float | None = None,
+        legend: str | None = None,
+        title: bool = False,
+        only: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        order: Sequence[str] = (),
+        rename: Mapping[str, str] = NO_NAMES,
+    ) -> Figure:
+        """Return a chart of the report as a figure for a paper or a slide; a notebook shows it. Also write it.
+
+        Args:
+            chart: its name, which is that of its files: ``accuracy``, ``loss``, ``difference``, ``forest-last``, …
+            path: of a PNG, SVG or PDF file to write.
+            setting: which one, where several have the chart.
+            style: ``paper`` or ``slides``.
+            width: inches, ``column`` or ``page``. Default: a column of a paper, the width of a slide.
+            font: a family that this machine has, or ``serif``, ``sans-serif`` or ``monospace``.
+            text_size: points.
+            legend: where names of methods stand: ``lines``, ``top``, ``bottom``, ``right`` or ``none``.
+            title: whether lines above the chart say what its lines and bands are, as the caption does.
+            only: the methods that are shown. What is tested stays the same.
+            exclude: methods that are not shown.
+            order: methods that come first.
+            rename: method → the name under which it is shown.
+        """
+        from sortition.report.export import one_figure
+        from sortition.report.look import figure_style
+
+        look = figure_style(style, width=width, font=font, text_size=text_size, legend=legend, title=title)
+        gathered = self._gathered(only=only, exclude=exclude, order=order, rename=rename)
+        figure = one_figure(gathered, chart, look, setting)
+        if path is not None:
+            figure.save(path)
+        return figure
+
+    def _gathered(
+        self, *, only: Sequence[str], exclude: Sequence[str], order: Sequence[str], rename: Mapping[str, str]
+    ) -> Gathered:
+        """Return the runs of the study for a report, with a choice of its methods."""
+        from sortition.report.gather import gather
+        from sortition.report.method_choice import MethodChoice
+
+        choice = MethodChoice(only=only, exclude=exclude, order=order, rename=rename)
+        return choice.apply(gather([self.out], only=self.run_folders))
 
     def plot(self, of: str = "accuracy") -> alt.Chart:
         """Return an Altair chart: ``accuracy``, ``loss`` or ``train_loss`` over rounds.
@@ -144,20 +216,38 @@ class StudyResult:
         baseline: str | None = None,
         all_pairs: bool | None = None,
     ) -> Path:
-        """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder.
+        """Write the report page, and with ``figures`` its pictures and LaTeX tables into that folder, for a paper.
 
         ``baseline`` and ``all_pairs`` are those of the study unless they are given.
         """
         from sortition.report import write
+        from sortition.report.look import FigureFiles
 
         return write(
             [self.out],
             _with_folder(path),
-            figures=figures,
+            figures=None if figures is None else FigureFiles(Path(figures)),
             baseline=baseline,
             all_pairs=all_pairs,
             only=self.run_folders,
         )
+
+    def methods_paragraph(self) -> MethodsParagraph:
+        """Return what a paper says of the study: setting, seeds, hashes, versions, hardware, hours, statistics.
+
+        ``.text`` and ``.latex`` are the paragraph, ``.answers`` those to reproducibility checklists, ``.bibtex`` the
+        entries of all methods; printed, it shows all of them.
+        """
+        from sortition.report.gather import gather
+        from sortition.report.methods_paragraph import methods_paragraph
+
+        return methods_paragraph(gather([self.out], only=self.run_folders))
+
+    def pack(self, path: str | Path | None = None) -> Path:
+        """Write the folder of the study into one file for a co-author; default: beside the folder, with its name."""
+        from sortition.report.pack import pack
+
+        return pack(self.out, path)
 
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sortition.aggregation import ServerRule
     from sortition.core.guards.settings import Guards
+    from sortition.core.policy import Policy
     from sortition.learning.rule import LocalRule
     from sortition.privacy import Promises
     from sortition.simulation import Devices, Faults
@@ -112,6 +113,7 @@ class StudyOptions(TypedDict, total=False):
     server: ReadOnlyTable | ServerRule
     devices: ReadOnlyTable | Devices
     guards: ReadOnlyTable | Guards
+    policy: ReadOnlyTable | Policy | Sequence[ReadOnlyTable | Policy]
     faults: ReadOnlyTable | Faults
     attacks: ReadOnlyTable | Attacks
     privacy: ReadOnlyTable | Promises

@@ -33,6 +33,8 @@ class Chart:
         drawing: an Altair chart on named data.
         tables: the rows behind each name.
         span: how many of the page's six columns it takes where there is room.
+        reading: a sentence on what lines and bands are, which the page writes into the chart.
+        hint: a sentence on what a reader can do on the page.
     """
 
     name: str
@@ -41,16 +43,18 @@ class Chart:
     drawing: Any
     tables: Mapping[str, Rows] = field(default_factory=dict)
     span: int = 6
+    reading: str = ""
+    hint: str = ""
 
     def bare(self) -> dict[str, Any]:
         """The specification without its rows."""
         return dict(self.drawing.to_dict(validate=False))
 
-    def spec(self) -> dict[str, Any]:
-        """The whole specification, of a fixed width."""
+    def spec(self, width: int | None = None) -> dict[str, Any]:
+        """The whole specification, of a fixed width: this one in pixels, or one by the chart's span."""
         bare = self.bare()
         if bare.get("width") == FILL:
-            bare["width"] = WIDTH * max(self.span, 3) // 6  # names need half the width
+            bare["width"] = width or WIDTH * max(self.span, 3) // 6  # names need half the width
         return {**bare, "datasets": {name: list(rows) for name, rows in self.tables.items()}}
 
     def columns(self) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from sortition.core.arrays import Floats
 from sortition.report.charts import Chart, filling, on
 from sortition.report.charts.learning import colour, end_labels, lines
 from sortition.report.gather import Gathered, Setting
+from sortition.report.look import Look
 from sortition.report.palette import Palette
 from sortition.results.comparisons import TO_TARGET
 from sortition.results.ranking import Ranking, profiles, rank
@@ -27,7 +28,7 @@ PROFILE = (
 OF_ROUNDS = " Rounds to the target are those of the 5-round mean; seeds on which no method reached it are left out."
 
 
-def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
+def figures(gathered: Gathered, look: Look) -> list[Chart]:
     """Draw ranks and profiles of several settings that are judged by one metric; nothing for a single setting."""
     metrics = {setting.metric for setting in gathered.settings}
     if len(gathered.settings) < 2 or len(metrics) > 1:
@@ -36,8 +37,8 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
     charts = []
     ranking = mean_ranks(gathered)
     if ranking is not None:
-        charts.append(_ranks(ranking, palette, left_out_note))
-    profile = _profiles(gathered, palette, left_out_note)
+        charts.append(_ranks(ranking, look.palette, left_out_note))
+    profile = _profiles(gathered, look, left_out_note)
     if profile is not None:
         charts.append(profile)
     return charts
@@ -110,7 +111,7 @@ def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
     )
 
 
-def _profiles(gathered: Gathered, palette: Palette, left_out_note: str) -> Chart | None:
+def _profiles(gathered: Gathered, look: Look, left_out_note: str) -> Chart | None:
     """Draw performance profiles: a setting and seed is a problem, its cost the rounds to target, or else the error."""
     shared = _shared(gathered)
     has_targets = all(setting.target is not None for setting in gathered.settings)
@@ -135,13 +136,13 @@ def _profiles(gathered: Gathered, palette: Palette, left_out_note: str) -> Chart
         cost_name = "loss"
     x = alt.X("factor:Q", title=f"{cost_name}, times the best's", scale=alt.Scale(nice=False))
     y = alt.Y("share:Q", title="share of settings and seeds", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
-    chart = lines("profiles", palette, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
+    chart = lines("profiles", look, x=x, y=y, tooltip=["method:N", "factor:Q", "share:Q"])
     return Chart(
         name="profiles",
         title="Performance profiles",
         caption=PROFILE + (OF_ROUNDS if by_rounds else "") + left_out_note,
-        drawing=filling(chart, HEIGHT),
-        tables={"profiles": rows, "profiles_names": end_labels(rows, "share", HEIGHT, zero=True)},
+        drawing=filling(chart, look.height(HEIGHT)),
+        tables={"profiles": rows, "profiles_names": end_labels(rows, "share", look.height(HEIGHT), zero=True)},
         span=3,
     )
 

@@ -12,7 +12,7 @@ import altair as alt
 from sortition.report.charts import GAP, Chart, Row, Rows, amounts, filling, on
 from sortition.report.charts.learning import colour, end_labels
 from sortition.report.gather import Setting
-from sortition.report.palette import Palette
+from sortition.report.look import Look
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import centre
 from sortition.results.verdict_words import figure_title
@@ -77,12 +77,12 @@ COSTS = (
 )
 
 
-def figures(setting: Setting, palette: Palette) -> list[Chart | str]:
+def figures(setting: Setting, look: Look) -> list[Chart | str]:
     """Draw accuracy against each cost, and bytes by kind; a sentence stands where methods cost the same."""
-    return [*pareto(setting, palette), *traffic(setting)]
+    return [*pareto(setting, look), *traffic(setting)]
 
 
-def pareto(setting: Setting, palette: Palette) -> list[Chart | str]:
+def pareto(setting: Setting, look: Look) -> list[Chart | str]:
     """Draw accuracy against each cost that is known and differs; a sentence stands for one that does not differ."""
     charts: list[Chart | str] = []
     for cost in COSTS:
@@ -97,7 +97,7 @@ def pareto(setting: Setting, palette: Palette) -> list[Chart | str]:
                 f"All methods cost the same {cost.words}: {lowest_cost:,.3g} {cost.unit}, to within {100 * ALIKE:g} %."
             )
         else:
-            charts.append(_pareto(cost, rows, setting, palette))
+            charts.append(_pareto(cost, rows, setting, look))
     return charts
 
 
@@ -112,8 +112,9 @@ def _points(setting: Setting, cost: Cost) -> list[Row]:
     return rows
 
 
-def _pareto(cost: Cost, rows: Rows, setting: Setting, palette: Palette) -> Chart:
+def _pareto(cost: Cost, rows: Rows, setting: Setting, look: Look) -> Chart:
     metric = setting.metric
+    height = look.height(HEIGHT)
     table = f"pareto_{cost.name}"
     costs = {row["method"]: row["cost"] for row in rows}
     lowest_cost = min(costs.values())
@@ -131,18 +132,18 @@ def _pareto(cost: Cost, rows: Rows, setting: Setting, palette: Palette) -> Chart
     points = (
         on(table)
         .mark_circle(size=90, opacity=1)
-        .encode(x=x, y=y, color=colour(palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
+        .encode(x=x, y=y, color=colour(look.palette, None), tooltip=["method:N", "cost:Q", "value:Q"])
     )
     names = on(f"{table}_names").encode(x="cost:Q", y="label:Q", text="method:N")
     gaps = names.mark_text(**NAME, style=GAP, strokeWidth=5)  # where the dashed line would cross a name
-    names = names.mark_text(**NAME).encode(color=colour(palette, None))
+    names = names.mark_text(**NAME).encode(color=colour(look.palette, None))
     front = (
         on(f"{table}_front")
         .mark_line(interpolate="step-after", strokeDash=[4, 3], opacity=0.6)
         .encode(x="cost:Q", y="value:Q")
     )
     labels = []
-    for label in end_labels(rows, "value", HEIGHT - 50):
+    for label in end_labels(rows, "value", height - 50):
         paid = costs[label["method"]]
         labels.append({**label, "cost": paid, "left": paid > middle})  # towards the middle: there is room
     compared = [row for row in rows if row["method"] not in REFERENCES]
@@ -150,7 +151,7 @@ def _pareto(cost: Cost, rows: Rows, setting: Setting, palette: Palette) -> Chart
         name=f"pareto-{cost.name}",
         title=f"{metric.capitalize()} against {cost.words}",
         caption="The dashed line joins the methods that no other method beats in both value and cost.",
-        drawing=filling(front + gaps + points + names, HEIGHT),
+        drawing=filling(front + gaps + points + names, height),
         tables={table: rows, f"{table}_names": labels, f"{table}_front": best_for_less(compared, setting.higher)},
         span=2,
     )

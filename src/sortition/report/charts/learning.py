@@ -25,6 +25,7 @@ from sortition.report.charts import (
 )
 from sortition.report.digest import Digest
 from sortition.report.gather import Setting, evenly_spread
+from sortition.report.look import LONGEST_NAME, Look
 from sortition.report.palette import Palette
 from sortition.results.metrics import smoothed
 from sortition.results.statistics import FEWEST_SEEDS, half_width
@@ -35,12 +36,12 @@ POINTS = 160  # of a curve on the page
 AXES = {"round": "rounds", "clock": "simulated seconds", "megabytes": "traffic, MB"}
 HEIGHT = 320
 DIFFERENCE_HEIGHT = 260
+AXIS_TITLE = 32  # pixels from a chart of curves to the title of its axis
 LABEL_HEIGHT = 15  # of a name beside the end of a line
-LONGEST_NAME = 150  # pixels: a longer name would leave no room for the lines
 CAPTION = (
-    "A point of a running mean is the mean of the rounds up to it, so the curve begins late. Bands need three "
-    "seeds. Point at a line to single it out; choose what runs along the axis and how many rounds to average."
+    "A point of a running mean is the mean of the rounds up to it, so the curve begins late. Bands need three seeds."
 )
+HINT = "Point at a line to single it out; choose what runs along the axis and how many rounds to average."
 
 
 def curves(setting: Setting, metric: str) -> pl.DataFrame:
@@ -99,25 +100,20 @@ def rounded(frame: pl.DataFrame, digits: int = 4) -> list[Row]:
     return frame.with_columns(pl.col(name).round(digits) for name in numbers).to_dicts()
 
 
-def method_legend(symbol: str) -> alt.Legend:
-    """Return a legend of the methods' colours."""
-    return alt.Legend(title=None, labelLimit=LONGEST_NAME, symbolType=symbol, symbolOpacity=1, symbolStrokeWidth=3)
-
-
 def colour(palette: Palette, legend: alt.Legend | None) -> alt.Color:
     """Return the constant colour of each method."""
     return alt.Color("method:N", scale=alt.Scale(domain=palette.labels, range=palette.colours), legend=legend)
 
 
-def dash(palette: Palette) -> alt.StrokeDash:
+def dash(palette: Palette, legend: alt.Legend | None) -> alt.StrokeDash:
     """Return the constant line pattern of each method."""
     scale = alt.Scale(domain=palette.labels, range=palette.dashes)
-    return alt.StrokeDash("method:N", scale=scale, legend=None)
+    return alt.StrokeDash("method:N", scale=scale, legend=legend)
 
 
 def lines(
     table: str,
-    palette: Palette,
+    look: Look,
     *,
     x: alt.X,
     y: alt.Y,
@@ -125,12 +121,14 @@ def lines(
     band: bool = False,
     prepare: Callable[[alt.Chart], alt.Chart] = lambda chart: chart,
 ) -> alt.LayerChart:
-    """Draw a line a method with its name beside its end; the one under the pointer stands out."""
+    """Draw a line a method with its name beside its end, or in a legend; the one under the pointer stands out."""
     chosen = alt.selection_point(fields=["method"], on="pointerover", clear="pointerout", name=f"chosen_{table}")
-    base = prepare(on(table)).encode(x=x, color=colour(palette, None))
+    palette = look.palette
+    base = prepare(on(table)).encode(x=x)
     line = base.mark_line(strokeWidth=2).encode(
         y=y,
-        strokeDash=dash(palette),
+        color=colour(palette, look.line_legend),
+        strokeDash=dash(palette, look.line_legend),
         opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.12)),
         tooltip=tooltip,
     )
@@ -145,10 +143,14 @@ def lines(
             opacity=alt.condition(chosen, alt.value(1.0), alt.value(0.25)),
         )
     )
-    layers = [line.add_params(chosen), names]
+    layers = [line.add_params(chosen)]
+    if look.names_at_lines:
+        layers.append(names)
     if band:
         shade = alt.condition(chosen, alt.value(0.16), alt.value(0.02))
-        layers.insert(0, base.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", opacity=shade))
+        shades = colour(palette, look.line_legend)
+        area = base.mark_area().encode(y=alt.Y("low:Q"), y2="high:Q", color=shades, opacity=shade)
+        layers.insert(0, area)
     return alt.layer(*layers)
 
 
@@ -185,13 +187,13 @@ def _extent(rows: Rows, value: str, *, zero: bool) -> tuple[float, float]:
     return min(heights), max(heights)
 
 
-def figures(setting: Setting, palette: Palette) -> list[Chart]:
+def figures(setting: Setting, look: Look) -> list[Chart]:
     """Draw accuracy and loss against a chosen axis, and the difference from the baseline."""
     fewest_evaluations = min(run.rounds.size for run in setting.runs)
     width = SMOOTHINGS[1] if fewest_evaluations >= 2 * SMOOTHINGS[1] else 1
     charts = []
     if setting.baseline is not None and len(setting.methods) > 1:
-        charts += _difference(setting, setting.baseline, palette, width)
+        charts += _difference(setting, setting.baseline, look, width)
     metrics = ("accuracy", "loss") if setting.metric == "accuracy" else ("loss", "accuracy")
     for metric in metrics:
         rows = rounded(curves(setting, metric))
@@ -200,10 +202,12 @@ def figures(setting: Setting, palette: Palette) -> list[Chart]:
                 name=metric,
                 title=f"Test {metric}",
                 caption=CAPTION,
-                drawing=_curve(metric, palette, width, _band(rows)),
+                hint=HINT,
+                reading=_reading(_means(width), _band(rows)),
+                drawing=_curve(metric, look, width, _band(rows)),
                 tables={
                     f"curves_{metric}": rows,
-                    f"curves_{metric}_names": end_labels(rows, "mean", by="smoothing"),
+                    f"curves_{metric}_names": end_labels(rows, "mean", look.height(HEIGHT), by="smoothing"),
                     "axis_title": [{"at": 0}],
                 },
             )
@@ -217,7 +221,22 @@ def _band(rows: Rows) -> str:
     return "band: 95 % interval of the mean over seeds" if has_bands else ""
 
 
-def _curve(metric: str, palette: Palette, width: int, band: str) -> Any:
+def _means(width: int, over: str = "mean over seeds") -> str:
+    """Say what a line is."""
+    if width == 1:
+        return over
+    return f"{over}, running mean of {width} rounds"
+
+
+def _reading(means: str, band: str) -> str:
+    """Say what lines and bands are, in one sentence."""
+    text = f"Lines: {means}"
+    if band:
+        text += f"; {band}"
+    return f"{text}."
+
+
+def _curve(metric: str, look: Look, width: int, band: str) -> Any:
     """Draw the curves of a metric, with a choice of axis and of smoothing, which begins at ``width``."""
     smoothing = alt.param(
         name=f"smooth_{metric}",
@@ -238,21 +257,23 @@ def _curve(metric: str, palette: Palette, width: int, band: str) -> Any:
 
     drawing = lines(
         f"curves_{metric}",
-        palette,
+        look,
         x=alt.X("x:Q", title=" ", axis=amounts(), scale=alt.Scale(nice=False)),
         y=alt.Y("mean:Q", title=f"test {metric}", scale=alt.Scale(zero=False)),
         tooltip=["method:N", "round:Q", alt.Tooltip("mean:Q", format=".4f"), alt.Tooltip("n:Q", title="seeds")],
         band=True,
         prepare=prepare,
     )
-    title = on("axis_title").mark_text(text=alt.ExprRef(f"axis_{metric}"), y=HEIGHT + 36, x=alt.ExprRef("width / 2"))
+    title = on("axis_title").mark_text(
+        text=alt.ExprRef(f"axis_{metric}"), y=look.height(HEIGHT) + AXIS_TITLE, x=alt.ExprRef("width / 2")
+    )
     means = alt.ExprRef(
         f"'mean over seeds' + (smooth_{metric} > 1 ? ', running mean of ' + smooth_{metric} + ' rounds' : '')"
     )
-    return headed(filling((drawing + title).add_params(smoothing, axis), HEIGHT), means, band)
+    return headed(filling((drawing + title).add_params(smoothing, axis), look.height(HEIGHT)), means, band)
 
 
-def _difference(setting: Setting, baseline: str, palette: Palette, width: int) -> list[Chart]:
+def _difference(setting: Setting, baseline: str, look: Look, width: int) -> list[Chart]:
     """Draw each method's curve minus the baseline's, seed by seed; nothing where no seed is common."""
     metric = setting.metric
     baseline_curves = _seed_curves(setting.methods[baseline], metric, width, _shown_rounds(setting))
@@ -267,23 +288,23 @@ def _difference(setting: Setting, baseline: str, palette: Palette, width: int) -
     unit = unit_of(metric).name or metric
     drawing = lines(
         "gap",
-        palette,
+        look,
         x=whole_rounds(),
         y=alt.Y("mean:Q", title=f"{metric} − {baseline}, {unit}", axis=signed_axis()),
         tooltip=["method:N", "round:Q", alt.Tooltip("mean:Q", format="+.3f"), alt.Tooltip("n:Q", title="seeds")],
         band=True,
     )
     zero = on("gap").mark_rule(strokeDash=[4, 3]).encode(y=alt.datum(0))
-    means = "mean over paired seeds"
-    if width > 1:
-        means += f", running mean of {width} rounds"
+    height = look.height(DIFFERENCE_HEIGHT)
+    means = _means(width, "mean over paired seeds")
     return [
         Chart(
             name="difference",
             title=f"Difference from {baseline}",
             caption="The bands hold at each round, and are not corrected for the number of rounds.",
-            drawing=headed(filling(drawing + zero, DIFFERENCE_HEIGHT), means, _band(rows)),
-            tables={"gap": rows, "gap_names": end_labels(rows, "mean", DIFFERENCE_HEIGHT)},
+            reading=_reading(means, _band(rows)),
+            drawing=headed(filling(drawing + zero, height), means, _band(rows)),
+            tables={"gap": rows, "gap_names": end_labels(rows, "mean", height)},
         )
     ]
 

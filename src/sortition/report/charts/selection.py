@@ -7,9 +7,10 @@ import numpy as np
 import polars as pl
 
 from sortition.report.charts import Chart, Row, filling, headed, on, whole_rounds
-from sortition.report.charts.learning import colour, end_labels, lines, method_legend, rounded
+from sortition.report.charts.learning import colour, end_labels, lines, rounded
 from sortition.report.digest import TIMELINE
 from sortition.report.gather import Setting, evenly_spread
+from sortition.report.look import Look
 from sortition.report.palette import Palette
 
 HEIGHT = 260
@@ -18,19 +19,19 @@ DOTS = 60  # of a method in the cloud; of more clients, neighbours share one
 SPANS = 60  # of rounds in the curve of labels; of more rounds, neighbours share one
 
 
-def figures(setting: Setting, palette: Palette) -> list[Chart]:
+def figures(setting: Setting, look: Look) -> list[Chart]:
     """Draw those that the runs have data for."""
     charts = []
     if setting.first.counts:
-        charts.append(selection_counts(setting, palette))
-        charts.append(against_availability(setting, palette))
-        charts.append(timeline(setting, palette))
+        charts.append(selection_counts(setting, look))
+        charts.append(against_availability(setting, look))
+        charts.append(timeline(setting, look.palette))
     if setting.first.skew.size:
-        charts.append(cohort_labels(setting, palette))
+        charts.append(cohort_labels(setting, look))
     return charts
 
 
-def selection_counts(setting: Setting, palette: Palette) -> Chart:
+def selection_counts(setting: Setting, look: Look) -> Chart:
     """FedGS Fig. 4, FedCor Fig. 6: how often each client trained, clients in order of their count."""
     rows = []
     for label, runs in setting.methods.items():
@@ -43,7 +44,7 @@ def selection_counts(setting: Setting, palette: Palette) -> Chart:
         ]
     chart = lines(
         "counts",
-        palette,
+        look,
         x=alt.X("rank:Q", title="clients, most often selected first", scale=alt.Scale(nice=False)),
         y=alt.Y("count:Q", title="times selected"),
         tooltip=["method:N", "rank:Q", "count:Q"],
@@ -52,13 +53,13 @@ def selection_counts(setting: Setting, palette: Palette) -> Chart:
         name="counts",
         title="How often each client trained",
         caption="Mean over seeds; a flat line is even.",
-        drawing=filling(chart, HEIGHT),
-        tables={"counts": rows, "counts_names": end_labels(rows, "count", HEIGHT, zero=True)},
+        drawing=filling(chart, look.height(HEIGHT)),
+        tables={"counts": rows, "counts_names": end_labels(rows, "count", look.height(HEIGHT), zero=True)},
         span=3,
     )
 
 
-def against_availability(setting: Setting, palette: Palette) -> Chart:
+def against_availability(setting: Setting, look: Look) -> Chart:
     """Times selected against rounds available: raw counts would blame a method for clients that were away."""
     rows = []
     for label, runs in setting.methods.items():
@@ -81,7 +82,7 @@ def against_availability(setting: Setting, palette: Palette) -> Chart:
         .encode(
             x=alt.X("available:Q", title="rounds available", scale=alt.Scale(zero=False)),
             y=alt.Y("selected:Q", title="times selected"),
-            color=colour(palette, method_legend("circle")),
+            color=colour(look.palette, look.method_legend("circle")),
             opacity=alt.condition(chosen, alt.value(0.75), alt.value(0.06)),
             tooltip=["method:N", "available:Q", "selected:Q", "clients:Q"],
         )
@@ -95,7 +96,7 @@ def against_availability(setting: Setting, palette: Palette) -> Chart:
         name="availability-counts",
         title="Selected against available",
         caption=caption,
-        drawing=filling(chart, HEIGHT),
+        drawing=filling(chart, look.height(HEIGHT)),
         tables={"shares": rows},
         span=3,
     )
@@ -141,6 +142,7 @@ def timeline(setting: Setting, palette: Palette) -> Chart:
             f"Seed {setting.first.seed}, first {n_rounds} rounds: coloured where a client trained, grey where it was "
             "away."
         ),
+        reading=f"The method is {first_shown}.",
         drawing=headed(drawing, alt.ExprRef("timeline_method")),
         tables={"away": _away(setting, n_rounds, group), "timeline": _trained(setting, group)},
     )
@@ -174,7 +176,7 @@ def _sparse_axis(n_clients: int, group: int) -> alt.Axis:
     return alt.Axis(values=[client // group * group for client in range(0, n_clients, step)], ticks=False)
 
 
-def cohort_labels(setting: Setting, palette: Palette) -> Chart:
+def cohort_labels(setting: Setting, look: Look) -> Chart:
     """Distance of each cohort's label mixture from the population's."""
     width = max(1, max(run.played for run in setting.runs) // SPANS)
     frames = []
@@ -192,7 +194,7 @@ def cohort_labels(setting: Setting, palette: Palette) -> Chart:
     rows = rounded(means)
     chart = lines(
         "mixtures",
-        palette,
+        look,
         x=whole_rounds(),
         y=alt.Y("skew:Q", title="distance from the population's labels"),
         tooltip=["method:N", "round:Q", "skew:Q"],
@@ -205,6 +207,6 @@ def cohort_labels(setting: Setting, palette: Palette) -> Chart:
             "Total variation between the labels behind a round's update and everybody's (0: the same), mean over seeds"
             f"{averaged}. It needs no training, and shows much of how a method works."
         ),
-        drawing=filling(chart, HEIGHT),
-        tables={"mixtures": rows, "mixtures_names": end_labels(rows, "skew", HEIGHT, zero=True)},
+        drawing=filling(chart, look.height(HEIGHT)),
+        tables={"mixtures": rows, "mixtures_names": end_labels(rows, "skew", look.height(HEIGHT), zero=True)},
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -10,6 +11,7 @@ import altair as alt
 from sortition.report.charts import Chart, Row, filling, headed, on
 from sortition.report.charts.learning import colour, end_labels, lines
 from sortition.report.gather import Gathered, Setting
+from sortition.report.look import Look
 from sortition.report.palette import Palette
 from sortition.results.sweeps import swept, value_text, variants
 from sortition.results.verdict_words import figure_title
@@ -18,7 +20,7 @@ HEIGHT = 260
 WIDE = 20  # the largest over the smallest value, from which on an axis is logarithmic
 
 
-def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
+def figures(gathered: Gathered, look: Look) -> list[Chart]:
     """Draw a chart for each number that differs between settings."""
     if len(gathered.settings) < 2:
         return []
@@ -30,11 +32,11 @@ def figures(gathered: Gathered, palette: Palette) -> list[Chart]:
             values = values_by_setting[setting.name]
             rows += [_row(setting, label, values, key, line=label) for label in setting.methods]
         axis_title = _axis_title(gathered.settings[0])
-        charts.append(_chart(name=key, parameter=key, title=key, rows=rows, y_title=axis_title, palette=palette))
+        charts.append(_chart(name=key, parameter=key, title=key, rows=rows, y_title=axis_title, look=look))
     return charts
 
 
-def tuning(setting: Setting, palette: Palette) -> list[Chart]:
+def tuning(setting: Setting, look: Look) -> list[Chart]:
     """Draw a chart for each method that a study has with several values of a parameter."""
     charts = []
     variants_by_method = variants({label: runs[0].config for label, runs in setting.methods.items()})
@@ -49,7 +51,7 @@ def tuning(setting: Setting, palette: Palette) -> list[Chart]:
                     title=f"{method}: {key}",
                     rows=rows,
                     y_title=_axis_title(setting),
-                    palette=Palette([method], {method: method}),
+                    look=replace(look, palette=Palette([method], {method: method})),
                 )
             )
     return charts
@@ -74,7 +76,7 @@ def _row(setting: Setting, label: str, values: Mapping[str, Any], key: str, *, l
     }
 
 
-def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: str, palette: Palette) -> Chart:
+def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: str, look: Look) -> Chart:
     """Draw the rows of one parameter; the reader chooses the other swept values where they differ."""
     table = "".join(letter if letter.isalnum() else "_" for letter in f"sweep_{name}")
     other_values = list(dict.fromkeys(row["rest"] for row in rows))
@@ -87,13 +89,17 @@ def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: s
         return chart.transform_filter(f"datum.rest == {table}_rest")
 
     tooltip: list[str | alt.Tooltip] = ["method:N", "value:Q", "mean:Q", "low:Q", "high:Q"]
-    curves = lines(table, palette, x=x, y=y, tooltip=tooltip, prepare=prepare)
+    curves = lines(table, look, x=x, y=y, tooltip=tooltip, prepare=prepare)
     spread = (
         prepare(on(table))
         .mark_rule(opacity=0.6)
-        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour(palette, None))
+        .encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=colour(look.palette, look.line_legend))
     )
-    points = prepare(on(table)).mark_circle(size=50, opacity=1).encode(x=x, y=y, color=colour(palette, None))
+    points = (
+        prepare(on(table))
+        .mark_circle(size=50, opacity=1)
+        .encode(x=x, y=y, color=colour(look.palette, look.line_legend))
+    )
     layers = alt.layer(spread, curves, points)
     if len(other_values) > 1:
         choice = alt.param(
@@ -101,15 +107,18 @@ def _chart(*, name: str, parameter: str, title: str, rows: list[Row], y_title: s
             value=other_values[0],
             bind=alt.binding_select(options=other_values, name="with "),
         )
-        drawing = headed(filling(layers.add_params(choice), HEIGHT), alt.ExprRef(f"'with ' + {table}_rest"))
+        drawing = headed(
+            filling(layers.add_params(choice), look.height(HEIGHT)), alt.ExprRef(f"'with ' + {table}_rest")
+        )
     else:
-        drawing = filling(layers, HEIGHT)
+        drawing = filling(layers, look.height(HEIGHT))
     return Chart(
         name=f"sweep-{name}",
         title=f"What {title} does",
         caption="Mean over seeds ± standard deviation.",
+        reading=f"With {other_values[0]}." if len(other_values) > 1 else "",
         drawing=drawing,
-        tables={table: rows, f"{table}_names": end_labels(rows, "mean", HEIGHT, by="rest")},
+        tables={table: rows, f"{table}_names": end_labels(rows, "mean", look.height(HEIGHT), by="rest")},
         span=3,
     )
 

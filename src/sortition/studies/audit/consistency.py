@@ -149,6 +149,7 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
         Difference("cohort", cohort.tolist(), record["cohort"]),
         Difference("weights", decode_numbers(entry["weights"], cohort.size).tolist(), record["weights"]),
         Difference("completed clients", done_ids(entry).tolist(), answered_ids(record)),
+        Difference("clients that the policy left out", _left_out(entry), dict(record.get("excluded") or {})),
         Difference("refused numbers", entry.get("rejected") or {}, record.get("rejected") or {}),
         Difference(
             "refused updates",
@@ -160,6 +161,11 @@ def _differences(entry: RoundEntry, record: RoundRecord) -> list[Difference]:
     if set(logged_notes) != {"sha256"}:  # else they are long, and compared by their digest when they are recomputed
         comparisons.append(Difference("notes", logged_notes, {key: notes.get(key) for key in logged_notes}))
     return [difference for difference in comparisons if difference.logged != difference.recorded]
+
+
+def _left_out(entry: RoundEntry) -> dict[str, int]:
+    """Return how many clients each rule of a policy left out, by the log."""
+    return {rule: decode_ids(ids).size for rule, ids in (entry.get("excluded") or {}).items()}
 
 
 def _logged_questions(entry: RoundEntry) -> list[list[str | int]]:

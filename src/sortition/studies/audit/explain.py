@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sortition.audit.schema import answer_ids, answer_values
+from sortition.core import policy
 from sortition.core.errors import bad
 from sortition.core.record import RoundRecord
 from sortition.results.history import Fate, fates
@@ -48,6 +49,7 @@ def _explain_cohort(
         f"Round {t}: {decoded.available.size} of {log.clients(t)} clients were available; {log.method} could take "
         f"{decoded.entry.get('budget')}."
     ]
+    sentences += [excluded_sentence(rule, ids.tolist(), names) for rule, ids in decoded.excluded.items()]
     for reason, ids in decoded.kept_out.items():
         listed = names.listed(ids.tolist())
         sentences.append(f"The guards kept out {ids.size} {KEPT_OUT.get(reason, reason)}: {listed}.")
@@ -80,20 +82,31 @@ def _explain_client(
         sentences = [f"{subject} was one of {decoded.available.size} clients available in round {t}."]
     else:
         sentences = [f"{subject} was not available in round {t}, so {log.method} could not choose it."]
-    why_kept_out = next((reason for reason, ids in decoded.kept_out.items() if client_id in ids), "")
-    if why_kept_out:
-        sentences.append(_kept_out_sentence(log, t, client_id, why_kept_out))
+    why_not_eligible = _why_not_eligible(log, t, decoded, client_id)
+    if why_not_eligible:
+        sentences.append(why_not_eligible)
     else:
         sentences += [_question_sentence(question, client_id) for question in decoded.questions]
     if client_id in decoded.cohort:
         sentences += _chosen_sentences(log, decoded, client_id, record)
-    elif client_id in decoded.available and not why_kept_out:
+    elif client_id in decoded.available and not why_not_eligible:
         sentences.append(f"It was not chosen; {_who_was_chosen(log, decoded, names)}.")
     reason_said_already = "" if record is None else (record.get("left_out") or {}).get(str(client_id))
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
     return sentences + noted(decoded.notes) + [_earlier_rounds(log, t, client_id)]
+
+
+def _why_not_eligible(log: Log, t: int, decoded: DecodedRound, client_id: int) -> str:
+    """Say which rule of a policy, or which guard, kept a client out that was available; empty where none did."""
+    for rule, ids in decoded.excluded.items():
+        if client_id in ids:
+            return not_eligible_sentence(rule, log.method)
+    for reason, ids in decoded.kept_out.items():
+        if client_id in ids:
+            return _kept_out_sentence(log, t, client_id, reason)
+    return ""
 
 
 def _chosen_sentences(log: Log, decoded: DecodedRound, client_id: int, record: RoundRecord | None) -> list[str]:
@@ -116,8 +129,24 @@ def explored_sentence(method: str) -> str:
     return f"That was the guards' doing: it was drawn to explore, not chosen by {method}."
 
 
+def not_eligible_sentence(rule: str, method: str) -> str:
+    """Say which rule of a policy left a client out."""
+    return f"It was not eligible: {printable(policy.reason(rule), MAX_REASON)}; so {method} could not choose it."
+
+
+def excluded_sentence(rule: str, ids: list[int], names: ClientNames) -> str:
+    """Say whom a rule of a policy left out."""
+    return f"The policy left out {len(ids)} ({printable(policy.reason(rule), MAX_REASON)}): {names.listed(ids)}."
+
+
+def _was_withdrawn(record: RoundRecord | None, client_id: int) -> bool:
+    return record is not None and client_id in (record.get("withdrawn") or ())
+
+
 def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
     """Say what became of a client that was chosen and whose update was not used."""
+    if _was_withdrawn(record, client_id):
+        return "It was not sent to work: another job had used up its limit meanwhile."
     fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return LOST
@@ -132,6 +161,8 @@ def fate_sentence(record: RoundRecord | None, client_id: int) -> str:
 
 def short_fate(record: RoundRecord | None, client_id: int) -> str:
     """Say the same in few words, for a line of the whole cohort."""
+    if _was_withdrawn(record, client_id):
+        return "withdrawn: used by another job"
     fate = _fate(record, client_id)
     if record is None or fate in (None, "lost", "used"):
         return "did not complete"
@@ -240,6 +271,9 @@ def _earlier_rounds(log: Log, t: int, client_id: int) -> str:
     chosen = [round_index for round_index, decoded in enumerate(earlier) if client_id in decoded.cohort]
     n_completed = sum(client_id in earlier[round_index].completed for round_index in chosen)
     kept_out = f", kept out by the guards in {n_kept_out}" if n_kept_out else ""
+    n_excluded = sum(any(client_id in ids for ids in decoded.excluded.values()) for decoded in earlier)
+    if n_excluded:
+        kept_out += f", left out by the policy in {n_excluded}"
     last = f", last in round {chosen[-1]}" if chosen else ""
     return (
         f"Before, it was available in {n_available} of {t} rounds{kept_out}, chosen in {len(chosen)}{last}, "

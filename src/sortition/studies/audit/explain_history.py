@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sortition.audit.encoding import decode_ids
+from sortition.core.arrays import Ids
 from sortition.core.errors import bad
 from sortition.core.record import RoundRecord
 from sortition.results.history import History, cohort_of, fates
@@ -10,11 +11,14 @@ from sortition.results.names import ClientNames, printable
 from sortition.studies.audit.explain import (
     MAX_REASON,
     chosen_sentence,
+    excluded_sentence,
     explored_sentence,
     fate_sentence,
+    not_eligible_sentence,
     noted,
     short_fate,
 )
+from sortition.studies.audit.log_reader import reading
 from sortition.studies.types import TomlTable
 
 ONLY_A_LOG = (
@@ -36,6 +40,7 @@ def cohort(history: History, t: int, names: ClientNames) -> list[str]:
     ]
     if busy := record.get("busy"):
         sentences.append(f"{busy} more were online, and still at work for an earlier round.")
+    sentences += [excluded_sentence(rule, ids.tolist(), names) for rule, ids in _excluded(record).items()]
     sentences += _question_sentences(record)
     members = cohort_of(record)
     if not members:
@@ -62,17 +67,27 @@ def client(history: History, t: int, client_id: int, names: ClientNames) -> list
             sentences.append(explored_sentence(history.method))
         was_used = fates(record)[client_id] == "used"
         sentences.append("Its update was used." if was_used else fate_sentence(record, client_id))
-    elif not _was_away(record, client_id):
-        if members:
-            sentences.append(f"It was not chosen; {history.method} chose {names.listed(members)}.")
-        else:
-            sentences.append("It was not chosen: nobody was.")
+    else:
+        sentences += _not_chosen_sentences(history, record, client_id, names)
     if client_id in (record.get("late") or ()):
         sentences.append("Its answer to an earlier round came in this one: too late to be used.")
     if reason := (record.get("rejected") or {}).get(str(client_id)):
         shown_reason = printable(str(reason), MAX_REASON)
         sentences.append(f"Numbers that it sent were withheld from {history.method}: {shown_reason}.")
     return [*sentences, *noted(_notes(record)), _earlier_rounds(history, t, client_id), ONLY_A_LOG]
+
+
+def _not_chosen_sentences(history: History, record: RoundRecord, client_id: int, names: ClientNames) -> list[str]:
+    """Say why a client was not chosen, as far as the record tells it; nothing of one that was away."""
+    for rule, ids in _excluded(record).items():
+        if client_id in ids:
+            return [not_eligible_sentence(rule, history.method)]
+    if _was_away(record, client_id):
+        return []
+    members = cohort_of(record)
+    if not members:
+        return ["It was not chosen: nobody was."]
+    return [f"It was not chosen; {history.method} chose {names.listed(members)}."]
 
 
 def known_clients(history: History, t: int) -> int:
@@ -86,6 +101,12 @@ def _record(history: History, t: int) -> RoundRecord:
     if record is None:
         raise bad("--round", f"{rounds[0]['round']} to {rounds[-1]['round']}, as this history has them", t)
     return record
+
+
+def _excluded(record: RoundRecord) -> dict[str, Ids]:
+    """Return whom each rule of a policy left out; a very large federation's history does not say whom."""
+    with reading(record["round"]):
+        return {rule: decode_ids(ids) for rule, ids in (record.get("excluded_ids") or {}).items()}
 
 
 def _was_away(record: RoundRecord, client_id: int) -> bool:

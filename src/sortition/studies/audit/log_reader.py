@@ -40,6 +40,7 @@ class DecodedRound:
         weights: of the cohort, in its order.
         completed: ids of those that completed.
         kept_out: ids that the guards kept out, by why: "quarantined", "ceiling", "returning", "quota".
+        excluded: ids that a policy left out, by the key of its rule.
     """
 
     entry: RoundEntry
@@ -48,6 +49,7 @@ class DecodedRound:
     weights: Floats
     completed: Ids
     kept_out: Mapping[str, Ids]
+    excluded: Mapping[str, Ids]
 
     @property
     def questions(self) -> list[Question]:
@@ -124,6 +126,7 @@ class Log:
                 cohort=cohort,
                 weights=weights,
                 completed=done_ids(entry),
+                excluded={rule: decode_ids(ids) for rule, ids in (entry.get("excluded") or {}).items()},
                 kept_out={why: decode_ids(ids) for why, ids in (entry.get("kept_out") or {}).items()},
             )
 

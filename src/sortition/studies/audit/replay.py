@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from sortition.audit.encoding import encode_ids, json_value
-from sortition.audit.entries import encode_joined
+from sortition.audit.entries import encode_excluded, encode_joined
 from sortition.audit.recompute import Differs, Evidence
 from sortition.core.arrays import Ids
 from sortition.core.errors import shown
@@ -111,6 +111,7 @@ class Replay(Configured):
             "blamed": json_value(turn.blamed) or None,
             "excused": sorted(turn.excused & turn.blamed.keys()) or None,
             "scales": json_value(turn.scales) or None,
+            "excluded": encode_excluded(turn.excluded),
         }
 
     def joined(self, population: Population) -> None:

@@ -11,6 +11,7 @@ from sortition.simulation import Setup
 from sortition.studies import methods, own_code
 from sortition.studies.config import RunConfig
 from sortition.studies.federation import BuiltFederation
+from sortition.studies.runs.hardware import hardware
 from sortition.studies.types import TomlTable
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "polars")
@@ -25,6 +26,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "sortition": __version__,
         "versions": {"python": platform.python_version(), **{name: installed_version(name) for name in PACKAGES}},
         "platform": f"{platform.system()} {platform.machine()}",
+        "hardware": hardware(config.device),
         "data": {"name": config.data.name, "digest": parts.dataset.digest, "partition": parts.train.digest},
         "inputs": parts.dataset.described_inputs(),
         "held_out": parts.dataset.held_out,

@@ -1,0 +1,407 @@
+"""The paragraph of a paper on what was run and how it was compared, with answers to reproducibility checklists."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sortition.core.errors import InputError
+from sortition.report.checklist import alike, tuning
+from sortition.report.digest import Digest
+from sortition.report.gather import Gathered, Setting
+from sortition.results.reference_lines import REFERENCES
+from sortition.results.sweeps import swept, value_text
+from sortition.results.table import ESCAPES
+from sortition.results.verdict_words import figure_title, unit_of
+
+SHOWN_SETTINGS = 6  # that are described one by one
+SHOWN_SEEDS = 10  # that are listed one by one
+HASH_DIGITS = 12
+NO_CHANGE = {  # options of local training and of devices that change nothing at these values
+    "momentum": 0.0, "weight_decay": 0.0, "proximal": 0.0, "decay": 1.0, "dropout": 0.0, "jitter": 0.0,
+    "speed_spread": 0.0, "bandwidth_spread": 0.0,
+}  # fmt: skip
+OF_TRAINING = ("momentum", "weight_decay", "proximal", "decay")
+OF_DEVICES = ("dropout", "jitter", "speed_spread", "bandwidth_spread")
+Words = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One question of a reproducibility checklist.
+
+    Attributes:
+        asks: what the checklist asks.
+        answer: what these runs answer.
+    """
+
+    asks: str
+    answer: str
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method as a paper names it.
+
+    Attributes:
+        label: its name in the study.
+        parameters: such as ``d = 15``; empty where it has none.
+        key: of its BibTeX entry; empty for a method without one.
+    """
+
+    label: str
+    parameters: str
+    key: str
+
+
+@dataclass(frozen=True)
+class MethodsParagraph:
+    """What a paper says of a study.
+
+    Attributes:
+        version: of Sortition.
+        methods: all that were run.
+        sentences: those after the first one, which names the methods: setting, seeds, statistics, compute, hashes.
+        answers: to the questions of the usual reproducibility checklists.
+        bibtex: the entries of all methods.
+    """
+
+    version: str
+    methods: tuple[Method, ...]
+    sentences: tuple[str, ...]
+    answers: tuple[Answer, ...]
+    bibtex: str
+
+    @property
+    def text(self) -> str:
+        """The paragraph, with keys of citations in brackets."""
+        return self._paragraph(words=str, cite=lambda key: f" [{key}]")
+
+    @property
+    def latex(self) -> str:
+        """The paragraph for LaTeX."""
+        return self._paragraph(words=lambda text: text.translate(ESCAPES), cite=lambda key: rf"~\cite{{{key}}}")
+
+    def _paragraph(self, *, words: Words, cite: Words) -> str:
+        names = []
+        for method in self.methods:
+            name = words(method.label)
+            if method.key:
+                name += cite(method.key)
+            if method.parameters:
+                name += words(f" ({method.parameters})")
+            names.append(name)
+        first = f"{words('We compare ')}{listed(names)}{words(f' in Sortition {self.version}.')}"
+        return " ".join([first, *map(words, self.sentences)])
+
+    def __str__(self) -> str:
+        """Return paragraph, checklist and BibTeX as Markdown."""
+        items = "\n".join(f"- **{answer.asks}** {answer.answer}" for answer in self.answers)
+        return f"{self.text}\n\n## Reproducibility checklist\n\n{items}\n\n## BibTeX\n\n{self.bibtex}"
+
+
+def methods_paragraph(gathered: Gathered) -> MethodsParagraph:
+    """Describe the finished runs of a study."""
+    runs = [run for run in gathered.runs if run.done]
+    if not runs:
+        raise InputError("The paragraph of a paper must be of finished runs; got none.")
+    settings = gathered.settings
+    statistics = _statistics(settings)
+    compute = _compute(runs)
+    sentences = [*_setting_sentences(settings), _seeds(settings), statistics, compute, _hashes(runs)]
+    return MethodsParagraph(
+        version=listed(sorted({str(run.manifest.get("sortition", "?")) for run in runs})),
+        methods=tuple(_methods(gathered)),
+        sentences=tuple(sentence for sentence in sentences if sentence),
+        answers=tuple(_answers(gathered, runs, statistics=statistics, compute=compute)),
+        bibtex="\n\n".join(dict.fromkeys(entry for entry in map(_bibtex, runs) if entry)),
+    )
+
+
+def _methods(gathered: Gathered) -> Iterable[Method]:
+    for label in gathered.methods:
+        run = next(setting.methods[label][0] for setting in gathered.settings if label in setting.methods)
+        parameters = run.manifest.get("parameters") or {}
+        yield Method(
+            label=label,
+            parameters=", ".join(f"{name} = {value}" for name, value in parameters.items()),
+            key=_key(_bibtex(run)),
+        )
+
+
+def _bibtex(run: Digest) -> str:
+    return str(run.manifest.get("cite") or "").strip()
+
+
+def _key(bibtex: str) -> str:
+    """Return the key of a BibTeX entry; empty without one."""
+    key = re.match(r"@\w+\s*\{\s*([^,\s{}]+)", bibtex)
+    return key[1] if key else ""
+
+
+# -- sentences --------------------------------------------------------------------------------------------------------
+
+
+def _setting_sentences(settings: Sequence[Setting]) -> list[str]:
+    """Describe the first setting, then in what others differ from it; of many settings the first ones."""
+    if len(settings) == 1:
+        return [_setting_sentence(settings[0], named=False)]
+    sentences = [_setting_sentence(settings[0], named=True)]
+    values_by_setting = swept({setting.name: setting.first.config for setting in settings})
+    first_values = values_by_setting[settings[0].name]
+    for setting in settings[1:SHOWN_SETTINGS]:
+        values = values_by_setting[setting.name]
+        differing = [f"{key} = {value_text(value)}" for key, value in values.items() if value != first_values.get(key)]
+        sentences.append(f"Setting {setting.name}: the same, but {', '.join(differing) or 'its name'}.")
+    if len(settings) > SHOWN_SETTINGS:
+        sentences.append(f"{len(settings) - SHOWN_SETTINGS} more settings are described by their configurations.")
+    return sentences
+
+
+def _setting_sentence(setting: Setting, *, named: bool) -> str:
+    config = setting.first.config
+    manifest = setting.first.manifest
+    data = config.get("data") or {}
+    model = manifest.get("model") or config.get("model") or {}
+    size = f" of {model['parameters']:,} parameters" if isinstance(model.get("parameters"), int) else ""
+    n_clients = setting.first.counts["selected"].size if setting.first.counts else data.get("clients", "?")
+    text = f"{data.get('name', 'The data')} is held by {n_clients} clients"
+    text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
+    text += (
+        f"In each of {config.get('rounds', '?')} rounds {config.get('cohort', '?')} clients are selected and train "
+        f"{model.get('name', 'the model')}{size}: {_local(config.get('local') or {})}; {_server(config)}."
+    )
+    text += _conditions(config)
+    if named:
+        return f"Setting {setting.name}: {text}"
+    return text[0].upper() + text[1:]
+
+
+def _table_text(table: object, default: str) -> str:
+    """Write a table of a configuration: its name, then its options."""
+    if not isinstance(table, Mapping):
+        return str(table or default)
+    options = [f"{key} = {value_text(value)}" for key, value in table.items() if key != "name"]
+    return ", ".join([str(table.get("name", default)), *options])
+
+
+def _availability(setting: Setting) -> str:
+    mask = setting.availability
+    if mask is None or mask.all():
+        return "all clients are always available"
+    mode = _table_text(setting.first.config.get("availability"), "a trace")
+    return f"{100 * mask.mean():.0f} % of them are available on average ({mode})"
+
+
+def _local(local: Mapping[str, Any]) -> str:
+    """Describe local training."""
+    if "steps" in local:
+        work = f"{local['steps']} steps"
+    else:
+        work = f"{local.get('epochs', 1)} epochs"
+    text = f"{work} of {local.get('optimizer', 'sgd')} with batches of {local.get('batch', '?')}"
+    text += f" and a learning rate of {value_text(local.get('lr', '?'))}"
+    return ", ".join([text, *_changing(local, OF_TRAINING)])
+
+
+def _changing(options: Mapping[str, Any], keys: Sequence[str]) -> list[str]:
+    """Return the options that change something, as texts."""
+    return [
+        f"{key.replace('_', ' ')} {value_text(options[key])}"
+        for key in keys
+        if key in options and options[key] != NO_CHANGE[key]
+    ]
+
+
+def _server(config: Mapping[str, Any]) -> str:
+    server = config.get("server") or {}
+    combine = server.get("combine")
+    text = "updates are averaged with the weights of the method"
+    if combine and combine not in ("mean", "average"):
+        text = f"updates are combined by {_table_text(combine, 'a rule')}"
+    step = server.get("name", "plain")
+    if step != "plain":
+        text += f", and the server takes {step} steps at a rate of {value_text(server.get('lr', 1.0))}"
+    return text
+
+
+def _conditions(config: Mapping[str, Any]) -> str:
+    """Describe devices, pace, faults, attacks and guards where they change something."""
+    parts = []
+    devices = _changing(config.get("devices") or {}, OF_DEVICES)
+    if devices:
+        parts.append(f"devices: {', '.join(devices)}")
+    for key in ("pace", "faults", "attacks", "guards"):
+        table = config.get(key)
+        if table:
+            options = ", ".join(f"{name} = {value_text(value)}" for name, value in table.items())
+            parts.append(f"{key}: {options}")
+    if not parts:
+        return ""
+    return f" Conditions: {'; '.join(parts)}."
+
+
+def _seeds(settings: Sequence[Setting]) -> str:
+    seeds_of_settings = {tuple(setting.seeds) for setting in settings}
+    if len(seeds_of_settings) > 1:
+        fewest = min(len(seeds) for seeds in seeds_of_settings)
+        runs = f"Each method is run on at least {counted(fewest, 'seed')}"
+    else:
+        seeds = seeds_of_settings.pop()
+        numbers = ", ".join(map(str, seeds[:SHOWN_SEEDS]))
+        if len(seeds) > SHOWN_SEEDS:
+            numbers += ", …"
+        runs = f"Each method is run on {counted(len(seeds), 'seed')} ({numbers})"
+    return (
+        f"{runs}; a seed determines partition, initial model, availability and batches, and all methods share it, so "
+        "they are compared in pairs."
+    )
+
+
+def _statistics(settings: Sequence[Setting]) -> str:
+    """Say what is compared, with what, and by which test; nothing where nothing is compared."""
+    setting = next((setting for setting in settings if setting.compared()), None)
+    if setting is None:
+        return "No method is compared with a baseline."
+    comparison = next(iter(setting.compared().values()))
+    figure = figure_title("last", setting.comparison.window)
+    unit = unit_of(setting.metric).name
+    margin = f"{setting.criteria.margin:g} {unit}" if unit else f"{setting.criteria.margin:g} % of the baseline's loss"
+    comparisons = counted(comparison.family, "comparison")
+    return (
+        f"We compare the test {setting.metric} ({figure} rounds, mean over seeds) with that of {setting.baseline} by "
+        f"paired t-tests; intervals (95 %) and p-values are corrected by Bonferroni for the {comparisons} "
+        f"of a setting, and a difference of at most {margin} that two one-sided tests show is called practically none."
+    )
+
+
+def _compute(runs: Sequence[Digest]) -> str:
+    """Say on what the runs were played, and for how long; each run takes one core."""
+    seconds = [float(run.figures.get("seconds") or 0.0) for run in runs]
+    hours = sum(seconds) / 3600
+    machines = sorted({_hardware_text(run.manifest) for run in runs})
+    versions = runs[0].manifest.get("versions") or {}
+    packages = ", ".join(f"{name} {version}" for name, version in versions.items())
+    a_run = _seconds_text(sum(seconds) / len(runs))
+    return (
+        f"The {counted(len(runs), 'run')} took {hours_text(hours)} ({a_run} a run, one core each) on "
+        f"{listed(machines)}, with {packages}."
+    )
+
+
+def _hardware_text(manifest: Mapping[str, Any]) -> str:
+    hardware = manifest.get("hardware") or {}
+    platform = str(manifest.get("platform", "an unknown platform"))
+    if not hardware:
+        return platform
+    parts = [str(hardware.get("processor", "?")), counted(int(hardware.get("cores", 1)), "core")]
+    if "accelerator" in hardware:
+        parts.append(str(hardware["accelerator"]))
+    return f"{', '.join(parts)} ({platform})"
+
+
+def hours_text(hours: float) -> str:
+    """``3.2 core-hours``, or ``0.014 core-hours``."""
+    return f"{hours:.2g} core-hours" if hours < 10 else f"{hours:,.0f} core-hours"
+
+
+def _seconds_text(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
+
+
+def _hashes(runs: Sequence[Digest]) -> str:
+    """Identify data, partitions and own code by their SHA-256."""
+    data = sorted({_data_hash(run) for run in runs})
+    partitions = sorted({str((run.manifest.get("data") or {}).get("partition", "")) for run in runs})
+    together = hashlib.sha256("\n".join(partitions).encode()).hexdigest()
+    text = f"SHA-256, first {HASH_DIGITS} digits: data {', '.join(data)}; "
+    text += f"{counted(len(partitions), 'partition')} together {together[:HASH_DIGITS]}"
+    code = sorted(
+        {
+            f"{name} {digest[:HASH_DIGITS]}"
+            for run in runs
+            for name, digest in (run.manifest.get("python") or {}).items()
+        }
+    )
+    if code:
+        text += f"; own code {', '.join(code)}"
+    return f"{text}."
+
+
+def _data_hash(run: Digest) -> str:
+    data = run.manifest.get("data") or {}
+    return f"{data.get('name', '?')} {str(data.get('digest', '?'))[:HASH_DIGITS]}"
+
+
+# -- checklist --------------------------------------------------------------------------------------------------------
+
+
+def _answers(gathered: Gathered, runs: Sequence[Digest], *, statistics: str, compute: str) -> list[Answer]:
+    """Answer what checklists of conferences ask of experiments."""
+    settings = gathered.settings
+    test_sizes = sorted({int(run.manifest.get("test_examples") or 0) for run in runs})
+    fewest = min(sum(run.done for run in runs) for setting in settings for runs in setting.methods.values())
+    unfinished = sum(not run.done for run in gathered.runs)
+    references = [label for label in gathered.methods if label in REFERENCES]
+    answers = [
+        Answer(
+            "Is the code that ran identified?",
+            f"Sortition {listed(sorted({str(run.manifest.get('sortition', '?')) for run in runs}))}; {_own_code(runs)}",
+        ),
+        Answer("Are the data identified?", _hashes(runs)),
+        Answer(
+            "Are the splits given?",
+            f"The partitions follow from data, configuration and seed; the model is tested on "
+            f"{listed([f'{size:,}' for size in test_sizes])} examples that no client trains on.",
+        ),
+        Answer(
+            "Are all hyper-parameters given, and how they were chosen?",
+            f"Each run folder has the resolved configuration (config.toml). Choice: {tuning(settings).fact}.",
+        ),
+        Answer("Do methods differ in the selection alone?", alike(settings).fact.removesuffix(".") + "."),
+        Answer(
+            "How many runs is a figure the mean of?", f"At least {fewest} finished runs of each method and setting."
+        ),
+        Answer("What do the error bars mean?", "± is the standard deviation over seeds; intervals are as said next."),
+        Answer("Which test was used?", statistics),
+        Answer("Which computers were used, and for how long?", compute),
+        Answer(
+            "Can the results be computed again?",
+            "Yes: the configuration and the seed give the same records, byte for byte, with the same versions on the "
+            "same kind of processor.",
+        ),
+        Answer("Was anything left out?", _left_out(gathered, unfinished)),
+    ]
+    if references:
+        answers.append(Answer("Are there reference lines?", f"{listed(references)}; they are not compared."))
+    return answers
+
+
+def _own_code(runs: Sequence[Digest]) -> str:
+    if any(run.manifest.get("python") for run in runs):
+        return "own methods, models and data by their SHA-256 in each manifest.json."
+    return "no code of one's own."
+
+
+def _left_out(gathered: Gathered, unfinished: int) -> str:
+    sentences = list(gathered.left_out)
+    if not sentences:
+        return f"No: all {counted(len(gathered.runs), 'run')} are finished and counted."
+    if unfinished:
+        sentences.insert(0, "Compute and hashes are of finished runs.")
+    return " ".join(sentences)
+
+
+def counted(number: int, what: str) -> str:
+    """``1 seed``, ``1,000 seeds``."""
+    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"

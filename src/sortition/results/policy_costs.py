@@ -1,0 +1,135 @@
+"""What each rule of a policy costs: runs with the whole policy beside the same runs without that rule.
+
+Runs belong together where they differ in their setting's name and in their policy alone. ``sortition run
+--policy-costs`` plays the runs without each rule (:mod:`sortition.studies.policy_costs`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sortition.core.errors import InputError
+from sortition.core.policy import RULES, Policy
+from sortition.results.statistics import Centre, centre
+
+Tables = Sequence[Mapping[str, Any]]  # the policies of a run, as its configuration has them
+ALL_RULES = "all rules"
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """What is compared of one run.
+
+    Attributes:
+        method: its label.
+        seed: of the run.
+        config: its configuration.
+        accuracy: test accuracy at the end, a share; None where it has none.
+        seconds: simulated seconds of the whole run.
+        skipped: rounds without anybody eligible.
+    """
+
+    method: str
+    seed: int
+    config: Mapping[str, Any]
+    accuracy: float | None
+    seconds: float
+    skipped: int
+
+
+@dataclass(frozen=True)
+class RuleCost:
+    """What one rule costs one method, the same seeds compared.
+
+    Attributes:
+        setting: the setting with the whole policy.
+        method: its label.
+        rule: the name of the rule, or ``all rules`` for the policy as a whole.
+        seeds: how many seeds were played both ways.
+        accuracy: accuracy without the rule less that with it, a share; None where too few seeds have one.
+        seconds: simulated seconds with the rule less those without it.
+        skipped: rounds that were skipped with the rule less those without it, a mean over seeds.
+    """
+
+    setting: str
+    method: str
+    rule: str
+    seeds: int
+    accuracy: Centre | None
+    seconds: Centre | None
+    skipped: float
+
+
+def without_rule(policies: Tables, rule: str) -> list[dict[str, Any]]:
+    """The policies without one rule, or without any."""
+    if rule == ALL_RULES:
+        return []
+    left = [Policy(**policy).without(rule) for policy in policies]
+    return [policy.changed() for policy in left if policy is not None]
+
+
+def rules_of(policies: Tables) -> list[str]:
+    """The names of the rules, in the order in which they are looked at; at the end all of them, where several are."""
+    names = {rule.name for policy in policies for rule in Policy(**policy).rules}
+    ordered = [name for name in RULES if name in names]
+    return [*ordered, ALL_RULES] if len(ordered) > 1 else ordered
+
+
+def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
+    """What each rule costs each method, where runs without it are there."""
+    run_by_key: dict[str, PolicyRun] = {}
+    for run in runs:
+        run_by_key.setdefault(_key(run, _policies(run)), run)
+    pairs: dict[tuple[str, str, str], list[tuple[PolicyRun, PolicyRun]]] = {}
+    for run in run_by_key.values():
+        policies = _policies(run)
+        for rule in _known_rules(policies):
+            other = run_by_key.get(_key(run, without_rule(policies, rule)))
+            if other is not None:
+                setting = str(run.config.get("setting", ""))
+                pairs.setdefault((setting, run.method, rule), []).append((run, other))
+    return [
+        RuleCost(
+            setting=setting,
+            method=method,
+            rule=rule,
+            seeds=len(of_rule),
+            accuracy=_centre_of(
+                [
+                    without.accuracy - run.accuracy
+                    for run, without in of_rule
+                    if without.accuracy is not None and run.accuracy is not None
+                ]
+            ),
+            seconds=_centre_of([run.seconds - without.seconds for run, without in of_rule]),
+            skipped=sum(run.skipped - without.skipped for run, without in of_rule) / len(of_rule),
+        )
+        for (setting, method, rule), of_rule in pairs.items()
+    ]
+
+
+def _centre_of(values: Sequence[float]) -> Centre | None:
+    return centre(values) if values else None
+
+
+def _policies(run: PolicyRun) -> list[dict[str, Any]]:
+    policies = run.config.get("policy") or []
+    return [dict(policy) for policy in policies] if isinstance(policies, list) else []
+
+
+def _known_rules(policies: Tables) -> list[str]:
+    """The rules of policies that can be read; none of those of a damaged configuration."""
+    try:
+        return rules_of(policies)
+    except (InputError, TypeError):
+        return []
+
+
+def _key(run: PolicyRun, policies: Tables) -> str:
+    """Equal for runs that differ in their setting's name alone, had they these policies."""
+    shared = {key: value for key, value in run.config.items() if key not in ("setting", "policy")}
+    tables = [dict(sorted(policy.items())) for policy in policies]
+    return json.dumps([shared, tables], sort_keys=True, default=str)

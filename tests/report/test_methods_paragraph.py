@@ -1,0 +1,102 @@
+"""The paragraph of a paper: what was run, on what, how it was compared; and answers to checklists."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.report.conftest import write_run
+from tests.test_cli import call
+
+from sortition.core.errors import InputError
+from sortition.report.gather import gather
+from sortition.report.methods_paragraph import methods_paragraph
+
+
+def edit(path, **changes):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+@pytest.fixture
+def runs(tmp_path):
+    """Two methods of three seeds, with all that a manifest says."""
+    folder = tmp_path / "runs"
+    for seed in range(3):
+        for method, gain in (("uniform", 0.0), ("oort", 0.1)):
+            run = write_run(folder, method, seed, [0.4, 0.5 + gain + 0.01 * seed, 0.6 + gain])
+            edit(
+                run / "manifest.json",
+                versions={"python": "3.11.7", "torch": "2.0"},
+                platform="Linux x86_64",
+                hardware={"processor": "Processor X", "cores": 8, "accelerator": "GPU Y"},
+                data={"name": "tiny", "digest": "ab" * 32, "partition": f"{seed}" * 64},
+                model={"name": "softmax", "parameters": 1234},
+                parameters={"d": "15"} if method == "oort" else {},
+                cite=f"@article{{{method}2020,\n  title = {{On {method}}}\n}}",
+                python={"method mine:Oort": "cd" * 32},
+            )
+            (run / "timings.jsonl").write_text('{"round": 0, "total": 1200.0}\n')
+    (folder / "study.json").write_text('{"title": "", "methods": ["uniform", "oort"], "settings": ["main"]}')
+    return folder
+
+
+def test_the_paragraph_says_all_that_a_paper_must(runs):
+    text = methods_paragraph(gather([runs])).text
+    assert text.startswith(
+        "We compare uniform [uniform2020] and oort [oort2020] (d = 15) in Sortition 0.1.0. Tiny is held"
+    )
+    assert "held by 4 clients (partition: shards)" in text
+    assert "In each of 3 rounds 2 clients are selected and train softmax of 1,234 parameters: 2 steps of sgd" in text
+    assert "Each method is run on 3 seeds (0, 1, 2)" in text
+    assert "with that of uniform by paired t-tests" in text
+    assert "for the 1 comparison of a setting" in text
+    assert "The 6 runs took 2 core-hours (1,200 s a run, one core each) on Processor X, 8 cores, GPU Y" in text
+    assert "python 3.11.7, torch 2.0" in text
+    assert "data tiny abababababab; 3 partitions together" in text
+    assert "own code method mine:Oort cdcdcdcdcdcd" in text
+
+
+def test_latex_is_escaped_and_cites(runs):
+    latex = methods_paragraph(gather([runs])).latex
+    assert r"oort~\cite{oort2020} (d = 15)" in latex
+    assert r"95 \%" in latex
+    assert r"x86\_64" in latex
+
+
+def test_answers_say_what_was_tuned_and_what_was_left_out(runs):
+    answers = {answer.asks: answer.answer for answer in methods_paragraph(gather([runs])).answers}
+    assert "nothing was tuned" in answers["Are all hyper-parameters given, and how they were chosen?"]
+    assert answers["Was anything left out?"] == "No: all 6 runs are finished and counted."
+    assert answers["How many runs is a figure the mean of?"].startswith("At least 3 finished runs")
+    write_run(runs, "oort", 9, [0.4], done=False)
+    answers = {answer.asks: answer.answer for answer in methods_paragraph(gather([runs])).answers}
+    assert "1 of 7 runs are unfinished" in answers["Was anything left out?"]
+
+
+def test_each_setting_is_described(runs):
+    write_run(runs, "uniform", 0, [0.4, 0.5], setting="other")
+    text = methods_paragraph(gather([runs])).text
+    assert "Setting main: tiny" in text
+    assert "Setting other: the same, but rounds = 2." in text
+    assert "Each method is run on at least 1 seed;" in text
+
+
+def test_unfinished_runs_alone_have_no_paragraph(tmp_path):
+    write_run(tmp_path / "runs", "uniform", 0, [0.4], done=False)
+    with pytest.raises(InputError, match="must be of finished runs; got none"):
+        methods_paragraph(gather([tmp_path / "runs"]))
+
+
+def test_cite_prints_bibtex_or_the_paragraph(runs, tmp_path, monkeypatch):
+    assert call("cite", runs).startswith("@article{uniform2020,")
+    printed = call("cite", runs, "--paragraph")
+    assert "## Reproducibility checklist" in printed
+    assert "@article{oort2020," in printed
+    assert call("cite", runs, "--paragraph", "--latex").startswith(r"We compare uniform~\cite{uniform2020}")
+    with pytest.raises(InputError, match="--latex must be given with --paragraph"):
+        call("cite", runs, "--latex")
+    with pytest.raises(InputError, match="--paragraph must be given a folder of runs or a pack; got 'uniform'"):
+        call("cite", "uniform", "--paragraph")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "uniform").mkdir()
+    assert "mcmahan2017" in call("cite", "uniform")  # the method, though a folder has its name

@@ -1,0 +1,45 @@
+"""The gallery of example studies: each file is valid, plans and plays; the page shows each as it is."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from tests.test_cli import call
+from workshop.gallery import FILES, PAGE, PICTURE_OF, PICTURES, command, examples, read_example
+
+from sortition.studies import study
+
+PATHS = sorted(FILES.glob("*.toml"))
+
+
+def test_every_file_has_a_picture_and_a_place_on_the_page():
+    assert {path.stem for path in PATHS} == set(PICTURE_OF)
+    assert {path.stem for path in PICTURES.iterdir()} == set(PICTURE_OF)
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_file_is_a_question_that_plans(path):
+    example = read_example(path)
+    assert "?" in example.question
+    assert example.explanation.endswith((".", "?"))
+    assert f"#   sortition run examples/gallery/{path.name}\n" in example.text
+    printed = call("run", path, "--dry-run")
+    for table in tomllib.loads(example.text)["method"]:
+        assert table.get("label", table["name"]) in printed
+
+
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+def test_every_file_plays_and_has_its_chart(path, tmp_path):
+    result = study(path, out=tmp_path, sets=["seeds=2", "rounds=6"], jobs=1)
+    assert all(run.done for run in result.runs)
+    picture = PICTURE_OF[path.stem]
+    assert result.figure(picture.chart, setting=picture.setting).svg.startswith("<svg")
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+def test_the_page_shows_the_file_as_it_is(example):
+    page = PAGE.read_text(encoding="utf-8")
+    assert f"## {example.question}\n\n{example.explanation}\n" in page
+    assert f"{command(example)}\n\n```toml\n{example.text.rstrip()}\n```" in page
+    assert f"(images/gallery/{example.name}.svg)" in page

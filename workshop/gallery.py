@@ -1,0 +1,133 @@
+"""docs/gallery.md: example studies by question, each with its file, what its runs said, and a picture.
+
+``python -m workshop gallery`` runs all files of ``examples/gallery``, for some minutes, and writes page and pictures.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from sortition.studies import study
+from workshop import DOCS, ROOT
+
+FILES = ROOT / "examples" / "gallery"
+PAGE = DOCS / "gallery.md"
+PICTURES = DOCS / "images" / "gallery"
+WIDTH = 5.0  # inches of a picture
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The chart that answers a question.
+
+    Attributes:
+        chart: its name in the report.
+        setting: which one, where a study has several.
+    """
+
+    chart: str
+    setting: str | None = None
+
+
+PICTURE_OF = {
+    "phones-at-night": Picture("accuracy"),
+    "three-hospitals": Picture("accuracy"),
+    "hidden-labels": Picture("forest-last"),
+    "slow-and-rare": Picture("pareto-clock", "patient"),
+    "dropouts": Picture("accuracy", "nine for six"),
+    "liars": Picture("accuracy", "trusting"),
+    "traffic": Picture("pareto-megabytes"),
+    "my-baseline": Picture("difference"),
+}
+INTRODUCTION = """# Gallery: studies by question
+
+Each study is one file that runs as it stands, on the digits that come with Sortition, in well under a minute. Take the
+one whose question is nearest to yours, and put in your data, model and method ([studies](studies.md)). The verdicts
+below are of these small studies, with the seeds of their files: they show how to ask, and decide nothing about your
+federation.
+
+This page is written by `python -m workshop gallery`.
+"""
+
+
+@dataclass(frozen=True)
+class Example:
+    """One file of the gallery.
+
+    Attributes:
+        name: of the file, without its ending.
+        question: the first line of its comment.
+        explanation: the lines after it, up to the command.
+        text: the file.
+    """
+
+    name: str
+    question: str
+    explanation: str
+    text: str
+
+
+def examples() -> list[Example]:
+    """Return the files of the gallery, in the order of the page."""
+    return [read_example(FILES / f"{name}.toml") for name in PICTURE_OF]
+
+
+def read_example(path: Path) -> Example:
+    """Read a file: a question, an explanation and the command stand in the comment at its head."""
+    text = path.read_text(encoding="utf-8")
+    comment = []
+    for line in text.splitlines():
+        if not line.startswith("# "):
+            break
+        comment.append(line.removeprefix("# "))
+    return Example(
+        name=path.stem,
+        question=comment[0],
+        explanation=" ".join(line for line in comment[1:] if not line.startswith("  ")),
+        text=text,
+    )
+
+
+def write_gallery() -> None:
+    """Run every study of the gallery, and write the page and its pictures."""
+    sections = [INTRODUCTION]
+    for example in examples():
+        with tempfile.TemporaryDirectory() as folder:
+            result = study(FILES / f"{example.name}.toml", out=folder)
+            picture = PICTURE_OF[example.name]
+            figure = result.figure(
+                picture.chart, PICTURES / f"{example.name}.svg", setting=picture.setting, width=WIDTH
+            )
+            sections.append(section(example, result.conclusions, figure.caption, picture.setting))
+    PAGE.write_text("\n".join(sections), encoding="utf-8")
+
+
+def section(example: Example, conclusions: list[str], caption: str, setting: str | None) -> str:
+    """Write the section of one study."""
+    where = f" Setting *{setting}*." if setting else ""
+    verdicts = "\n".join(f"- {sentence}" for sentence in conclusions)
+    return f"""## {example.question}
+
+{example.explanation}
+
+![{caption}](images/gallery/{example.name}.svg)
+
+*{caption}*{where}
+
+What its runs said:
+
+{verdicts}
+
+{command(example)}
+
+```toml
+{example.text.rstrip()}
+```
+"""
+
+
+def command(example: Example) -> str:
+    """Return how the study is run."""
+    return f"`sortition run examples/gallery/{example.name}.toml -o runs/{example.name}`:"

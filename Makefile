@@ -90,6 +90,7 @@ leaderboard: setup  ## write docs/leaderboard.md and the README's table (RUNS=â€
 
 screenshots: setup  ## make the pictures of docs/images: methods, partitions, and the demo's report (needs Chromium, and fashion-mnist)
 	$(BIN)/python -m workshop pictures
+	$(BIN)/python -m workshop metrics
 	$(BIN)/python benchmarks/galleries.py docs/images
 	test -d demo/runs || $(BIN)/sortition demo
 	$(BIN)/python -m workshop screenshots

@@ -32,6 +32,10 @@ def main() -> None:
             from workshop.method_pictures import write_pictures
 
             write_pictures(options.methods)
+        case "metrics":
+            from workshop.metrics_picture import draw
+
+            draw()
         case "gallery":
             from workshop.gallery import write_gallery
 
@@ -57,6 +61,7 @@ def _options() -> argparse.Namespace:
     )
     pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
     pictures.add_argument("methods", nargs="*", help="default: all")
+    parts.add_parser("metrics", help="docs/images/metrics.svg: panels of the dashboard, from a small federation")
     parts.add_parser("gallery", help="docs/gallery.md and its pictures, from the runs of examples/gallery")
     screenshots = parts.add_parser("screenshots", help="pictures of the demo's report (needs Chromium)")
     screenshots.add_argument("--runs", type=Path, metavar="FOLDER", default=Path("demo/runs"), help="of the report")

@@ -49,6 +49,7 @@ rounds, which accuracy does not show.
 WHY_ABSENT = {  # method → why it has no runs
     "full": "trains everybody, beyond the budget, and is never ranked",
     "greedyfed": "the server evaluates models of many subsets of every cohort, which takes far longer than a round",
+    "poisson": "it is uniform sampling with cohorts of random size, for privacy budgets",
 }
 JOIN = """## Join
 

@@ -29,7 +29,8 @@ def shown():
 
     guards = Guards(quarantine=50, strikes=1)
     owners = {"owner_of": lambda name: name}
-    _, text = scraped(4, replaced={"device-7": broken}, guards=guards, cohort=8, **owners)
+    labels = {"selector": "fedgs", "shadow": ["power-of-choice"]}
+    _, text = scraped(4, replaced={"device-7": broken}, guards=guards, cohort=8, **owners, **labels)
     return text
 
 
@@ -50,6 +51,8 @@ def known_series(text):
         labels_of.setdefault(name, set()).update(key for key, _ in labels)
     for name in ("in_flight", "checkpoint_age_seconds"):
         labels_of.setdefault(f"sortition_{name}", set())
+    for name in ("questions_total", "answers_total"):
+        labels_of.setdefault(f"sortition_{name}", {"signal"})
     return labels_of
 
 

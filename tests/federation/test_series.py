@@ -80,6 +80,13 @@ def test_guards_exclude_and_eligible_is_what_is_left():
     assert (shown["available",], shown["eligible",]) == (4, 1)
 
 
+def test_policies_exclude():
+    series = folded(record(0, [0], excluded={"participations": 2}), record(1, [0], excluded={"participations": 1}))
+    shown = values(series)
+    assert shown["excluded", "participations"] == 3
+    assert shown["eligible",] == 3
+
+
 def test_what_no_record_has_is_of_this_server():
     now = Now(quarantined=2, selection_seconds=0.05, traffic={"down": 10, "up": 5}, checkpoint=100.0)
     series = folded(record(0, [0]), now=now)

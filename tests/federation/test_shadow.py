@@ -228,6 +228,17 @@ def test_quarantine_is_the_live_one():
         assert sorted(shadows.play()["full"]["cohort"]) == expected
 
 
+def test_whom_a_policy_leaves_out_no_shadow_chooses():
+    registrar = Registrar(load("uniform"), Population(np.ones(6, int)))
+    shadows = Shadows({"full": load("full")}, "uniform")
+    shadows.watch(registrar)
+    turn = registrar.begin(np.arange(6), 2, excluded={"separation": [1, 4]})
+    registrar.finish(turn)
+    remark = shadows.play()["full"]
+    assert sorted(remark["cohort"]) == [0, 2, 3, 5]
+    assert remark["never_chosen"] == 0
+
+
 # -- a restart, and a promotion ----------------------------------------------------------------------------------------
 
 

@@ -361,7 +361,9 @@ def _result(record: RoundRecord, used: Sequence[int]) -> str:
 def excluded(record: RoundRecord) -> dict[str, int]:
     """How many available clients each rule kept out of the choice: the guards', and the policies'."""
     guards: Mapping[str, Any] = (record.get("notes") or {}).get("guards") or {}
-    return {rule: int(guards[note]) for note, rule in GUARD_RULES.items() if guards.get(note)}
+    by_guard = {rule: int(guards[note]) for note, rule in GUARD_RULES.items() if guards.get(note)}
+    by_policy = {str(rule): int(clients) for rule, clients in (record.get("excluded") or {}).items()}
+    return {**by_guard, **by_policy}
 
 
 def reason_class(reason: str) -> str:

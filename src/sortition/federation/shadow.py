@@ -67,6 +67,14 @@ class Seen:
         """The live one."""
         return self.turn.cohort or Cohort.uniform([])
 
+    @property
+    def eligible(self) -> Ids:
+        """Who could be chosen, without those that a policy left out."""
+        excluded = self.turn.excluded
+        if not excluded:
+            return self.available
+        return np.setdiff1d(self.available, np.concatenate(list(excluded.values())))
+
     def rows(self, question: Measure) -> dict[int, Any]:
         """The rows that answer a shadow's question, of clients that were asked the same in this round."""
         rows: dict[int, Any] = {}
@@ -174,7 +182,7 @@ class Shadow:
         registrar.finish(turn, came, self._reports(seen, registrar, cohort, came, wanted))
         self.participation.count(
             cohort=cohort.ids,
-            present=seen.available,
+            present=seen.eligible,
             round_index=seen.turn.version,
             clients=live.population.n_clients,
         )
@@ -188,7 +196,12 @@ class Shadow:
         registrar.eligibility = registrar.eligibility.copied()
         registrar.eligibility.strikes = seen.strikes.copy()
         registrar.eligibility.until = seen.until.copy()
-        turn = registrar.begin(seen.available.copy(), seen.budget, clock=seen.turn.clock)
+        turn = registrar.begin(
+            seen.available.copy(),
+            seen.budget,
+            clock=seen.turn.clock,
+            excluded={rule: clients.copy() for rule, clients in seen.turn.excluded.items()},
+        )
         while turn.question is not None:
             if len(turn.asked) >= MOST_QUESTIONS:
                 raise InputError(f"{self.label} asked {MOST_QUESTIONS} questions in one round.")

@@ -23,6 +23,8 @@ ELSEWHERE = {  # where else the blocks of a page are run
     "docs/tutorials/from-logs.md": "test_docs.py",
     "docs/flower.md": "flower/matrix.py: lines to be put into an app, and run in apps of many kinds",
     "docs/nvflare.md": "nvflare: the same, in NVFlare's simulator",
+    "docs/time.md": "federation/test_overlap.py and flower/test_pace.py: lines of a server and of an app",
+    "docs/operate.md": "federation/test_shadow.py and core/test_policy.py: lines of a server and of an app",
     "docs/design.md": "selectors/test_power_of_choice.py: an excerpt of a method's file",
 }
 

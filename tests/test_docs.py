@@ -220,7 +220,7 @@ WORDS = {
     "Ray worker": "on another machine",
     "hash chain": "sha256",
     "YC": "class LabelCycle",
-    "graph": "floyd_warshall",
+    "FedGS's graph": "floyd_warshall",
     "checkpoint": "def load",
     "file lock": "flock",
     "Flower aggregation": "def step",

@@ -7,6 +7,9 @@ import re
 import subprocess
 
 import pytest
+
+pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'sortition[metrics]'")
+
 import yaml
 from tests.federation.prometheus import EXAMPLES, AtTheEnd, free_port, needs_prometheus, needs_promtool, scraping
 from tests.federation.scraping import samples
@@ -14,8 +17,6 @@ from tests.federation.test_metrics import check_counters, played, scraped
 
 from sortition.core.record import answered_ids
 from sortition.federation import Metrics
-
-pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'sortition[metrics]'")
 
 COUNTERS = ("chosen", "used", "silent", "failed", "standby")
 

@@ -85,8 +85,8 @@ def test_equal_durations_and_concurrency_equal_to_buffer_give_the_bytes_of_round
     same = {"devices": None, "parameters": parameters, "faults": CHANGING, "rounds": 5}
     rounds, one = played(Pace(), name, **same)
     buffered, other = played(Pace(kind="buffered", buffer=3), name, **same)
-    if any(record["full"] for record in one):
-        return  # more than the concurrency are at work
+    if any(record["full"] or len(record["cohort"] or ()) > 3 for record in one):
+        return  # more than the concurrency are at work: cohorts of everybody, or of a random size
     for mine, theirs in zip(one, other, strict=True):
         for key in ("round", "available", "cohort", "weights", "questions", "train_loss", "notes", "rejected"):
             assert mine.get(key) == theirs.get(key), (name, key)

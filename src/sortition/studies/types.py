@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from sortition.aggregation import ServerRule
     from sortition.core.guards.settings import Guards
     from sortition.core.policy import Policy
+    from sortition.federation.pace import Pace
     from sortition.learning.rule import LocalRule
     from sortition.learning.task import TaskRule
     from sortition.privacy import Promises
@@ -121,10 +122,12 @@ class StudyOptions(TypedDict, total=False):
     task: ReadOnlyTable | TaskRule
     server: ReadOnlyTable | ServerRule
     devices: ReadOnlyTable | Devices
+    pace: ReadOnlyTable | Pace
     guards: ReadOnlyTable | Guards
     policy: ReadOnlyTable | Policy | Sequence[ReadOnlyTable | Policy]
     faults: ReadOnlyTable | Faults
     attacks: ReadOnlyTable | Attacks
+    shadow: Sequence[str | ReadOnlyTable]
     privacy: ReadOnlyTable | Promises
     target: ReadOnlyTable
     evaluate_every: int

@@ -2,10 +2,12 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import sortition
 from sortition.core import (
     TRAINING_LOSS,
     Cohort,
@@ -220,6 +222,9 @@ def test_a_snapshot_holds_work_in_flight(registrar, tmp_path):
     assert again.in_flight.tolist() == registrar.in_flight.tolist() == [4]
 
 
+PACKAGE = str(Path(sortition.__file__).parent)
+
+
 class Interrupted(BaseException):
     pass
 
@@ -230,7 +235,7 @@ def interrupt_after(lines, function, *args, **rest):
 
     def trace(frame, event, _):
         nonlocal left
-        if "sortition" not in frame.f_code.co_filename:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
         if event == "line":
             left -= 1

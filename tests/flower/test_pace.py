@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("flwr", reason="flwr is not installed: make test-flower")
+
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping, FedAdam, FedAvg, FedXgbBagging
 from tests.flower.loopback import MODEL, Loopback, node
 

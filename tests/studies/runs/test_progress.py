@@ -10,7 +10,13 @@ from sortition.studies.workers.scheduler import Event
 
 RUNS = [
     SimpleNamespace(
-        setting="main", seed=seed, rounds=9, method=SimpleNamespace(label="fedgs"), target=None, stop_at_target=False
+        setting="main",
+        seed=seed,
+        rounds=9,
+        method=SimpleNamespace(label="fedgs"),
+        metric="accuracy",
+        target=None,
+        stop_at_target=False,
     )
     for seed in range(50)
 ]

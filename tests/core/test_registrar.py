@@ -555,6 +555,14 @@ def test_a_resumed_selection_keeps_what_was_resolved(first, tmp_path):
             Registrar.load(tmp_path / "saved.npz", Curious(), bare)
 
 
+def test_a_snapshot_without_guards_is_refused(registrar):
+    """A header without them would go on under any guards."""
+    arrays, header = registrar.export()
+    del header["guards"]
+    with pytest.raises(StorageError, match=r"incomplete.*guards"):
+        registrar.restore(arrays, header)
+
+
 def test_a_snapshot_with_foreign_options_is_refused(tmp_path):
     registrar = Registrar(Curious(), Population([3, 4]))
     arrays, header = registrar.export()

@@ -112,13 +112,9 @@ class Flights:
         """The ones of ``ids`` that are not in flight."""
         if not self.ids.size:
             return ids
-        at = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
-        outside: Ids = ids[self.ids[at] != ids]
-        return outside
-
-    def selection_of(self, client: int) -> Dispatched:
-        """The selection that sent a client to work."""
-        return self.selections[int(self._rows_of(np.array([client]))[0])]
+        rows = np.minimum(np.searchsorted(self.ids, ids), self.ids.size - 1)
+        not_in_flight: Ids = ids[self.ids[rows] != ids]
+        return not_in_flight
 
     def staleness(self, ids: Ids, version: int) -> Ids:
         """How many versions were made since each of these was sent to work."""

@@ -243,7 +243,10 @@ class Intake:
             rejected={int(client): str(reason) for client, reason in stored["rejected"].items()},
             blamed={int(client): str(reason) for client, reason in stored["blamed"].items()},
             votes=[(str(name), np.array(ids, np.int64), int(length)) for name, ids, length in stored["votes"]],
-            misshapen={int(c): {str(k): int(n) for k, n in sent.items()} for c, sent in stored["misshapen"].items()},
+            misshapen={
+                int(client): {str(name): int(length) for name, length in lengths.items()}
+                for client, lengths in stored["misshapen"].items()
+            },
             unsound={int(client) for client in stored["unsound"]},
             excused={int(client) for client in stored["excused"]},
             sent=[

@@ -382,18 +382,18 @@ class Registrar:
             if self._open is not None:
                 hint = "Dispatch or abandon the open turn first."
                 raise bad("receive", "called while no selection is open", f"selection {self._open.index}", hint)
-            given = self._flying("receive(ids)", ids)
+            arrived_ids = self._flying("receive(ids)", ids)
             unsound = self._flying("receive(blamed)", np.array(sorted(blamed or {}), np.int64))
             arrivals = Arrived(
-                ids=given,
+                ids=arrived_ids,
                 reports={} if reports is None else reports,
-                discounts=_numbers("receive(discounts)", discounts, given.size),
-                durations=_numbers("receive(durations)", durations, given.size),
+                discounts=_numbers("receive(discounts)", discounts, arrived_ids.size),
+                durations=_numbers("receive(durations)", durations, arrived_ids.size),
                 blamed=dict(blamed or {}),
             )
             step, books = self._step_books(arrivals, unsound, normalise, set(excused))
             if self.observer is not None:
-                sent = {name: with_ids(name, rows, given) for name, rows in arrivals.reports.items()}
+                sent = {name: with_ids(name, rows, arrived_ids) for name, rows in arrivals.reports.items()}
                 self.observer.stepped(step, sent)
             books["events"] = self.events + 1
             self._book(books)

@@ -140,10 +140,11 @@ def _under_way(
 
 def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Registrar) -> Restored:
     """What ``Registrar.export`` gave, for a registrar that takes over; refused if it is of another selection."""
-    clients, now = registrar.population.n_clients, export(registrar)[1]
+    clients = registrar.population.n_clients
+    _, current_header = export(registrar)
     try:
-        guarded = header.get("guards") is not None
-        if changed := snapshot.difference(_identity(header, guarded), _identity(now, guarded)):
+        changed = snapshot.difference(_identity(header), _identity(current_header))
+        if changed:
             raise StorageError(f"Snapshot is of another selection: {changed}.")
         shapes = {name: _shape(stored) for name, stored in header["shapes"].items()}
         index = whole_number(header["index"], "index", most=LARGEST)
@@ -154,7 +155,7 @@ def parse(arrays: Mapping[str, Array], header: Mapping[str, Any], registrar: Reg
         return Restored(
             state=state,
             eligibility=eligibility,
-            counters={name: whole_number(header["counters"][name], name) for name in now["counters"]},
+            counters={name: whole_number(header["counters"][name], name) for name in current_header["counters"]},
             shapes=shapes,
             lengths=registrar.lengths.restored(arrays, shapes),
             index=index,
@@ -173,9 +174,9 @@ def settings(header: Mapping[str, Any], path: str | Path) -> tuple[int, int | No
         return (
             seed,
             None if horizon is None else whole_number(horizon, "horizon", 1),
-            Guards(**header.get("guards", {})),
+            Guards(**header["guards"]),
         )
-    except (TypeError, ValueError, InputError) as error:
+    except (KeyError, TypeError, ValueError, InputError) as error:
         raise StorageError(f"{path} is not a registrar's snapshot: {error}") from None
 
 
@@ -189,9 +190,9 @@ def optional(header: Mapping[str, Any], needs: Needs) -> list[str] | None:
     return found
 
 
-def _identity(header: Mapping[str, Any], guarded: bool) -> dict[str, Any]:
-    """What must be the same when a selection goes on; snapshots before guards have none."""
-    guards = {f"guards.{name}": value for name, value in header["guards"].items()} if guarded else {}
+def _identity(header: Mapping[str, Any]) -> dict[str, Any]:
+    """What must be the same when a selection goes on."""
+    guards = {f"guards.{name}": value for name, value in header["guards"].items()}
     return {"selector": header["selector"], "seed": header["seed"], **header["parameters"], **guards}
 
 

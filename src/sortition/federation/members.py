@@ -116,10 +116,6 @@ class Members:
         """The facts without which nobody takes part."""
         return (*self.reads, *self.watched)
 
-    def id_of(self, name: str) -> int | None:
-        """The id of a name; None if nobody has it."""
-        return self._id_of_name.get(name)
-
     def client_of(self, session: str) -> int | None:
         """The client behind a session; None if it has not said who it is."""
         return self._id_of_session.get(session)

@@ -92,11 +92,6 @@ class TaskRule:
         """Whether the loss takes targets as numbers, not as labels."""
         return self.loss in NUMBERS
 
-    @property
-    def is_classification(self) -> bool:
-        """Whether it is what a study without this table does."""
-        return self.loss == CROSS_ENTROPY and self.metric == "accuracy"
-
 
 def _is_import_path(name: str) -> bool:
     return ":" in name

@@ -91,7 +91,7 @@ def reproduce(
         runs=finished,
         tables=[paper_table(table, whole_plan, groups) for table in preset.tables],
         pictures=[presets.hook(figure)(context, **(figure.model_extra or {})) for figure in preset.figures],
-        compared=[table for table in summary.tables(finished, plan.criteria) if table.title.endswith("compared")],
+        compared=summary.comparison_tables(finished, plan.criteria),
         values=every_seed(preset.tables, groups),
     )
     return Reproduction(page, outcome)

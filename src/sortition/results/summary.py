@@ -84,6 +84,13 @@ def tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
     return [*result, *attacks]
 
 
+def comparison_tables(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[Table]:
+    """Make the tables of paired differences alone, those of each setting after those of another."""
+    return [
+        table for setting, methods in finished(runs).groups.items() for table in compared(setting, methods, criteria)
+    ]
+
+
 def conclusions(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> list[str]:
     """Write one sentence for each comparison, the best first; where there are several settings, each is named."""
     groups = finished(runs).groups

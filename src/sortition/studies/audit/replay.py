@@ -35,7 +35,7 @@ class Configured:
     def __call__(self, t: int) -> Evidence:
         """Return what the log's entry of round t must have."""
         self._t = t
-        expected = {
+        expected: dict[str, object] = {
             "available": encode_ids(np.flatnonzero(self.setup.reachable(t))),
             "budget": self.setup.cohort_pace.places,
             "joined": encode_joined(self.setup.known(t)) if self._has_newcomers(t) else None,

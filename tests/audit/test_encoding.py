@@ -66,7 +66,8 @@ BOMB = base64.b64encode(zlib.compress(bytes(10_000_000))).decode()
 @pytest.mark.parametrize(
     "told",
     ["0-99999999999", f"0-{MAX_CLIENTS}", "5-2", "x", "1-2-3-", [-1], [1.5], [True], None, 3, {},
-     {"n": 10, "bits": BOMB}, {"n": 10, "ids": BOMB}, {"n": 10**15, "bits": "AA=="}, {"n": 10, "bits": "&"}, {"n": 9, "bits": 4}],
+     {"n": 10, "bits": BOMB}, {"n": 10, "ids": BOMB},
+     {"n": 10**15, "bits": "AA=="}, {"n": 10, "bits": "&"}, {"n": 9, "bits": 4}],
 )  # fmt: skip
 def test_strange_ids_are_refused(told):
     with pytest.raises(StorageError):

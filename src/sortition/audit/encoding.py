@@ -47,6 +47,13 @@ def encode_ids(ids: Ids) -> EncodedIds:
     return {"bits": _compress(np.packbits(mask).tobytes()), "n": mask.size}
 
 
+def encode_other_ids(ids: Ids, implied: Ids) -> EncodedIds | None:
+    """Return ids as JSON; None where they are those that an absent key implies."""
+    if np.array_equal(ids, implied):
+        return None
+    return encode_ids(ids)
+
+
 def _encode_ranges(ids: Ids, gaps: Ids) -> str:
     """Return sorted ids as ranges; after each position in ``gaps`` a new range starts."""
     firsts = ids[np.r_[0, gaps + 1]].tolist()
@@ -119,6 +126,13 @@ def encode_numbers(values: Array) -> EncodedNumbers:
     if values.size <= MAX_LISTED:
         return [value if math.isfinite(value) else str(value) for value in values.astype(float).tolist()]
     return {"packed": base64.b64encode(values.astype(values.dtype.newbyteorder("<")).tobytes()).decode()}
+
+
+def encode_optional_numbers(values: Array | None) -> EncodedNumbers | None:
+    """Return numbers (n,) as JSON; None where there are none."""
+    if values is None:
+        return None
+    return encode_numbers(values)
 
 
 def decode_numbers(encoded: Any, n: int, dtype: str = "f8") -> Floats:

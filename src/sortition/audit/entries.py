@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sortition import __version__
-from sortition.audit.encoding import EncodedIds, digests, encode_ids, encode_numbers, json_value
+from sortition.audit.encoding import EncodedIds, digests, encode_ids, encode_numbers, encode_other_ids, json_value
 from sortition.audit.schema import FORMAT, AnswersEntry, CohortEntry, Header, JoinedEntry, JsonObject, compact
 from sortition.core.arrays import Array, Ids, as_ids
 from sortition.core.guards.screening import Answers, as_floats, rows_of
@@ -102,6 +102,13 @@ def encode_cohort(cohort: Cohort) -> CohortEntry:
     return compact(entry)
 
 
+def encode_rehearsal(cohort: Cohort | None) -> CohortEntry | None:
+    """Return the cohort after whose training a question is answered; None for a question without a rehearsal."""
+    if cohort is None:
+        return None
+    return encode_cohort(cohort)
+
+
 def encode_notes(notes: Mapping[str, object]) -> JsonObject:
     """Return a cohort's notes; of long ones the digest."""
     encoded: JsonObject = json_value(dict(notes))
@@ -117,7 +124,7 @@ def encode_answers(signal: Signal, answers: Answers, asked: Ids) -> AnswersEntry
     ids = table.reading.ids
     values = table.reading.values
     entry: AnswersEntry = {
-        "ids": None if np.array_equal(ids, asked) else encode_ids(ids),
+        "ids": encode_other_ids(ids, implied=asked),
         "dtype": values.dtype.str[1:],
     }
     if values.ndim == 1:

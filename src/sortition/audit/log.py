@@ -14,7 +14,13 @@ from typing import NamedTuple, cast
 import numpy as np
 
 from sortition.audit import hash_chain
-from sortition.audit.encoding import encode_ids, encode_numbers, json_value
+from sortition.audit.encoding import (
+    encode_ids,
+    encode_numbers,
+    encode_optional_numbers,
+    encode_other_ids,
+    json_value,
+)
 from sortition.audit.entries import (
     encode_answers,
     encode_cohort,
@@ -22,6 +28,7 @@ from sortition.audit.entries import (
     encode_joined,
     encode_kept_out,
     encode_notes,
+    encode_rehearsal,
     header,
 )
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
@@ -47,6 +54,8 @@ from sortition.core.rounds import Cohort, Population
 from sortition.core.selector import Needs
 from sortition.core.streams import stream
 from sortition.core.turn import Turn
+
+NOBODY: Ids = np.empty(0, np.int64)
 
 
 def fresh_salt() -> bytes:
@@ -92,7 +101,7 @@ class AuditLog:
         self._joined: JoinedEntry | None = None  # who joined since the last line
         # Of the open turn:
         self._joined_at_start: JoinedEntry | None = None
-        self._available: Ids = np.empty(0, np.int64)
+        self._available = NOBODY
         self._budget = 0
         self._questions: list[QuestionEntry] = []
         if not entries:
@@ -122,8 +131,8 @@ class AuditLog:
         """Note the question and what arrived."""
         entry: QuestionEntry = {
             "signal": question.signal.name,
-            "ids": None if np.array_equal(question.ids, self._available) else encode_ids(question.ids),
-            "after": None if question.after is None else encode_cohort(question.after),
+            "ids": encode_other_ids(question.ids, implied=self._available),
+            "after": encode_rehearsal(question.after),
             "answers": encode_answers(question.signal, answers, question.ids),
         }
         self._questions.append(compact(entry))
@@ -149,8 +158,8 @@ class AuditLog:
         entry: JsonObject = {
             **self._selection(turn),
             "clock": turn.clock,
-            "done": None if np.array_equal(done, cohort.ids) else encode_ids(done),
-            "durations": None if turn.durations is None else encode_numbers(turn.durations),
+            "done": encode_other_ids(done, implied=cohort.ids),
+            "durations": encode_optional_numbers(turn.durations),
             "reports": _encode_reports(turn.needs, reports, done),
             "rejected": json_value(turn.rejected) or None,
             "blamed": json_value(turn.blamed) or None,
@@ -169,7 +178,7 @@ class AuditLog:
             **self._selection(turn),
             "version": turn.version,
             "clock": turn.clock,
-            "in_flight": encode_ids(turn.in_flight) if turn.in_flight.size else None,
+            "in_flight": encode_other_ids(turn.in_flight, implied=NOBODY),
             "rejected": json_value(turn.rejected) or None,
         }
         self._note(self._registrar.events, cast(RoundEntry, compact(entry)))
@@ -181,17 +190,19 @@ class AuditLog:
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Note a step's entry: whose updates arrived, how stale, and with what weights they were used."""
-        has_durations = step.durations.size > 0 and not np.isnan(step.durations).any()
+        durations = None
+        if step.durations.size > 0 and not np.isnan(step.durations).any():
+            durations = step.durations
         entry: StepEntry = {
             "event": STEP,
             "version": step.version,
             "received": encode_ids(step.arrived),
-            "used": None if np.array_equal(step.ids, step.arrived) else encode_ids(step.ids),
+            "used": encode_other_ids(step.ids, implied=step.arrived),
             "staleness": step.staleness.tolist() if step.staleness.any() else None,
-            "discounts": None if step.discounts is None else encode_numbers(step.discounts),
+            "discounts": encode_optional_numbers(step.discounts),
             "normalise": step.normalise,
             "weights": encode_numbers(step.weights),
-            "durations": encode_numbers(step.durations) if has_durations else None,
+            "durations": encode_optional_numbers(durations),
             "reports": _encode_reports(self._registrar.needs, reports, step.arrived),
             "rejected": json_value(dict(step.rejected)) or None,
             "blamed": json_value(dict(step.blamed)) or None,

@@ -127,10 +127,11 @@ class LogFile:
             "final": self._log.last,
         }
         if facts:
-            people = self._registrar.population
-            published["facts"] = {name: getattr(people, name).tolist() for name in people.facts}
-            published["types"] = {name: getattr(people, name).dtype.str for name in people.facts}
-            published["known"] = None if people.known.size == people.n_clients else people.known.tolist()
+            population = self._registrar.population
+            all_known = population.known.size == population.n_clients
+            published["facts"] = {name: getattr(population, name).tolist() for name in population.facts}
+            published["types"] = {name: getattr(population, name).dtype.str for name in population.facts}
+            published["known"] = None if all_known else population.known.tolist()
         if names:
             published["names"] = list(names)
         write_atomically(self._disclosure, json.dumps(published, indent=1).encode() + b"\n")

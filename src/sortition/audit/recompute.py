@@ -13,7 +13,14 @@ from typing import Any, cast
 import numpy as np
 
 from sortition.audit.encoding import EncodedNumbers, decode_ids, decode_numbers, encode_ids, encode_numbers, json_value
-from sortition.audit.entries import digest_of, encode_answers, encode_cohort, encode_kept_out, encode_notes
+from sortition.audit.entries import (
+    digest_of,
+    encode_answers,
+    encode_cohort,
+    encode_kept_out,
+    encode_notes,
+    encode_rehearsal,
+)
 from sortition.audit.events import GIVEN_UP, SELECTED, STEP
 from sortition.audit.schema import (
     AnswersEntry,
@@ -57,12 +64,12 @@ class Evidence:
     """What is known about one round from elsewhere than the log: the configuration, or a replay of the run.
 
     Attributes:
-        asked: what clients answered to each question, in order.
+        answers: what clients answered to each question, in order.
         reports: what they reported after training, by the signal's name.
         expected: values that the entry's keys must have; None means that the key is absent.
     """
 
-    asked: list[Answers] = field(default_factory=list)
+    answers: list[Answers] = field(default_factory=list)
     reports: dict[str, Answers] = field(default_factory=dict)
     expected: dict[str, object] = field(default_factory=dict)
 
@@ -206,8 +213,8 @@ class _Recomputer:
             excused=entry.get("excused") or (),
         )
         staleness = step.staleness.tolist() if step.staleness.any() else None
-        used = entry.get("used", entry["received"])
-        _check_equal("clients whose updates are used", encode_ids(step.ids), used)
+        logged_ids = entry.get("used", entry["received"])
+        _check_equal("clients whose updates are used", encode_ids(step.ids), logged_ids)
         _check_equal("weights", encode_numbers(step.weights), entry["weights"])
         _check_equal("staleness", staleness, entry.get("staleness"))
         _check_equal("refused numbers", json_value(dict(step.rejected)) or None, entry.get("rejected"))
@@ -225,9 +232,9 @@ class _Recomputer:
             self._join(joined)
         turn = self._begin(entry)
         _check_equal("clients kept out by the guards", encode_kept_out(turn.kept_out), entry.get("kept_out"))
-        for position, question in enumerate(entry.get("asked") or []):
-            sent = evidence.asked[position] if position < len(evidence.asked) else None
-            self._answer(turn, entry, position, question, sent)
+        for number, question in enumerate(entry.get("asked") or [], 1):
+            replayed = evidence.answers[number - 1] if number <= len(evidence.answers) else None
+            self._answer(turn, entry, question, number=number, replayed=replayed)
         if turn.question is not None:
             signal = turn.question.signal.name
             raise Differs(f"{self.registrar.owner} asks for {signal!r}, a question that the log lacks.")
@@ -256,21 +263,20 @@ class _Recomputer:
         )
 
     def _answer(
-        self, turn: Turn, entry: RoundEntry, position: int, logged: QuestionEntry, sent: Answers | None
+        self, turn: Turn, entry: RoundEntry, logged: QuestionEntry, *, number: int, replayed: Answers | None
     ) -> None:
-        """Compare a question with the log, and answer it; ``sent`` is the answer in a replay."""
+        """Compare a question with the log, and answer it; ``replayed`` is its answer in a replay."""
         question = turn.question
         if question is None:
             raise Differs(f"the log has a question for {logged['signal']!r} that is not asked.")
         signal = question.signal.name
         if signal != logged["signal"]:
-            raise Differs(f"question {position + 1} should be for {signal!r}; the log has {logged['signal']!r}.")
+            raise Differs(f"question {number} should be for {signal!r}; the log has {logged['signal']!r}.")
         logged_ids = logged.get("ids", entry["available"])
         _check_equal(f"clients asked for {signal!r}", encode_ids(question.ids), logged_ids)
-        rehearsed = None if question.after is None else encode_cohort(question.after)
-        _check_equal("cohort of the rehearsal", rehearsed, logged.get("after"))
+        _check_equal("cohort of the rehearsal", encode_rehearsal(question.after), logged.get("after"))
         answers = self._rows(
-            question.signal, logged["answers"], asked=question.ids, sent=sent, what=f"answers to {signal!r}"
+            question.signal, logged["answers"], asked=question.ids, replayed=replayed, what=f"answers to {signal!r}"
         )
         turn.answer(answers)
 
@@ -303,25 +309,29 @@ class _Recomputer:
         signals = {signal.name: signal for signal in self.registrar.needs.reports}
         return {
             name: self._rows(
-                signals[name], logged, asked=completed, sent=evidence.reports.get(name), what=f"report {name!r}"
+                signals[name], logged, asked=completed, replayed=evidence.reports.get(name), what=f"report {name!r}"
             )
             for name, logged in logged_reports.items()
         }
 
-    def _rows(self, signal: Signal, logged: AnswersEntry, *, asked: Ids, sent: Answers | None, what: str) -> Answers:
+    def _rows(
+        self, signal: Signal, logged: AnswersEntry, *, asked: Ids, replayed: Answers | None, what: str
+    ) -> Answers:
         """Return the rows that the log holds; of vectors those of a replay, if they have the logged digests.
 
         Args:
             signal: the signal that was asked for or reported.
             logged: what the log holds of the rows.
             asked: who was asked for them.
-            sent: the rows in a replay; None where there is no replay.
+            replayed: the rows in a replay; None where there is no replay.
             what: how messages call the rows.
         """
-        if sent is not None:
+        if replayed is not None:
             client_name = self.client_name or "client {}".format
-            _check_equal_rows(what, encode_answers(signal, sent, asked), logged, asked=asked, client_name=client_name)
-            return sent
+            _check_equal_rows(
+                what, encode_answers(signal, replayed, asked), logged, asked=asked, client_name=client_name
+            )
+            return replayed
         ids = answer_ids(logged, asked)
         if "values" not in logged and ids.size:
             raise Unknown(f"the log holds only digests of the {what} of {ids.size} clients.")

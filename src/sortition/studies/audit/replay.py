@@ -88,11 +88,11 @@ class Replay(Configured):
 
     def begun(self, turn: Turn, available: Ids, budget: int) -> None:
         """Forget the answers to an abandoned turn: a new one begins."""
-        self._evidence.asked.clear()
+        self._evidence.answers.clear()
 
     def answered(self, turn: Turn, question: Measure, answers: Answers) -> None:
         """Keep the answers."""
-        self._evidence.asked.append(answers)
+        self._evidence.answers.append(answers)
 
     def dispatched(self, turn: Turn) -> None:
         """Nothing to keep: the round is finished next."""

@@ -31,11 +31,11 @@ class Ear:
 
     def answered(self, turn, question, answers):
         self.log.answered(turn, question, answers)
-        self.heard.asked.append(answers)
+        self.heard.answers.append(answers)
 
     def finished(self, turn, done, reports):
         self.log.finished(turn, done, reports)
-        self.rounds.append(Evidence(self.heard.asked, dict(reports)))
+        self.rounds.append(Evidence(self.heard.answers, dict(reports)))
 
     def joined(self, population):
         self.log.joined(population)

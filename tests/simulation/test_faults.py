@@ -15,8 +15,7 @@ from sortition.core.questions import Reading
 from sortition.federation.pace import Pace
 from sortition.selectors import load
 from sortition.simulation import Devices, FaultDraws, Faults, Setup, checkpoint, run, start
-from sortition.simulation.corruption import DAMAGES, damaged, damaged_updates
-from sortition.simulation.faults import FATES, POINTS
+from sortition.simulation.faults import DAMAGES, FATES, POINTS, damaged, damaged_updates
 
 METHODS = ("uniform", "power-of-choice", "active", "divfl", "fedgs", "fedcor", "longfed", "hics", "cs-ucb-q", "fedss")
 ROUNDS = 5

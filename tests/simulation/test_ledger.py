@@ -8,7 +8,7 @@ from sortition.core import signals
 from sortition.core.rounds import Cohort
 from sortition.selectors import load
 from sortition.simulation import Devices, Setup, World, run
-from sortition.simulation.ledger import LANES
+from sortition.simulation.costs import LANES
 
 PROBE = signals.probe(np.zeros(6), np.ones(6), samples=4)
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 
 from sortition.aggregation import robust
 from sortition.aggregation.memory import UpdateMemory, fedvarp, mifa
-from sortition.core.arrays import Floats, Ids
+from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad, unknown
 from sortition.core.validation import is_number, is_whole
 
 F = TypeVar("F", bound=np.floating[Any])
-Vector = npt.NDArray[Any]
+Vector = Array
 CENTRES = ("median", "trimmed-mean", "geometric-median")
 ROBUST = (*CENTRES, "norm-bound")
 REMEMBERING = {"fedvarp": fedvarp, "mifa": mifa}
@@ -82,7 +82,9 @@ class CombineRule:
 
     def memory_bytes(self, size: int, clients: int) -> int:
         """Bytes that remembered updates take, in memory and in a checkpoint, when every client has been seen."""
-        return 4 * size * clients + 8 * size if self.remembers else 0
+        if not self.remembers:
+            return 0
+        return 4 * size * clients + 8 * size
 
     def init(self, size: int, clients: int = 0) -> UpdateMemory | None:
         """What the rule remembers before the first round, for a model of ``size`` numbers and so many clients."""
@@ -90,7 +92,9 @@ class CombineRule:
         if needed > self.memory_limit:
             rule = f"at least {math.ceil(1000 * needed) / 1000} GiB for {clients:,} updates of {size:,} numbers"
             raise bad("CombineRule.memory_limit", rule, self.memory_limit, "Raise it if the server has that memory.")
-        return UpdateMemory.empty(size) if self.remembers else None
+        if not self.remembers:
+            return None
+        return UpdateMemory.empty(size)
 
     def apply(
         self,

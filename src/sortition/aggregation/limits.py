@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
 
-Rows = npt.NDArray[Any]
+Rows = Array
 
 
 def shortened_rows(updates: Rows, norms: Floats, longest: float) -> Rows:

@@ -16,14 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from sortition.core.arrays import Array, Floats, Ids
 
-Rows = npt.NDArray[Any]
+Rows = Array
 DRIFT = 2.0**10  # rows this many times larger than what is left take its last digits with them
 
 
@@ -63,7 +61,9 @@ class UpdateMemory:
     def export(self) -> dict[str, Array]:
         """As arrays, for a checkpoint: ids (m,), rows (m, P), total (P,)."""
         ids = sorted(self.rows)
-        table = np.stack([self.rows[client] for client in ids]) if ids else np.empty((0, self.total.size), np.float32)
+        table = np.empty((0, self.total.size), np.float32)
+        if ids:
+            table = np.stack([self.rows[client] for client in ids])
         return {"ids": np.array(ids, np.int64), "rows": table, "total": self.total}
 
     @classmethod

@@ -13,14 +13,12 @@ weights every rule is the paper's. Each assumes that honest updates are alike: u
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from sortition.core.arrays import Floats
+from sortition.core.arrays import Array, Floats
 
-Rows = npt.NDArray[Any]
+Rows = Array
 COLUMNS = 1 << 16  # numbers of each update that are sorted at once
 EXACT = 1e-12  # cumulative weights this near to a boundary lie on it
 NARROW = 1e-9  # a trimmed mean of less weight than this is the median

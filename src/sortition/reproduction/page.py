@@ -94,7 +94,8 @@ def _provenance(runs: list[Run]) -> list[str]:
 def _span(numbers: Iterable[int]) -> str:
     """Write "0–4" for three or more consecutive numbers, else the list of them."""
     distinct = sorted(set(numbers))
-    first, last = distinct[0], distinct[-1]
+    first = distinct[0]
+    last = distinct[-1]
     if len(distinct) > 2 and distinct == list(range(first, last + 1)):
         return f"{first}–{last}"
     return ", ".join(map(str, distinct))

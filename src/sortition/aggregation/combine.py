@@ -1,4 +1,4 @@
-"""Many updates become one."""
+"""Combine the updates of a round into one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GIB = 1 << 30
 
 
 def weighted_sum(weights: Floats, updates: npt.NDArray[F]) -> npt.NDArray[F]:
-    """Σ a_k Δ_k (P,), of weights (k,) and updates (k, P), in the updates' own precision; whole numbers in float64."""
+    """Return Σ a_k Δ_k (P,) of weights (k,) and updates (k, P), in the updates' precision; whole numbers in float64."""
     updates = _floats(updates)
     combined: npt.NDArray[F] = weights.astype(updates.dtype) @ updates
     return combined
@@ -87,7 +87,7 @@ class CombineRule:
         return 4 * size * clients + 8 * size
 
     def init(self, size: int, clients: int = 0) -> UpdateMemory | None:
-        """What the rule remembers before the first round, for a model of ``size`` numbers and so many clients."""
+        """Return what the rule remembers before the first round, for a model of ``size`` numbers and N clients."""
         needed = self.memory_bytes(size, clients) / GIB
         if needed > self.memory_limit:
             rule = f"at least {math.ceil(1000 * needed) / 1000} GiB for {clients:,} updates of {size:,} numbers"
@@ -107,7 +107,7 @@ class CombineRule:
         rate: float = 1.0,
         mass: str = "one",
     ) -> tuple[Vector, UpdateMemory | None]:
-        """One update (P,) and the next memory; the given memory stays as it is.
+        """Return one update (P,) and the next memory; the memory that was passed stays as it is.
 
         Args:
             ids: (k,) distinct clients whose updates arrived, at least one.
@@ -159,7 +159,7 @@ class CombineRule:
 
 
 def _floats(updates: Vector) -> Vector:
-    """The updates, whose type the weights take: as whole numbers weights below 1 would all be 0."""
+    """Return the updates as floats: weights take their type, and as whole numbers weights below 1 would all be 0."""
     if updates.dtype.kind == "f":
         return updates
     if updates.dtype.kind not in "iu":

@@ -175,7 +175,7 @@ def _ledger(dp: Any, accountant: Accountant, sampling: Sampling) -> Any:
 
 
 def _conditions(selector: AnySelector, sampling: Sampling) -> tuple[str, ...]:
-    """What the bound rests on."""
+    """Say what the bound rests on."""
     conditions = [
         "every update is clipped, and the noise is calibrated to the largest weight that one client can have",
         "the draw stays secret: a published audit log discloses its seed",

@@ -143,7 +143,7 @@ def _extended(small: Population, large: Population) -> Population:
 
 
 def known_facts(cls: type[AnySelector]) -> None:
-    """Facts of clients that are not known_ids are never read."""
+    """Facts of clients that are not known are never read."""
     world = ScriptedWorld()
     known_ids = np.arange(30)
     share_available = share_of(world, 0.6)
@@ -171,7 +171,7 @@ def known_facts(cls: type[AnySelector]) -> None:
 
 
 def _known_only(population: Population, known_ids: Ids, filler: float) -> Population:
-    """Return the population with only its first clients known_ids, and a filler as the facts of the others."""
+    """Return the population with only its first clients known, and a filler as the facts of the others."""
     facts: dict[str, Any] = {}
     for name in population.facts:
         rows = np.array(getattr(population, name))

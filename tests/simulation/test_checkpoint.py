@@ -201,11 +201,17 @@ def test_a_client_that_never_trained_has_no_state_and_who_takes_an_id_none():
     played_setup = keeping(
         KEPT["momentum"], "uniform", faults=FaultDraws(Faults(leaving=0.3, returning=0.0, reused=0.5), 10, 3)
     )
-    simulation, seen = start(played_setup), set()
+    simulation = start(played_setup)
+    trained = set()
+    all_taken = set()
     for _ in range(ROUNDS):
         record = simulation.play_round()
-        seen = (seen - set(record.get("faults", {}).get("taken", []))) | set(record["answered"] or record["cohort"])
-        assert simulation.local.rows.keys() == seen
+        taken = set(record.get("faults", {}).get("taken", []))
+        completed = record["cohort"] if record["answered"] is None else record["answered"]
+        all_taken |= taken & trained
+        trained = (trained - taken) | set(completed)
+        assert simulation.local.rows.keys() == trained
+    assert all_taken, "nobody whose state was kept lost an id, so that nothing was forgotten"
 
 
 def test_the_states_of_another_rule_are_refused(tmp_path):

@@ -102,11 +102,11 @@ def _endings(ended: Mapping[int, tuple[str, str]]) -> dict[str, dict[str, str]]:
 def _question(asked: Any) -> QuestionRecord:
     return {
         "signal": asked.signal,
-        "of": asked.of,
-        "asked": asked.asked,
-        "answered": asked.answered,
+        "of": asked.depends_on,
+        "asked": asked.n_asked,
+        "answered": asked.n_answered,
         "floats": asked.floats_up,
-        "after": asked.rehearsed,
+        "after": asked.n_rehearsed,
     }
 
 

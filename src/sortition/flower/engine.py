@@ -102,7 +102,7 @@ class FlowerEngine:
 
     def _counted(self, made_of: Step) -> tuple[Ids, Floats, dict[str, Any]]:
         """Who counts and how much; equal weights where the strategy's noise counts on them."""
-        done = made_of.done
+        done = made_of.ids
         replies_for_noise = self.base.kind.equal
         if not replies_for_noise or not done.size:
             return done, made_of.weights, {}
@@ -128,7 +128,7 @@ class FlowerEngine:
     def _combined(self, made_of: Step) -> Model:
         """w + the combined update, over the arrays that were sent; whole numbers are averaged."""
         models = made_of.models
-        done = made_of.done
+        done = made_of.ids
         arrays_of_first = models[int(done[0])]
         model = {name: self._model.get(name, np.zeros_like(value)) for name, value in arrays_of_first.items()}
         updates = np.stack([shared_update(models[client], model) for client in done.tolist()])

@@ -45,7 +45,7 @@ class FedAvgEngine(ModelEngine):
 
     def step(self, made_of: Step) -> Mapping[str, Any]:
         """Move the model by the combined update."""
-        if made_of.done.size:
+        if made_of.ids.size:
             model = self._model
             moved_model = from_vector(as_vector(model) + self.update_of(made_of), model)
             unmoved = {name: model[name] for name in moved_model if self._stays(name)}

@@ -126,9 +126,8 @@ class Mailbox:
         if not (is_number(pause) and 0 < pause < presence):
             hint = "A device that waits so long would not count as online."
             raise bad("Mailbox.pause", f"seconds between 0 and presence, {presence:g}", pause, hint)
-        if not (is_number(lost_after) and lost_after >= presence):
-            hint = "math.inf waits without end."
-            raise bad("Mailbox.lost_after", f"seconds, at least presence, {presence:g}", lost_after, hint)
+        if not (is_number(lost_after) and lost_after > 0):
+            raise bad("Mailbox.lost_after", "seconds > 0", lost_after, "math.inf waits without end.")
         self.presence = float(presence)
         self.pause = float(pause)
         self.lost_after = float(lost_after)

@@ -83,15 +83,21 @@ def step_record(
         record["answered"] = None
     if step.ids.size and not is_one_selection:
         record["used"] = step.weights.tolist()
-    if step.staleness.any():
-        record["staleness"] = step.staleness.tolist()
-    if step.rejected:
-        record["rejected"] = {str(client): reason for client, reason in step.rejected.items()}
     if first.in_flight.size:
         record["busy"] = int(first.in_flight.size)
+    return cast(RoundRecord, {**record, **_step_details(step, in_flight), **fates})
+
+
+def _step_details(step: Received, in_flight: int) -> dict[str, object]:
+    """Return what a step says beyond a round: who is in flight, staleness, and why numbers were withheld."""
+    details: dict[str, object] = {}
     if in_flight:
-        record["in_flight"] = in_flight
-    return cast(RoundRecord, {**record, **fates})
+        details["in_flight"] = in_flight
+    if step.staleness.any():
+        details["staleness"] = step.staleness.tolist()
+    if step.rejected:
+        details["rejected"] = {str(client): reason for client, reason in step.rejected.items()}
+    return details
 
 
 def _question(question: MeteredQuestion) -> QuestionRecord:

@@ -104,12 +104,9 @@ class ModelCheck:
         """Say what is wrong with a model by itself, without comparison with others; empty if nothing is."""
         if not arrays:
             return "no model"
-        expected = self.names or frozenset(model)
-        misfits = sorted(arrays.keys() ^ expected)
-        if expected and misfits and self.names is None:
-            return f"arrays {misfits[:3]} missing or unknown; alone, a reply must have the arrays of the first model"
-        if expected and misfits:
-            return f"arrays {misfits[:3]} missing or unknown"
+        fault = self._misnamed(arrays, model)
+        if fault:
+            return fault
         for name, value in arrays.items():
             sent_out = model.get(name, value)
             if value.dtype.kind not in "fiub":
@@ -121,6 +118,17 @@ class ModelCheck:
             if value.dtype.itemsize > sent_out.dtype.itemsize and not_finite({name: value}, model):
                 return f"{name} is not finite"  # finite as it was sent, infinite as it is kept
         return ""
+
+    def _misnamed(self, arrays: Model, model: Model) -> str:
+        """Name the arrays that are missing or unknown; empty if there are none."""
+        expected = self.names or frozenset(model)
+        misfits = sorted(arrays.keys() ^ expected)
+        if not (expected and misfits):
+            return ""
+        fault = f"arrays {misfits[:3]} missing or unknown"
+        if self.names is None:
+            fault += "; alone, a reply must have the arrays of the first model"
+        return fault
 
 
 def different(saved: Model, model: Model) -> str:

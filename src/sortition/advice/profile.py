@@ -16,8 +16,7 @@ from sortition.advice.shadows import ShadowSummary
 from sortition.core.arrays import Array, Ids, not_among
 from sortition.core.errors import InputError, bad
 from sortition.core.facts import check_fact
-from sortition.core.rounds import MOST as MOST_PLACES
-from sortition.core.rounds import Cohort, Population
+from sortition.core.rounds import MOST_PLACES, Cohort, Population
 from sortition.core.storage.npz import read_npy, read_npz
 from sortition.core.storage.safe_files import read_regular
 from sortition.core.storage.snapshot import FOREIGN

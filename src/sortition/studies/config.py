@@ -24,6 +24,7 @@ from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
+from sortition.data.client_skew import LabelNoise, check_styles
 from sortition.data.load import check as check_options
 from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
@@ -89,6 +90,8 @@ class Data(Named):
             by default 0.05 for those methods, and nothing for others.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
+        styles: of images: each client's are in one of these styles, dealt in turn; test images in the same shares.
+        label_noise: which share of the clients has wrong labels, and how many of them.
     """
 
     clients: Count | None = None
@@ -97,9 +100,13 @@ class Data(Named):
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
+    styles: tuple[str, ...] | None = None
+    label_noise: LabelNoise | None = None
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
+        if self.styles is not None:
+            check_styles(self.styles)
         check_options(self.name, self.options, type(self).model_fields)
         return self
 

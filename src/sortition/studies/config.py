@@ -26,6 +26,7 @@ from sortition.core.validation import translated
 from sortition.data import partitions
 from sortition.data.client_skew import LabelNoise, check_styles
 from sortition.data.load import check as check_options
+from sortition.data.subset import Subset
 from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.learning.task import TaskRule
@@ -90,6 +91,7 @@ class Data(Named):
             by default 0.05 for those methods, and nothing for others.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
+        subset: how many training and test examples are used, drawn once and alike for all seeds; by default all.
         styles: of images: each client's are in one of these styles, dealt in turn; test images in the same shares.
         label_noise: which share of the clients has wrong labels, and how many of them.
     """
@@ -100,6 +102,7 @@ class Data(Named):
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
+    subset: Subset | None = None
     styles: tuple[str, ...] | None = None
     label_noise: LabelNoise | None = None
 

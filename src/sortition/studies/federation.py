@@ -148,16 +148,28 @@ _federations: Cache[BuiltFederation] = Cache(1)
 
 def dataset_of(config: Data) -> Dataset:
     """Return the data set as worlds take it; it is read once a process, and all share the same arrays."""
-    options = _load_options(config)
-    key = _as_key({"name": config.name, "standardise": config.standardise, "options": options})
-    return _datasets.get(key, lambda: data.load(config.name, **options).prepared(standardise=config.standardise))
+    key = _as_key({**_loaded_by(config), "standardise": config.standardise})
+    return _datasets.get(key, lambda: _load(config).prepared(standardise=config.standardise))
 
 
 def raw_dataset(config: Data) -> Dataset:
     """Return the data set as it was loaded, images as bytes; it is read once a process."""
-    options = _load_options(config)
-    key = _as_key({"name": config.name, "raw": True, "options": options})
-    return _datasets.get(key, lambda: data.load(config.name, **options))
+    return _datasets.get(_as_key({**_loaded_by(config), "raw": True}), lambda: _load(config))
+
+
+def _load(config: Data) -> Dataset:
+    dataset = data.load(config.name, **_load_options(config))
+    if config.subset is None:
+        return dataset
+    return config.subset.of(dataset)
+
+
+def _loaded_by(config: Data) -> TomlTable:
+    """Return what the loaded examples depend on."""
+    table: TomlTable = {"name": config.name, "options": _load_options(config)}
+    if config.subset is not None:
+        table["subset"] = [config.subset.train, config.subset.test]
+    return table
 
 
 def _load_options(config: Data) -> TomlTable:

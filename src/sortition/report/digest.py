@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from sortition.core.arrays import Array, Floats
+from sortition.core.cost import total_bytes
 from sortition.core.mixtures import cohort_mixture, label_mixtures, population_mixture, total_variation
 from sortition.report.guard_section import actions
 from sortition.report.policy_section import exclusions
 from sortition.results import fairness, metrics
 from sortition.results.attrition import attrition, counts_per_client
 from sortition.results.copies import fingerprint
-from sortition.results.run_folder import Run, total_bytes
+from sortition.results.run_folder import Run
 from sortition.results.task_metric import tested_metrics
 
 # notes that are pictures of what a method saw; see docs/report.md

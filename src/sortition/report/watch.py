@@ -97,9 +97,7 @@ class Watcher:
     def _look(self) -> Progress:
         runs = find(*self.folders)
         played = [_played(run) for run in runs]
-        lengths = [
-            rounds if run.done else int(run.config.get("rounds", 0)) for run, rounds in zip(runs, played, strict=True)
-        ]
+        lengths = [_length(run, rounds) for run, rounds in zip(runs, played, strict=True)]
         folders = {Path(folder).resolve() for folder in self.folders}
         planned_runs = sum(int(document(folder / INDEX).get("runs") or 0) for folder in folders)
         missing_runs = max(0, planned_runs - len(runs))  # as long as the longest, as far as anybody knows
@@ -220,6 +218,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """No line for each request."""
+
+
+def _length(run: Run, played: int) -> int:
+    """Return how many rounds a run has; those that were played, where it is done or nobody knows."""
+    if run.done:
+        return played
+    return int(run.config.get("rounds", played))
 
 
 def _played(run: Run) -> int:

@@ -13,11 +13,12 @@ import numpy as np
 
 from sortition.core import arrays
 from sortition.core.arrays import Array, Floats, jain_index
+from sortition.core.cost import total_bytes, total_passes
 from sortition.core.errors import bad
 from sortition.core.import_policy import imported
 from sortition.core.validation import is_number
 from sortition.results.attrition import captured, captured_weight, completed, started, trainings, uploads, wasted
-from sortition.results.run_folder import Run, total_bytes, total_passes
+from sortition.results.run_folder import Run
 from sortition.results.statistics import Window
 from sortition.results.task_metric import ACCURACY, LOSS, higher_is_better, task_metric, tested_metrics
 

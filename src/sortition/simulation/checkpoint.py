@@ -46,7 +46,7 @@ def save(path: str | Path, simulation: Simulation) -> None:
 def load(path: str | Path, setup: Setup) -> Simulation:
     """The simulation that was saved, for the same set-up; another one is refused."""
     arrays, header = snapshot.load(path)
-    fresh = start(setup, min(_rounds_played(header), setup.horizon))
+    fresh = start(setup, min(_rounds_played(header), setup.most_rounds))
     if "params" not in arrays or "registrar" not in header or not isinstance(header.get("totals"), Mapping):
         raise StorageError(f"{path} is not a run's checkpoint.")
     params, server = _model(path, arrays, fresh)

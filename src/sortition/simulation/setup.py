@@ -10,6 +10,7 @@ import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule
 from sortition.core.arrays import Array
+from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
@@ -40,7 +41,7 @@ class Setup:
         world: the backend, with local rule and devices.
         selector: the method.
         cohort: clients per round; a pace may over-select.
-        horizon: rounds in all: versions of the model.
+        horizon: rounds in all: versions of the model; None where only the cost ends a run.
         population: what the server knows of its clients; default: the world's sizes and label counts.
         availability: default: everybody, always.
         combine: how the cohort's updates become one.
@@ -53,12 +54,13 @@ class Setup:
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
         policies: how often and when devices may be used; all hold together.
+        until: the cost at which a run ends; the step that reaches it is the last one.
     """
 
     world: World
     selector: Selector[Any]
     cohort: int
-    horizon: int
+    horizon: int | None
     population: Population | None = None
     availability: Reachability | None = None
     combine: CombineRule = field(default_factory=CombineRule)
@@ -71,10 +73,13 @@ class Setup:
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
     policies: tuple[Policy, ...] = ()
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
             value = getattr(self, name)
+            if name == "horizon" and value is None and self.until is not None:
+                continue
             if not is_whole(value, least):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {least}", value)
             object.__setattr__(self, name, int(value))
@@ -150,9 +155,10 @@ class Setup:
         """The pace for cohorts of this size."""
         return CohortPace(self.cohort, self.pace)
 
-    def due(self, t: int, every: int) -> bool:
-        """Whether round t is evaluated."""
-        return every > 0 and ((t + 1) % every == 0 or t + 1 == self.horizon)
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds are played at most, whatever they cost."""
+        return MOST_ROUNDS if self.horizon is None else self.horizon
 
     def at(self, t: int) -> Setup:
         """The same in round t, where ids may have been taken by clients with other data."""

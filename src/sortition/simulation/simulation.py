@@ -26,6 +26,7 @@ from sortition.aggregation.limits import shortened, shortened_rows
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
 from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
@@ -67,9 +68,9 @@ def run(
     on_record: Callable[[Simulation, RoundRecord], object] | None = None,
     simulation: Simulation | None = None,
 ) -> Simulation:
-    """Play until ``rounds`` (default: the horizon) have been played; stop early when ``on_record`` returns True."""
+    """Play until ``rounds`` have been played, or to the end; stop early when ``on_record`` returns True."""
     playing = simulation or start(setup)
-    while playing.played < (setup.horizon if rounds is None else rounds):
+    while not playing.has_ended if rounds is None else playing.played < rounds:
         record = playing.play_round()
         if on_record is not None and on_record(playing, record) is True:
             break
@@ -254,6 +255,18 @@ class Simulation:
     def played(self) -> int:
         """How many steps were made: versions of the model, without the first."""
         return self.registrar.version
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all rounds have been played, or their cost has reached the limit."""
+        return self._ends_with(self.played, self.totals)
+
+    def _ends_with(self, played: int, totals: Mapping[str, int]) -> bool:
+        """Whether a run ends that has played so many rounds, at such totals and at this clock."""
+        if played >= self.setup.most_rounds:
+            return True
+        until = self.setup.until
+        return until is not None and until.is_reached(costs_so_far(played, self.clock, totals))
 
     # -- a round -------------------------------------------------------------------------------------------------------
 
@@ -592,7 +605,8 @@ class Simulation:
         now = self.now
         ledger = now.ledger
         now.watch.lap("aggregate")
-        record: dict[str, Any] = self._evaluation(now.t)
+        totals = ledger.added_to(self.totals)
+        record: dict[str, Any] = self._evaluation(now.t, is_last=self._ends_with(now.t + 1, totals))
         if started.size < sent.size:
             record["started"] = started.tolist()
         if ledger.trainings > started.size:  # clients that were asked for a result of training, and not chosen
@@ -610,7 +624,7 @@ class Simulation:
             record["faults"] = faults
         self.survive("record")
         now.watch.lap("evaluate")
-        self.totals = ledger.added_to(self.totals)
+        self.totals = totals
         self.timings = now.watch.seconds
         return record
 
@@ -624,14 +638,18 @@ class Simulation:
             dropped = {fate: ids for fate, ids in silent.items() if ids}
         return {**now.joined, **{name: count for name, count in counts.items() if count}, **dropped, **now.repeated}
 
-    def _evaluation(self, t: int) -> dict[str, Any]:
-        """Test figures and clients' figures, in the rounds in which they are due."""
+    def _evaluation(self, t: int, *, is_last: bool) -> dict[str, Any]:
+        """Test figures and clients' figures, in the rounds in which they are due, and in the last one."""
         evaluator, figures = self.now.setup.world.evaluator, dict[str, Any]()
-        if self.setup.due(t, self.setup.evaluate_every):
+
+        def is_due(every: int) -> bool:
+            return every > 0 and (is_last or (t + 1) % every == 0)
+
+        if is_due(self.setup.evaluate_every):
             if self.test is None:
                 self.test = evaluator.score(self.params)
             figures["test"] = self.test
-        if self.setup.due(t, self.setup.clients_every):
+        if is_due(self.setup.clients_every):
             self.client_scores = evaluator.client_scores(self.params)
             figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures
@@ -707,6 +725,12 @@ def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str
         return {**figures, "worst_tenth": float(worst.mean()), "min": float(worst[0])}
     worst = -worst_tenth(-scores)
     return {**figures, "worst_tenth": float(worst.mean()), "max": float(worst[0])}
+
+
+def costs_so_far(played: int, clock: float, totals: Mapping[str, int]) -> dict[Currency, float]:
+    """What a run has cost after so many rounds, at this clock, with these totals of traffic and computing."""
+    megabytes = sum(totals[lane] for lane in LANES) / BYTES_PER_MEGABYTE
+    return {"rounds": float(played), "seconds": clock, "megabytes": megabytes, "passes": float(totals["passes"])}
 
 
 def sealed(params: Vector) -> Vector:

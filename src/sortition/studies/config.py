@@ -19,6 +19,7 @@ from pydantic.json_schema import JsonSchemaValue
 
 from sortition import availability
 from sortition.aggregation import ServerRule
+from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad, unknown
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
@@ -196,7 +197,8 @@ class Federation(StrictTable):
     """Everything that the methods of one setting share.
 
     Attributes:
-        rounds: how many rounds a run has.
+        rounds: how many rounds a run has; at most, where ``until`` is given, which may stand in its place.
+        until: the cost at which a run ends: ``seconds``, ``megabytes`` or ``passes``.
         cohort: how many clients train in a round.
         data: the data set and how it is split.
         model: what is trained, by name and options.
@@ -221,7 +223,8 @@ class Federation(StrictTable):
         engine: ``stacked``, ``sequential``, or ``auto`` for the faster one.
     """
 
-    rounds: Count
+    rounds: Count | None = None
+    until: Until | None = None
     cohort: Count
     data: Data
     model: Named
@@ -264,6 +267,8 @@ class Federation(StrictTable):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if self.rounds is None and self.until is None:
+            raise InputError("rounds must be given, or until = { seconds = … }; got nothing.")
         _check_partition_and_availability(self)
         if self.target is not None and self.target.metric != "loss" and self.metric != "accuracy":
             rule = f"given as loss = … where a study is judged by {self.metric}"
@@ -271,6 +276,11 @@ class Federation(StrictTable):
         if self.stop_at_target and self.target is None:
             raise InputError("target must be given where stop_at_target = true; got nothing.")
         return self
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds a run has at most, whatever they cost."""
+        return MOST_ROUNDS if self.rounds is None else self.rounds
 
     @property
     def metric(self) -> str:

@@ -270,6 +270,7 @@ def setup(config: RunConfig) -> tuple[BuiltFederation, Setup]:
         selector=selector,
         cohort=config.cohort,
         horizon=config.rounds,
+        until=config.until,
         population=built.population,
         availability=built.availability,
         combine=config.server.combine_rule,

@@ -15,6 +15,7 @@ import polars as pl
 
 from sortition.core.errors import bad
 from sortition.results import run_folder
+from sortition.results.cost import limits_not_reached
 from sortition.results.task_metric import tested_metrics
 from sortition.studies.types import TomlTable
 
@@ -330,8 +331,8 @@ def left_out_note(runs: Sequence[run_folder.Run], run_folders: Collection[Path])
 
 
 def notes_of(runs: Sequence[run_folder.Run]) -> list[str]:
-    """Return what the manifests of runs note on data, partitions and availability: each once, the first of many."""
-    notes: dict[str, None] = {}
+    """Return what runs note on data, partitions, availability and limits: each once, the first of many."""
+    notes: dict[str, None] = dict.fromkeys(limits_not_reached(runs))
     for run in runs:
         notes_of_run = run.manifest.get("notes")
         if isinstance(notes_of_run, list):

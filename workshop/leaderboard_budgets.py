@@ -58,9 +58,9 @@ def rounded(clock: float) -> float:
 
 def with_budget(text: str, name: str, seconds: float) -> str:
     """Return the suite's file with the time budget of one cell."""
-    pattern = re.compile(
-        rf'(\[\[cell\]\]\nname = "{re.escape(name)}"\n(?:(?!seconds|\[\[).*\n)*?)(?:seconds = .*\n)?(?=quick|study)'
-    )
+    opening = rf'\[\[cell\]\]\nname = "{re.escape(name)}"\n'
+    other_keys = r"(?:(?!seconds|\[\[).*\n)*?"
+    pattern = re.compile(rf"({opening}{other_keys})(?:seconds = .*\n)?(?=quick|study)")
     changed, count = pattern.subn(rf"\g<1>seconds = {seconds:.1f}\n", text)
     if count != 1:
         raise ValueError(f"the file has {count} places for the budget of {name}")

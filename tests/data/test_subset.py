@@ -33,7 +33,7 @@ def test_a_study_uses_the_subset_for_every_seed() -> None:
 def test_wrong_numbers_are_refused() -> None:
     with pytest.raises(InputError, match=r"data.subset.test must be at most 359; got 1000"):
         Subset(test=1000).of(load("digits"))
-    with pytest.raises(InputError, match="data.subset.train must be left out for data that come with clients"):
+    with pytest.raises(InputError, match=r"data.subset.train must be left out for data that come with clients"):
         Subset(train=10).of(load("synthetic", clients=5))
     with pytest.raises(InputError, match="train must be a whole number ≥ 1; got 0"):
         validated(Data, {"name": "digits", "subset": {"train": 0}}, "data")

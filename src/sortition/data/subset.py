@@ -1,4 +1,4 @@
-"""A part of a data set, drawn once and alike for all seeds: studies on small machines need not test on 10,000 images."""
+"""A part of a data set, drawn once and alike for all seeds, for studies on small machines."""
 
 from __future__ import annotations
 

@@ -267,7 +267,9 @@ class TrackBoard:
         for row in self.complete:
             family_means = []
             for family, names in families.items():
-                of_cells = np.stack([self._resampled_cell(area[name], row, drawn_seeds[name]) for name in names], axis=1)
+                of_cells = np.stack(
+                    [self._resampled_cell(area[name], row, drawn_seeds[name]) for name in names], axis=1
+                )
                 drawn = np.take_along_axis(of_cells, drawn_cells[family], axis=1)
                 family_means.append(drawn.mean(axis=1))
             gains[row] = np.mean(family_means, axis=0)

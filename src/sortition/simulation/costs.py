@@ -59,12 +59,13 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Time in which ``ids`` receive the model, train and answer (k,)."""
-        return self.fleet.seconds(ids, t, self.examples(ids), 2 * NUMBER * self.size)
+        model = NUMBER * self.size
+        return self.fleet.seconds(ids, t, self.examples(ids), down=model, up=model)
 
     def resources(self, client: int, t: int) -> Floats:
-        """Time (2,) in which one client trains, and in which it sends or receives the model once."""
-        work, sent = [int(self.examples(np.array([client]))[0]), 0], [0, NUMBER * self.size]
-        return self.fleet.seconds(np.array([client, client]), t, work, sent)
+        """Time (2,) in which one client trains, and in which it sends the model once."""
+        examples = int(self.examples(np.array([client]))[0])
+        return self.fleet.seconds(np.array([client, client]), t, [examples, 0], up=[0, NUMBER * self.size])
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Examples that ``ids`` compute on when they answer a signal of the model (k,)."""
@@ -78,4 +79,4 @@ class Costs:
         """Time in which ``ids`` receive the model and answer a signal of it (k,)."""
         sent = NUMBER * (self.size + signal.floats_down)
         share = 1.0 if signal.backward else FORWARD
-        return self.fleet.seconds(ids, t, share * self.examples_read(signal, ids), sent)
+        return self.fleet.seconds(ids, t, share * self.examples_read(signal, ids), down=sent)

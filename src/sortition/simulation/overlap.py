@@ -80,6 +80,7 @@ class Work:
     Attributes:
         index: of the selection.
         version: of the model.
+        clock: the simulated second of the selection, where devices have busy hours; else 0.
         cache: the model, and what was trained with it.
         to_train: the members whose updates will arrive, in the cohort's order: they train together.
         tracked: what the training must measure.
@@ -88,6 +89,7 @@ class Work:
 
     index: int
     version: int
+    clock: float
     cache: RoundCache
     to_train: Ids
     tracked: Tracked
@@ -147,7 +149,7 @@ class OverlappingSimulation(Simulation):
             self._lose_taken()
         self.now.late = []
         self.now.asked_seconds = 0.0
-        self.now.setup = setup.remembering(self.local)
+        self.now.setup = setup.at_clock(self.clock).remembering(self.local)
         world = self.now.setup.world
         world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
         mask = setup.reachable(version, self.clock).copy()
@@ -205,6 +207,7 @@ class OverlappingSimulation(Simulation):
         work = Work(
             index=t,
             version=self.registrar.version,
+            clock=world.fleet.clock,
             cache=world.cache,
             to_train=np.array(answering, np.int64),
             tracked=tracked_by(self.reported),

@@ -165,6 +165,11 @@ class Setup:
         owners = self.faults.owners(t)
         return self if owners is None else replace(self, world=self.world.variant(owners=owners))
 
+    def at_clock(self, clock: float) -> Setup:
+        """The same for work that begins at this second, at which devices may be busy."""
+        world = self.world.at_clock(clock)
+        return self if world is self.world else replace(self, world=world)
+
     def remembering(self, states: LocalStates | None) -> Setup:
         """The same in a round that begins with these states of the clients' optimisers."""
         return self if states is None else replace(self, world=self.world.remembering(states))

@@ -338,7 +338,7 @@ class Simulation:
         setup = self.setup.at(t)
         self.now = InRound(setup, t, Ledger(self.params.size, setup.world.n_clients), Stopwatch())
         self._note_newcomers(t)
-        self.now.setup = setup.remembering(self.local)
+        self.now.setup = setup.at_clock(self.clock).remembering(self.local)
         return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
 
     def _admitted(self, there: Ids, t: int) -> Ids:

@@ -24,7 +24,7 @@ def export(simulation: OverlappingSimulation) -> tuple[dict[str, Array], dict[st
     arrays: dict[str, Array] = {}
     works: list[dict[str, Any]] = []
     for work in simulation.work.values():
-        works.append({"index": work.index, "version": work.version})
+        works.append({"index": work.index, "version": work.version, "clock": work.clock})
         arrays[f"work.{work.index}.to_train"] = work.to_train
         arrays[f"model.{work.version}"] = work.cache.params
         arrays |= _trained_rows(work)
@@ -105,8 +105,10 @@ def _work(
     models: Mapping[int, Vector],
     simulation: OverlappingSimulation,
 ) -> Work:
-    index, version = int(table["index"]), int(table["version"])
-    world = simulation.setup.at(version).remembering(simulation.local).world
+    index = int(table["index"])
+    version = int(table["version"])
+    clock = float(table["clock"])
+    world = simulation.setup.at(version).at_clock(clock).remembering(simulation.local).world
     cache = RoundCache(world, models[version], index, version=version)
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:
@@ -118,6 +120,7 @@ def _work(
     return Work(
         index=index,
         version=version,
+        clock=clock,
         cache=cache,
         to_train=np.asarray(arrays[f"work.{index}.to_train"], np.int64),
         tracked=tracked_by(simulation.reported),

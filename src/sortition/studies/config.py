@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -317,6 +317,7 @@ class RunConfig(Federation):
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
+        table["devices"] = self.devices.changed(table["devices"])
         table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
         table["policy"] = [policy.changed() for policy in self.policy]
@@ -346,8 +347,12 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the keys of the table at ``path`` in a model."""
     table: object = model
     for key in path:
-        if not key.isdigit() and _is_model(table):
+        if key.isdigit():
+            continue
+        if _is_model(table):
             table = _table_type(table.model_fields[key].annotation)
+        elif isinstance(table, type) and is_dataclass(table):
+            table = _table_type(get_type_hints(table)[key])
     if _is_model(table):
         return list(table.model_fields)
     if isinstance(table, type) and is_dataclass(table):

@@ -229,7 +229,7 @@ def _build(config: RunConfig) -> BuiltFederation:
     facts: dict[str, Array] = {}
     if dataset.features is not None and len(dataset.features) == parts.clients:
         facts["features"] = dataset.features
-    if config.devices is not None and config.devices.speed_spread:
+    if world.fleet.speeds_differ:
         facts["speed"] = world.fleet.speed  # examples a second; clients know their devices
     reachable = availability.make(
         config.availability.name,

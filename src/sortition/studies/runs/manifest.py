@@ -50,6 +50,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
     document["notes"] = [
         *parts.train.notes,
         *built.availability.notes,
+        *built.world.fleet.notes,
         *methods.outside_notes(selector),
         *_engine_notes(config, setup),
         *_limit_notes(config),

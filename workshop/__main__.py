@@ -28,6 +28,10 @@ def main() -> None:
             write_reproduction_pages()
         case "leaderboard":
             _write_leaderboard(options.runs)
+        case "budgets":
+            from workshop.leaderboard_budgets import write_budgets
+
+            write_budgets()
         case "pictures":
             from workshop.method_pictures import write_pictures
 
@@ -59,6 +63,7 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
     )
+    parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
     pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
     pictures.add_argument("methods", nargs="*", help="default: all")
     parts.add_parser("metrics", help="docs/images/metrics.svg: panels of the dashboard, from a small federation")

@@ -106,6 +106,11 @@ def test_a_changed_cell_changes_the_name_of_the_suite(tmp_path: Path) -> None:
     assert load_tracks(changed).version == SUITE.version
 
 
+def test_the_rules_state_the_name_of_the_frozen_suite() -> None:
+    rules = Path(__file__).parents[2] / "docs" / "leaderboard-rules.md"
+    assert f"`{SUITE.version}`" in rules.read_text(encoding="utf-8")
+
+
 def test_two_cells_of_one_name_are_refused(tmp_path: Path) -> None:
     text = FILE.read_text(encoding="utf-8")
     name = SUITE.cell[0].name
@@ -132,7 +137,7 @@ def test_cells_with_a_cnn_have_fewer_seeds() -> None:
     assert list(SUITE.seeds_of(SUITE.cell[0])) == [0, 1, 2, 3, 4]
 
 
-# -- entrants --------------------------------------------------------------------------------------------------------------
+# -- entrants ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_method_has_a_row_but_those_with_a_reason() -> None:
@@ -173,7 +178,7 @@ def test_an_alternative_with_other_information_is_refused() -> None:
 
 def test_methods_are_chosen_by_row_or_import_path() -> None:
     configurations = load_configurations()
-    chosen = chosen_entrants(configurations, ["oort", "tests.testing.example_methods:Mine"])
+    chosen = chosen_entrants(configurations, ["oort", "mymethods.neglected:Mine"])
     assert [entrant.label for entrant in chosen] == ["uniform", "oort", "Mine"]
     with pytest.raises(InputError, match=r"It does not: it trains everybody"):
         chosen_entrants(configurations, ["full"])

@@ -71,7 +71,7 @@ SLIPS = [
         "rows[position[is_portrayed]] - mean",
         "rows[position[is_portrayed]]",
     ),  # features that are not centred
-    (microcosm.Microcosm, "weight", " / max(kappa, FLAT)", ""),  # λ without κ
+    (microcosm.Microcosm, "learnt", " / max(kappa, FLAT)", ""),  # λ without κ
 ]
 
 

@@ -345,6 +345,12 @@ class Fleet:
         """Whether some clients compute faster than others."""
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
+    @property
+    def differ(self) -> bool:
+        """Whether some devices are faster than others, in computing or in sending."""
+        bandwidths = (self.bandwidth_down, self.bandwidth_up)
+        return self.speeds_differ or any(np.unique(bandwidth).size > 1 for bandwidth in bandwidths)
+
     def at(self, clock: float) -> Fleet:
         """Return the same devices for work that begins at this second of the clock."""
         if self.devices.busy is None or clock == self.clock:

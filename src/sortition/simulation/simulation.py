@@ -582,9 +582,14 @@ class Simulation:
         self.params = sealed(params)
         self.test = None
 
-    def elapsed(self) -> float:
-        """Simulated seconds since the start."""
-        return self.clock
+    def elapsed(self) -> float | None:
+        """Simulated seconds since the start; None where all devices are alike and no rounds overlap.
+
+        There seconds are another count of rounds, and no method should spend anything to save them.
+        """
+        if self.now.setup.world.fleet.differ or self.setup.pace.overlaps:
+            return self.clock
+        return None
 
     def _wait_for_somebody(self) -> None:
         """Where nobody is at work, the next one can be there in the next slot, or when the policy allows it."""

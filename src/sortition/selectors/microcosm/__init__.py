@@ -33,6 +33,7 @@ from pydantic import Field
 from sortition.core import (
     BIAS_UPDATE,
     PRODUCTS,
+    RESOURCES,
     UPDATE,
     Cohort,
     Feedback,
@@ -54,14 +55,17 @@ from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
-from sortition.selectors.microcosm.portrait import FLAT, Portrait, provisional, spread_of, unexplained
-from sortition.selectors.microcosm.simplex import simplex_fit
+from sortition.selectors.microcosm.durations import expected_seconds, limits, observed_seconds
+from sortition.selectors.microcosm.payments import MOST_UNITS, payments
+from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.sitting import Sitting, Weighed
 
 FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
 LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
-LARGEST_TRADE_OFF = 1e6  # λ at most
+ONE_LABEL_COMMON = 1.0  # G where each client has one label
+LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
@@ -72,6 +76,9 @@ class Memory(State):
 
     owed: Floats = per_client(0.0)  # d
     silent: Array = per_client(0, dtype=bool)
+    seconds: Floats = per_client(np.nan)  # τ, the expected duration; NaN: not known
+    asked: Array = per_client(0, dtype=bool)  # for the duration
+    waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
 
@@ -98,6 +105,19 @@ class Features:
     kappa: float
 
 
+@dataclass(frozen=True)
+class Learnt:
+    """How the parts of clients' updates compare.
+
+    Attributes:
+        trade_off: λ, the unexplained over the explained part.
+        common: G, the part that all updates share over the explained part.
+    """
+
+    trade_off: float
+    common: float
+
+
 @method
 class Microcosm(Selector[Memory]):
     """Makes every cohort a weighted portrait of all data; what a client does not get now is owed to it and paid later.
@@ -113,6 +133,8 @@ class Microcosm(Selector[Memory]):
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
         sketch: numbers that a client projects its update to.
+        seconds: where there is a clock, whether clients are asked how long they will take, once; or durations are only
+            observed; or ignored, so that rounds count and not seconds.
         epsilon: differential privacy of the label counts in a study; clients of a federation add it themselves.
         noise: "laplace" (ε) or "gaussian" (ε, δ).
         delta: δ of the Gaussian mechanism.
@@ -125,6 +147,7 @@ class Microcosm(Selector[Memory]):
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
     repay_mixture: bool = False
     sketch: Annotated[int, Field(ge=2)] = 32
+    seconds: Literal["asked", "observed", "ignored"] = "asked"
     epsilon: Annotated[float, Field(gt=0)] | None = None
     noise: Literal["laplace", "gaussian"] = "laplace"
     delta: Annotated[float, Field(gt=0, lt=1)] = 1e-5
@@ -138,7 +161,7 @@ class Microcosm(Selector[Memory]):
     def needs(self) -> Needs:
         """Read the sizes, and take what portrays clients; with ``estimate`` sketched updates as well."""
         if self.by == "auto":
-            return Needs(reads=("sizes",), optional=("label_counts",))
+            return Needs(reads=("sizes",), optional=("label_counts",), asks=self._asks)
         reports: set[Signal] = set()
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
@@ -146,9 +169,18 @@ class Microcosm(Selector[Memory]):
             reports.add(UPDATE.sketch(self.sketch))
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
-            asks=(PRODUCTS,) if self.by == "secure" else (),
+            asks=self._asks,
             reports=tuple(sorted(reports, key=lambda signal: signal.name)),
         )
+
+    @property
+    def _asks(self) -> tuple[Signal, ...]:
+        asks = []
+        if self.by == "secure":
+            asks.append(PRODUCTS)
+        if self.seconds == "asked":
+            asks.append(RESOURCES)
+        return tuple(asks)
 
     def resolved(self, facts: Collection[str]) -> Microcosm:
         """Settle ``by = "auto"`` with these facts at hand."""
@@ -181,47 +213,78 @@ class Microcosm(Selector[Memory]):
                 state.rows = embedded(state.products, with_products, round.population.sizes)
         elif self.by == "labels" and self.epsilon is not None:
             self._enrol(state, round, self.epsilon)
+        if self.seconds == "asked" and round.clock is not None:
+            strangers = round.available[~state.asked[round.available]]
+            if strangers.size:
+                answer = yield Measure(RESOURCES, strangers)
+                state.asked[strangers] = True
+                if len(answer):
+                    update, upload = answer.values.T
+                    state.seconds[answer.ids] = update + 2 * upload
         return self.choose(state, round)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
-        """Choose S by the portrait and weigh it by the quadratic programme.
-
-        A member that would weigh nothing gives its place to another.
-        """
-        ids = round.available
+        """Choose S by the portrait and weigh it by the quadratic programme; where seconds count, by progress per second."""
         p = data_shares(round.population)
         features = self.features(state, round, p)
-        trade_off = self.weight(state, round, p, features.kappa)
-        phi = features.phi
-        owed = (p + state.owed)[ids]
-        pool = np.argsort(round.rng.permutation(ids.size))  # in the order of a lot, which decides where scores tie
-        while True:
-            places = min(round.places, pool.size)
-            portrait = Portrait(
-                phi=phi[pool],
-                owed=owed[pool],
-                provisional=provisional(owed[pool], places),
-                trade_off=trade_off,
-                target=features.target,
-            )
-            members = pool[portrait.chosen(places)]
-            weights = simplex_fit(phi[members], features.target, np.maximum(owed[members], 0.0), trade_off)
-            idle = members[weights <= 0]
-            if not idle.size or pool.size - idle.size < round.places:
-                break
-            pool = pool[~np.isin(pool, idle)]
-        has_weight = weights > 0
-        members = members[has_weight]
-        weights = weights[has_weight]
-        notes: dict[str, str | int | float] = {
-            "by": self.by,
-            "trade_off": float(np.round(trade_off, 6)),
-            "mixture": float(np.round(np.linalg.norm(phi[members].T @ weights), 6)),
-            "effective": float(np.round(1 / (weights**2).sum(), 3)),
-        }
+        learnt = self.learnt(state, round, p, features.kappa)
+        sitting = Sitting(
+            phi=features.phi,
+            target=features.target,
+            owed=(p + state.owed)[round.available],
+            trade_off=learnt.trade_off,
+            places=round.places,
+            lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
+        )
+        notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
+        if self._counts_seconds(round):
+            portrait = self._quickest(state, round, sitting, learnt.common, notes)
+        else:
+            portrait = sitting.portrait(sitting.lot)
+        members = portrait.members
+        weights = portrait.weights
+        notes["mixture"] = float(np.round(np.linalg.norm(features.phi[members].T @ weights), 6))
+        notes["effective"] = float(np.round(1 / (weights**2).sum(), 3))
         if members.size < round.places:
             notes["left_empty"] = round.places - members.size
-        return Cohort(ids[members], weights / weights.sum(), notes=notes)
+        return Cohort(round.available[members], weights / weights.sum(), notes=notes)
+
+    def _counts_seconds(self, round: Round) -> bool:
+        """Return whether there is a clock, and durations matter."""
+        return self.seconds != "ignored" and round.clock is not None
+
+    def _quickest(
+        self, state: Memory, round: Round, sitting: Sitting, common: float, notes: dict[str, str | int | float]
+    ) -> Weighed:
+        """Return the portrait with the most progress per second, among clients up to a limit on their duration.
+
+        Clients to whom a payment is due are in it whatever the limit; what was decided goes into ``notes``.
+        """
+        seconds = expected_seconds(state.seconds)[round.available]
+        clients, floors = payments(data_shares(round.population), round.budget).forced(state.waits, round.available)
+        forced = np.searchsorted(round.available, clients)
+        best_rate = -np.inf
+        best_limit = np.inf
+        for limit in limits(seconds, sitting.places, least=float(seconds[forced].max(initial=0.0))):
+            within = sitting.lot[seconds[sitting.lot] <= limit]
+            candidate = sitting.portrait(within, forced=forced, floors=floors, swaps=False)
+            duration = self._duration(round, seconds[candidate.members])
+            progress = sitting.progress(candidate, common)
+            rate = progress / duration if progress > 0 else progress * duration
+            if rate > best_rate:
+                best_rate = rate
+                best_limit = limit
+        within = sitting.lot[seconds[sitting.lot] <= best_limit]
+        notes["seconds"] = float(np.round(seconds[within].max(initial=0.0), 3))
+        notes["too_slow"] = int(round.available.size - within.size)
+        notes["due"] = int(forced.size)
+        return sitting.portrait(within, forced=forced, floors=floors)
+
+    def _duration(self, round: Round, seconds: Floats) -> float:
+        """Return how long these members hold up the server: until the last answers, or, where rounds overlap, a place."""
+        if round.in_flight.size:
+            return float(seconds.mean())
+        return float(seconds.max())
 
     def features(self, state: Memory, round: Round, p: Floats) -> Features:
         """Return Φ of the available clients, T, and κ."""
@@ -269,9 +332,13 @@ class Microcosm(Selector[Memory]):
             noised = noisy_counts(counts, epsilon, self.noise, self.delta, round.rng)
             state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
-    def weight(self, state: Memory, round: Round, p: Floats, kappa: float) -> float:
-        """Return λ: by κ, or estimated once enough clients' updates are known."""
-        by_kappa = min(self._one_label_trade_off / max(kappa, FLAT), LARGEST_TRADE_OFF)
+    def learnt(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
+        """Return λ and G: by κ, or estimated once enough clients' updates are known."""
+        scale = 1 / max(kappa, FLAT)
+        by_kappa = Learnt(
+            trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
+            common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
+        )
         if not self.estimate:
             return by_kappa
         updated = np.flatnonzero(row_known(state.updates))
@@ -281,7 +348,7 @@ class Microcosm(Selector[Memory]):
         estimate = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
         if estimate is None:
             return by_kappa
-        return float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE))
+        return replace(by_kappa, trade_off=float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE)))
 
     @property
     def _one_label_trade_off(self) -> float:
@@ -298,6 +365,10 @@ class Microcosm(Selector[Memory]):
             owed = state.owed + data_shares(feedback.round.population)
             owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
+        if self._counts_seconds(feedback.round):
+            state.seconds = observed_seconds(state.seconds, feedback)
+            owing = payments(data_shares(feedback.round.population), feedback.round.budget)
+            state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
             self._learn(state, feedback.report(signal))
 

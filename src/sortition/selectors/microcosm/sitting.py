@@ -1,0 +1,107 @@
+"""One sitting: the candidates of a round, from which weighted portraits are made and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sortition.core.arrays import Floats, Ids
+from sortition.core.rounds import NOBODY
+from sortition.selectors.microcosm.portrait import Portrait, provisional
+from sortition.selectors.microcosm.simplex import simplex_fit
+
+NO_FLOORS: Floats = np.empty(0)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """Members, as positions among the candidates, and their weights, which sum to 1 and are above 0."""
+
+    members: Ids
+    weights: Floats
+
+
+@dataclass(frozen=True)
+class Sitting:
+    """What portraits of a round are made of.
+
+    Attributes:
+        phi: (n, d) features Φ of the candidates.
+        target: (d,) T.
+        owed: (n,) p + d.
+        trade_off: λ.
+        places: how many can be chosen.
+        lot: (n,) positions in a random order, which decides where scores tie.
+    """
+
+    phi: Floats
+    target: Floats
+    owed: Floats
+    trade_off: float
+    places: int
+    lot: Ids
+
+    def portrait(self, pool: Ids, *, forced: Ids = NOBODY, floors: Floats = NO_FLOORS, swaps: bool = True) -> Weighed:
+        """Choose and weigh members of ``pool``; a member that would weigh nothing gives its place to another.
+
+        Args:
+            pool: positions of candidates, in the order of the lot.
+            forced: positions of those that are chosen in any case.
+            floors: the least weight of each of ``forced``.
+            swaps: whether the greedy choice is improved by swaps.
+        """
+        while True:
+            members = self._chosen(pool, forced, floors, swaps)
+            weights = self._weights(members, forced, floors)
+            idle = members[weights <= 0]
+            if not idle.size or pool.size - idle.size < self.places:
+                break
+            pool = pool[~np.isin(pool, idle)]
+        has_weight = weights > 0
+        return Weighed(members=members[has_weight], weights=weights[has_weight])
+
+    def _chosen(self, pool: Ids, forced: Ids, floors: Floats, swaps: bool) -> Ids:
+        places = min(self.places, pool.size)
+        weight_if_chosen = provisional(self.owed[pool], places)
+        required = np.flatnonzero(np.isin(pool, forced))
+        if forced.size:
+            floor_of = np.zeros(self.owed.size)
+            floor_of[forced] = floors
+            weight_if_chosen = np.maximum(weight_if_chosen, floor_of[pool])
+        portrait = Portrait(
+            phi=self.phi[pool],
+            owed=self.owed[pool],
+            provisional=weight_if_chosen,
+            trade_off=self.trade_off,
+            target=self.target,
+        )
+        return pool[portrait.chosen(places, required=required, swaps=swaps)]
+
+    def _weights(self, members: Ids, forced: Ids, floors: Floats) -> Floats:
+        """Return argmin ‖Φ_Sᵀa − T‖² + λ‖a − t‖² over Σa = 1, a ≥ 0, and a ≥ the floor of those that are forced."""
+        rows = self.phi[members]
+        anchor = np.maximum(self.owed[members], 0.0)
+        if not forced.size:
+            return simplex_fit(rows, self.target, anchor, self.trade_off)
+        floor_of = np.zeros(self.owed.size)
+        floor_of[forced] = floors
+        floor = floor_of[members]
+        free_mass = 1.0 - float(floor.sum())
+        if free_mass <= 1e-9:
+            return np.asarray(floor / floor.sum())
+        above_floor = simplex_fit(
+            rows,
+            (self.target - rows.T @ floor) / free_mass,
+            (anchor - floor) / free_mass,
+            self.trade_off,
+        )
+        return np.asarray(floor + free_mass * above_floor)
+
+    def progress(self, weighed: Weighed, common: float) -> float:
+        """Return Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖²: by how much these weights lower the error of an idle round."""
+        a = weighed.weights
+        mixture = self.phi[weighed.members].T @ a
+        owed = self.owed[weighed.members]
+        individuals = self.trade_off * float(2 * owed @ a - a @ a)
+        return common + individuals + float((2 * self.target - mixture) @ mixture)

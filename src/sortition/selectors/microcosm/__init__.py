@@ -47,6 +47,7 @@ from sortition.core import (
     method,
     per_client,
     per_pair,
+    shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
@@ -57,7 +58,7 @@ from sortition.selectors._parts.shares import data_shares, label_shares, shares
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
 from sortition.selectors.microcosm.durations import expected_seconds, limits, observed_seconds
 from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.portrait import FLAT, parts, spread_of
 from sortition.selectors.microcosm.sitting import Sitting, Weighed
 
 FACTS = {"labels": "label_counts", "features": "features"}
@@ -65,6 +66,7 @@ LABELS = ("labels", "secure")
 LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
 ONE_LABEL_COMMON = 1.0  # G where each client has one label
+FLOOR_FROM = 0.5  # of the patience with a client: from then on a member is paid
 LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
@@ -81,6 +83,8 @@ class Memory(State):
     waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
+    persistent_product: float = shared(0.0)
+    persistent_norm: float = shared(0.0)
 
 
 @dataclass
@@ -116,6 +120,7 @@ class Learnt:
 
     trade_off: float
     common: float
+    strength: float = 1.0
 
 
 @method
@@ -144,6 +149,8 @@ class Microcosm(Selector[Memory]):
     secure_aggregation: bool = False
     trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
     estimate: bool = False
+    ledger_learnt: bool = True
+    common_factor: float = 1.0
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
     repay_mixture: bool = False
     sketch: Annotated[int, Field(ge=2)] = 32
@@ -231,9 +238,10 @@ class Microcosm(Selector[Memory]):
         sitting = Sitting(
             phi=features.phi,
             target=features.target,
-            owed=(p + state.owed)[round.available],
+            owed=(p + learnt.strength * state.owed)[round.available],
             trade_off=learnt.trade_off,
             places=round.places,
+            floors=np.zeros(round.available.size),
             lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
         )
         notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
@@ -260,15 +268,31 @@ class Microcosm(Selector[Memory]):
 
         Clients to whom a payment is due are in it whatever the limit; what was decided goes into ``notes``.
         """
-        seconds = expected_seconds(state.seconds)[round.available]
-        clients, floors = payments(data_shares(round.population), round.budget).forced(state.waits, round.available)
-        forced = np.searchsorted(round.available, clients)
+        ids = round.available
+        seconds = expected_seconds(state.seconds)[ids]
+        owing = payments(data_shares(round.population), round.budget)
+        clients, forced_weights = owing.forced(state.waits, ids)
+        forced = np.searchsorted(ids, clients)
+        waited = state.waits[ids, 0] / owing.patience
+        floors = np.where(waited >= FLOOR_FROM, owing.value[ids], 0.0)
+        floors[forced] = forced_weights
+        sitting = replace(sitting, floors=floors)
+        if forced.size:
+            longest = float(seconds[forced].max())
+            waiting = sitting.lot[(waited[sitting.lot] >= FLOOR_FROM) & (seconds[sitting.lot] <= longest)]
+            slowest = waiting[np.argsort(-seconds[waiting], kind="stable")[: 2 * sitting.places]]
+            pool = sitting.lot[np.isin(sitting.lot, np.union1d(slowest, forced))]
+            if pool.size >= sitting.places:
+                notes["seconds"] = float(np.round(longest, 3))
+                notes["due"] = int(forced.size)
+                return sitting.portrait(pool, forced=forced)
         best_rate = -np.inf
         best_limit = np.inf
         for limit in limits(seconds, sitting.places, least=float(seconds[forced].max(initial=0.0))):
             within = sitting.lot[seconds[sitting.lot] <= limit]
-            candidate = sitting.portrait(within, forced=forced, floors=floors, swaps=False)
-            duration = self._duration(round, seconds[candidate.members])
+            candidate = sitting.portrait(within, forced=forced, swaps=False)
+            members = candidate.members
+            duration = self._duration(round, seconds[members])
             progress = sitting.progress(candidate, common)
             rate = progress / duration if progress > 0 else progress * duration
             if rate > best_rate:
@@ -276,9 +300,9 @@ class Microcosm(Selector[Memory]):
                 best_limit = limit
         within = sitting.lot[seconds[sitting.lot] <= best_limit]
         notes["seconds"] = float(np.round(seconds[within].max(initial=0.0), 3))
-        notes["too_slow"] = int(round.available.size - within.size)
+        notes["too_slow"] = int(ids.size - within.size)
         notes["due"] = int(forced.size)
-        return sitting.portrait(within, forced=forced, floors=floors)
+        return sitting.portrait(within, forced=forced)
 
     def _duration(self, round: Round, seconds: Floats) -> float:
         """Return how long these members hold up the server: until the last answers, or, where rounds overlap, a place."""
@@ -337,7 +361,7 @@ class Microcosm(Selector[Memory]):
         scale = 1 / max(kappa, FLAT)
         by_kappa = Learnt(
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
-            common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
+            common=min(ONE_LABEL_COMMON * self.common_factor * scale, LARGEST_TRADE_OFF),
         )
         if not self.estimate:
             return by_kappa
@@ -345,10 +369,19 @@ class Microcosm(Selector[Memory]):
         ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
         if not ids.size:
             return by_kappa
-        estimate = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
-        if estimate is None:
+        divided = parts(self._rows(state, round, ids), state.updates[ids], p[ids])
+        if divided is None:
             return by_kappa
-        return replace(by_kappa, trade_off=float(np.clip(estimate, LEAST_ESTIMATE, LARGEST_ESTIMATE)))
+        trade_off = float(np.clip(divided.unexplained, LEAST_ESTIMATE, LARGEST_ESTIMATE))
+        import os
+        if os.environ.get("MCDEBUG") and round.index % 25 == 0:
+            print(round.index, "lam", divided.unexplained, "common/unexpl", divided.common, "kappa-lam", by_kappa.trade_off, by_kappa.common, "s", state.persistent_product/max(state.persistent_norm,1e-300))
+        g = os.environ.get("MCG")
+        common = by_kappa.common * self.common_factor
+        strength = 1.0
+        if self.ledger_learnt:
+            strength = float(np.clip(divided.unexplained / LEAST_ESTIMATE, 0.0, 1.0))
+        return Learnt(trade_off=trade_off, common=common, strength=strength)
 
     @property
     def _one_label_trade_off(self) -> float:
@@ -370,7 +403,7 @@ class Microcosm(Selector[Memory]):
             owing = payments(data_shares(feedback.round.population), feedback.round.budget)
             state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
-            self._learn(state, feedback.report(signal))
+            self._learn(state, feedback.round, feedback.report(signal))
 
     def _booked(self, state: Memory, feedback: Feedback) -> Ids:
         """Return who has had its turn: members that completed, and those that fell silent the last two times."""
@@ -386,12 +419,36 @@ class Microcosm(Selector[Memory]):
             return self.forgetting
         return min(0.9, round.budget / (2 * round.n_clients))
 
-    def _learn(self, state: Memory, reading: Reading) -> None:
+    def _learn_persistence(self, state: Memory, round: Round, ids: Ids, values: Floats) -> None:
+        """Compare what features do not explain of these clients' updates with the same of their last ones."""
+        updated = np.flatnonzero(row_known(state.updates))
+        if not updated.size or self.by not in FACTS:
+            return
+        again = np.isin(ids, updated)
+        if again.sum() < 2:
+            return
+        rows = self._rows(state, round, updated)
+        design = np.column_stack([np.ones(len(rows)), rows])
+        coefficients, _, _, _ = np.linalg.lstsq(design, state.updates[updated], rcond=1e-9)
+        position = np.searchsorted(updated, ids[again])
+        predicted = design[position] @ coefficients
+        old = state.updates[ids[again]] - predicted
+        old = old - old.mean(axis=0)
+        new = values[again] - predicted
+        new = new - new.mean(axis=0)
+        product = float((old * new).sum())
+        norm = float(np.sqrt((old**2).sum() * (new**2).sum()))
+        if norm > 0:
+            state.persistent_product = 0.95 * state.persistent_product + product / norm
+            state.persistent_norm = 0.95 * state.persistent_norm + 1.0
+
+    def _learn(self, state: Memory, round: Round, reading: Reading) -> None:
         """Make features the mean of the old and the new ones; λ looks at the last update alone."""
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)
         if self.by in FACTS or self.by == "secure":
+            self._learn_persistence(state, round, reading.ids, values)
             state.updates = with_rows(state.updates, reading.ids, values)
             return
         if state.rows.shape[1]:

@@ -11,8 +11,6 @@ from sortition.core.rounds import NOBODY
 from sortition.selectors.microcosm.portrait import Portrait, provisional
 from sortition.selectors.microcosm.simplex import simplex_fit
 
-NO_FLOORS: Floats = np.empty(0)
-
 
 @dataclass(frozen=True)
 class Weighed:
@@ -32,6 +30,7 @@ class Sitting:
         owed: (n,) p + d.
         trade_off: λ.
         places: how many can be chosen.
+        floors: (n,) the least weight of each candidate, if it is chosen.
         lot: (n,) positions in a random order, which decides where scores tie.
     """
 
@@ -40,20 +39,20 @@ class Sitting:
     owed: Floats
     trade_off: float
     places: int
+    floors: Floats
     lot: Ids
 
-    def portrait(self, pool: Ids, *, forced: Ids = NOBODY, floors: Floats = NO_FLOORS, swaps: bool = True) -> Weighed:
+    def portrait(self, pool: Ids, *, forced: Ids = NOBODY, swaps: bool = True) -> Weighed:
         """Choose and weigh members of ``pool``; a member that would weigh nothing gives its place to another.
 
         Args:
             pool: positions of candidates, in the order of the lot.
             forced: positions of those that are chosen in any case.
-            floors: the least weight of each of ``forced``.
             swaps: whether the greedy choice is improved by swaps.
         """
         while True:
-            members = self._chosen(pool, forced, floors, swaps)
-            weights = self._weights(members, forced, floors)
+            members = self._chosen(pool, forced, swaps)
+            weights = self._weights(members)
             idle = members[weights <= 0]
             if not idle.size or pool.size - idle.size < self.places:
                 break
@@ -61,32 +60,24 @@ class Sitting:
         has_weight = weights > 0
         return Weighed(members=members[has_weight], weights=weights[has_weight])
 
-    def _chosen(self, pool: Ids, forced: Ids, floors: Floats, swaps: bool) -> Ids:
+    def _chosen(self, pool: Ids, forced: Ids, swaps: bool) -> Ids:
         places = min(self.places, pool.size)
-        weight_if_chosen = provisional(self.owed[pool], places)
-        required = np.flatnonzero(np.isin(pool, forced))
-        if forced.size:
-            floor_of = np.zeros(self.owed.size)
-            floor_of[forced] = floors
-            weight_if_chosen = np.maximum(weight_if_chosen, floor_of[pool])
         portrait = Portrait(
             phi=self.phi[pool],
             owed=self.owed[pool],
-            provisional=weight_if_chosen,
+            provisional=np.maximum(provisional(self.owed[pool], places), self.floors[pool]),
             trade_off=self.trade_off,
             target=self.target,
         )
-        return pool[portrait.chosen(places, required=required, swaps=swaps)]
+        return pool[portrait.chosen(places, required=np.flatnonzero(np.isin(pool, forced)), swaps=swaps)]
 
-    def _weights(self, members: Ids, forced: Ids, floors: Floats) -> Floats:
-        """Return argmin ‖Φ_Sᵀa − T‖² + λ‖a − t‖² over Σa = 1, a ≥ 0, and a ≥ the floor of those that are forced."""
+    def _weights(self, members: Ids) -> Floats:
+        """Return argmin ‖Φ_Sᵀa − T‖² + λ‖a − t‖² over Σa = 1 and a ≥ the floors, which are 0 or more."""
         rows = self.phi[members]
         anchor = np.maximum(self.owed[members], 0.0)
-        if not forced.size:
+        floor = self.floors[members]
+        if not floor.any():
             return simplex_fit(rows, self.target, anchor, self.trade_off)
-        floor_of = np.zeros(self.owed.size)
-        floor_of[forced] = floors
-        floor = floor_of[members]
         free_mass = 1.0 - float(floor.sum())
         if free_mass <= 1e-9:
             return np.asarray(floor / floor.sum())

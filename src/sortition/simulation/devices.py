@@ -346,10 +346,14 @@ class Fleet:
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
     @property
-    def differ(self) -> bool:
-        """Whether some devices are faster than others, in computing or in sending."""
-        bandwidths = (self.bandwidth_down, self.bandwidth_up)
-        return self.speeds_differ or any(np.unique(bandwidth).size > 1 for bandwidth in bandwidths)
+    def differs(self) -> bool:
+        """Whether some clients compute or send faster than others."""
+        equal_bandwidths = self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up)
+        return self.speeds_differ or bool(self.devices.jitter) or not equal_bandwidths
+
+    @staticmethod
+    def _is_equal(values: Floats) -> bool:
+        return bool((values == values[0]).all())
 
     def at(self, clock: float) -> Fleet:
         """Return the same devices for work that begins at this second of the clock."""

@@ -39,6 +39,7 @@ from sortition.core import (
     Feedback,
     Measure,
     Needs,
+    Population,
     Reading,
     Round,
     Selector,
@@ -47,7 +48,6 @@ from sortition.core import (
     method,
     per_client,
     per_pair,
-    shared,
 )
 from sortition.core.arrays import Array, Floats, Ids
 from sortition.core.errors import bad
@@ -55,18 +55,18 @@ from sortition.core.selector import Asking
 from sortition.selectors._parts.label_privacy import noisy_counts
 from sortition.selectors._parts.pair_products import MOST_CLIENTS, store_products, without_products
 from sortition.selectors._parts.shares import data_shares, label_shares, shares
+from sortition.selectors.microcosm.durations import expected_seconds, observed_seconds
 from sortition.selectors.microcosm.feature_rows import embedded, row_known, with_rows
-from sortition.selectors.microcosm.durations import expected_seconds, limits, observed_seconds
 from sortition.selectors.microcosm.payments import MOST_UNITS, payments
-from sortition.selectors.microcosm.portrait import FLAT, parts, spread_of
-from sortition.selectors.microcosm.sitting import Sitting, Weighed
+from sortition.selectors.microcosm.portrait import FLAT, spread_of, unexplained
+from sortition.selectors.microcosm.quickest import quickest
+from sortition.selectors.microcosm.sitting import Sitting
 
 FACTS = {"labels": "label_counts", "features": "features"}
 LABELS = ("labels", "secure")
 LABELS_TRADE_OFF = 1.5  # λ₁ with labels
 OTHER_TRADE_OFF = 3.0  # λ₁ with anything else
 ONE_LABEL_COMMON = 1.0  # G where each client has one label
-FLOOR_FROM = 0.5  # of the patience with a client: from then on a member is paid
 LARGEST_TRADE_OFF = 1e6  # λ and G at most
 LEAST_ESTIMATE = 1.0  # of λ: below, giants are exchanged for unlike clients
 LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
@@ -74,17 +74,16 @@ LARGEST_ESTIMATE = 30.0  # of λ: above, features do not count
 
 @dataclass
 class Memory(State):
-    """The ledger, who was silent when last chosen, features, and last sketches of updates."""
+    """The ledger, who was silent when last chosen, durations and payments, features, and last sketches of updates."""
 
     owed: Floats = per_client(0.0)  # d
     silent: Array = per_client(0, dtype=bool)
     seconds: Floats = per_client(np.nan)  # τ, the expected duration; NaN: not known
     asked: Array = per_client(0, dtype=bool)  # for the duration
-    waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid
+    waits: Array = per_client(0, dtype=np.int32, width=MOST_UNITS)  # of units that must be paid, in available rounds
+    dispatched: Floats = per_client(0.0)  # weight times size of the selection, of who is at work
     rows: Floats = per_client(np.nan, width=0)  # features that were learnt or noised; NaN: not yet
     updates: Floats = per_client(np.nan, width=0)
-    persistent_product: float = shared(0.0)
-    persistent_norm: float = shared(0.0)
 
 
 @dataclass
@@ -116,11 +115,12 @@ class Learnt:
     Attributes:
         trade_off: λ, the unexplained over the explained part.
         common: G, the part that all updates share over the explained part.
+        ledger: s, how much of the ledger counts.
     """
 
     trade_off: float
     common: float
-    strength: float = 1.0
+    ledger: float = 1.0
 
 
 @method
@@ -134,9 +134,11 @@ class Microcosm(Selector[Memory]):
         secure_aggregation: whether the server sees sums of updates only; "auto" then asks for no sketches.
         trade_off: λ₁, individuals against mixture; large is fair to each client, small matches the features. None for
             1.5 with labels, whose λ is λ₁/κ, and 3 with anything else, whose λ is λ₁.
-        estimate: whether λ is estimated from sketched updates that the cohort reports, once enough are known.
+        estimate: whether λ, and how much the ledger counts, are estimated from sketched updates that the cohort reports,
+            once enough are known. None: where labels or features portray clients and the server may see sketches.
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
+        target: whose mixture is aimed at: the "population"'s, or one in which all labels are "balanced".
         sketch: numbers that a client projects its update to.
         seconds: where there is a clock, whether clients are asked how long they will take, once; or durations are only
             observed; or ignored, so that rounds count and not seconds.
@@ -148,11 +150,10 @@ class Microcosm(Selector[Memory]):
     by: Literal["auto", "labels", "features", "updates", "bias", "secure", "sizes"] = "auto"
     secure_aggregation: bool = False
     trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
-    estimate: bool = False
-    ledger_learnt: bool = True
-    common_factor: float = 1.0
+    estimate: bool | None = None
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
-    repay_mixture: bool = False
+    repay_mixture: bool = True
+    target: Literal["population", "balanced"] = "population"
     sketch: Annotated[int, Field(ge=2)] = 32
     seconds: Literal["asked", "observed", "ignored"] = "asked"
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -172,7 +173,7 @@ class Microcosm(Selector[Memory]):
         reports: set[Signal] = set()
         if self.by == "bias":
             reports.add(BIAS_UPDATE)
-        if self.by == "updates" or self.estimate:
+        if self.by == "updates" or self._estimates:
             reports.add(UPDATE.sketch(self.sketch))
         return Needs(
             reads=("sizes", FACTS[self.by]) if self.by in FACTS else ("sizes",),
@@ -189,13 +190,21 @@ class Microcosm(Selector[Memory]):
             asks.append(RESOURCES)
         return tuple(asks)
 
+    @property
+    def _estimates(self) -> bool:
+        if self.estimate is None:
+            return self.by in FACTS and not self.secure_aggregation
+        return self.estimate
+
     def resolved(self, facts: Collection[str]) -> Microcosm:
-        """Settle ``by = "auto"`` with these facts at hand."""
-        if self.by != "auto":
-            return self
-        if "label_counts" in facts:
-            return replace(self, by="labels")
-        return replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+        """Settle ``by = "auto"`` with these facts at hand, and whether anything is estimated."""
+        settled = self
+        if self.by == "auto":
+            if "label_counts" in facts:
+                settled = replace(self, by="labels")
+            else:
+                settled = replace(self, by="sizes" if self.secure_aggregation else "updates", estimate=False)
+        return replace(settled, estimate=settled._estimates)
 
     def init(self, n_clients: int, rng: np.random.Generator) -> Memory:
         """Start with an empty ledger and without features."""
@@ -204,6 +213,8 @@ class Microcosm(Selector[Memory]):
         if self.estimate and self.by in ("updates", "bias", "sizes"):
             hint = "Updates regressed on themselves explain all."
             raise bad("Microcosm.estimate", f"false where by = {self.by!r}", True, hint)
+        if self.target != "population" and (self.by != "labels" or self.epsilon is not None):
+            raise bad("Microcosm.target", "'population' where label counts are not known", self.target)
         if self.by != "secure":
             return Memory(n_clients)
         if n_clients > MOST_CLIENTS:
@@ -232,21 +243,33 @@ class Microcosm(Selector[Memory]):
 
     def choose(self, state: Memory, round: Round) -> Cohort:
         """Choose S by the portrait and weigh it by the quadratic programme; where seconds count, by progress per second."""
-        p = data_shares(round.population)
-        features = self.features(state, round, p)
+        p = self._due_shares(round.population)
+        ledger = self._ledger(state, round, p)
+        features = self.features(state, round, p, ledger)
         learnt = self.learnt(state, round, p, features.kappa)
         sitting = Sitting(
             phi=features.phi,
             target=features.target,
-            owed=(p + learnt.strength * state.owed)[round.available],
+            owed=(p + learnt.ledger * ledger)[round.available],
             trade_off=learnt.trade_off,
+            common=learnt.common,
             places=round.places,
             floors=np.zeros(round.available.size),
             lot=np.argsort(round.rng.permutation(round.available.size)),  # decides where scores tie
         )
         notes: dict[str, str | int | float] = {"by": self.by, "trade_off": float(np.round(learnt.trade_off, 6))}
         if self._counts_seconds(round):
-            portrait = self._quickest(state, round, sitting, learnt.common, notes)
+            decision = quickest(
+                sitting,
+                seconds=expected_seconds(state.seconds)[round.available],
+                owing=payments(p, round.budget),
+                waits=state.waits,
+                ids=round.available,
+                deadline=round.deadline,
+                overlaps=round.in_flight.size > 0,
+            )
+            portrait = decision.portrait
+            notes.update(seconds=float(np.round(decision.limit, 3)), too_slow=decision.too_slow, due=decision.due)
         else:
             portrait = sitting.portrait(sitting.lot)
         members = portrait.members
@@ -255,62 +278,33 @@ class Microcosm(Selector[Memory]):
         notes["effective"] = float(np.round(1 / (weights**2).sum(), 3))
         if members.size < round.places:
             notes["left_empty"] = round.places - members.size
-        return Cohort(round.available[members], weights / weights.sum(), notes=notes)
+        chosen = round.available[members]
+        state.dispatched[chosen] = weights / weights.sum() * chosen.size
+        return Cohort(chosen, weights / weights.sum(), notes=notes)
+
+    def _due_shares(self, population: Population) -> Floats:
+        """Return p: shares of all data, or of data in which all labels weigh alike."""
+        if self.target == "population":
+            return data_shares(population)
+        counts = np.asarray(population.label_counts, np.float64)
+        per_label = counts.sum(axis=0)
+        return shares(counts @ np.divide(1.0, per_label, out=np.zeros(per_label.size), where=per_label > 0))
+
+    def _ledger(self, state: Memory, round: Round, p: Floats) -> Floats:
+        """Return d as if those who are at work had answered: what they bring need not be chosen again."""
+        if not round.in_flight.size:
+            return state.owed
+        at_work = np.zeros(state.n_clients)
+        at_work[round.in_flight] = state.dispatched[round.in_flight]
+        if at_work.sum() <= 0:
+            return state.owed
+        return state.owed + p - at_work / at_work.sum()
 
     def _counts_seconds(self, round: Round) -> bool:
         """Return whether there is a clock, and durations matter."""
         return self.seconds != "ignored" and round.clock is not None
 
-    def _quickest(
-        self, state: Memory, round: Round, sitting: Sitting, common: float, notes: dict[str, str | int | float]
-    ) -> Weighed:
-        """Return the portrait with the most progress per second, among clients up to a limit on their duration.
-
-        Clients to whom a payment is due are in it whatever the limit; what was decided goes into ``notes``.
-        """
-        ids = round.available
-        seconds = expected_seconds(state.seconds)[ids]
-        owing = payments(data_shares(round.population), round.budget)
-        clients, forced_weights = owing.forced(state.waits, ids)
-        forced = np.searchsorted(ids, clients)
-        waited = state.waits[ids, 0] / owing.patience
-        floors = np.where(waited >= FLOOR_FROM, owing.value[ids], 0.0)
-        floors[forced] = forced_weights
-        sitting = replace(sitting, floors=floors)
-        if forced.size:
-            longest = float(seconds[forced].max())
-            waiting = sitting.lot[(waited[sitting.lot] >= FLOOR_FROM) & (seconds[sitting.lot] <= longest)]
-            slowest = waiting[np.argsort(-seconds[waiting], kind="stable")[: 2 * sitting.places]]
-            pool = sitting.lot[np.isin(sitting.lot, np.union1d(slowest, forced))]
-            if pool.size >= sitting.places:
-                notes["seconds"] = float(np.round(longest, 3))
-                notes["due"] = int(forced.size)
-                return sitting.portrait(pool, forced=forced)
-        best_rate = -np.inf
-        best_limit = np.inf
-        for limit in limits(seconds, sitting.places, least=float(seconds[forced].max(initial=0.0))):
-            within = sitting.lot[seconds[sitting.lot] <= limit]
-            candidate = sitting.portrait(within, forced=forced, swaps=False)
-            members = candidate.members
-            duration = self._duration(round, seconds[members])
-            progress = sitting.progress(candidate, common)
-            rate = progress / duration if progress > 0 else progress * duration
-            if rate > best_rate:
-                best_rate = rate
-                best_limit = limit
-        within = sitting.lot[seconds[sitting.lot] <= best_limit]
-        notes["seconds"] = float(np.round(seconds[within].max(initial=0.0), 3))
-        notes["too_slow"] = int(ids.size - within.size)
-        notes["due"] = int(forced.size)
-        return sitting.portrait(within, forced=forced)
-
-    def _duration(self, round: Round, seconds: Floats) -> float:
-        """Return how long these members hold up the server: until the last answers, or, where rounds overlap, a place."""
-        if round.in_flight.size:
-            return float(seconds.mean())
-        return float(seconds.max())
-
-    def features(self, state: Memory, round: Round, p: Floats) -> Features:
+    def features(self, state: Memory, round: Round, p: Floats, ledger: Floats) -> Features:
         """Return Φ of the available clients, T, and κ."""
         available = round.available
         ids = self._portrayed(state, round)
@@ -325,7 +319,7 @@ class Microcosm(Selector[Memory]):
         phi[is_portrayed] = (rows[position[is_portrayed]] - mean) * scale
         target = np.zeros(rows.shape[1])
         if self.repay_mixture:
-            target = scale * ((rows - mean).T @ state.owed[ids])
+            target = scale * ((rows - mean).T @ ledger[ids])
         kappa = 1.0
         if self.by in LABELS:
             kappa = spread / max(1.0 - float(mean @ mean), FLAT)
@@ -357,31 +351,31 @@ class Microcosm(Selector[Memory]):
             state.rows = with_rows(state.rows, newcomers, label_shares(noised))
 
     def learnt(self, state: Memory, round: Round, p: Floats, kappa: float) -> Learnt:
-        """Return λ and G: by κ, or estimated once enough clients' updates are known."""
+        """Return λ, G and s: by κ, or λ and s estimated once enough clients' updates are known.
+
+        An estimate of λ below 1 is cut to 1, so that giants are not exchanged for unlike clients. What is added to it
+        asks for each client's share of the data, not for what the ledger owes: with e = λ̂,
+        e‖p + d − a‖² + (1 − e)‖p − a‖² = ‖p + e·d − a‖² up to a constant.
+        """
         scale = 1 / max(kappa, FLAT)
         by_kappa = Learnt(
             trade_off=min(self._one_label_trade_off * scale, LARGEST_TRADE_OFF),
-            common=min(ONE_LABEL_COMMON * self.common_factor * scale, LARGEST_TRADE_OFF),
+            common=min(ONE_LABEL_COMMON * scale, LARGEST_TRADE_OFF),
         )
-        if not self.estimate:
+        if not self._estimates:
             return by_kappa
         updated = np.flatnonzero(row_known(state.updates))
         ids = np.intersect1d(updated, self._portrayed(state, round), assume_unique=True)
         if not ids.size:
             return by_kappa
-        divided = parts(self._rows(state, round, ids), state.updates[ids], p[ids])
-        if divided is None:
+        unexplained_part = unexplained(self._rows(state, round, ids), state.updates[ids], p[ids])
+        if unexplained_part is None:
             return by_kappa
-        trade_off = float(np.clip(divided.unexplained, LEAST_ESTIMATE, LARGEST_ESTIMATE))
-        import os
-        if os.environ.get("MCDEBUG") and round.index % 25 == 0:
-            print(round.index, "lam", divided.unexplained, "common/unexpl", divided.common, "kappa-lam", by_kappa.trade_off, by_kappa.common, "s", state.persistent_product/max(state.persistent_norm,1e-300))
-        g = os.environ.get("MCG")
-        common = by_kappa.common * self.common_factor
-        strength = 1.0
-        if self.ledger_learnt:
-            strength = float(np.clip(divided.unexplained / LEAST_ESTIMATE, 0.0, 1.0))
-        return Learnt(trade_off=trade_off, common=common, strength=strength)
+        return Learnt(
+            trade_off=float(np.clip(unexplained_part, LEAST_ESTIMATE, LARGEST_ESTIMATE)),
+            common=by_kappa.common,
+            ledger=min(unexplained_part / LEAST_ESTIMATE, 1.0),
+        )
 
     @property
     def _one_label_trade_off(self) -> float:
@@ -392,18 +386,19 @@ class Microcosm(Selector[Memory]):
 
     def observe(self, state: Memory, feedback: Feedback) -> None:
         """Set d ← ρ(d + p − a) with the weights of those who had their turn, where they add up to 1; learn features."""
+        state.dispatched[feedback.cohort.ids] = 0.0
         ids = self._booked(state, feedback)
         weights, _ = feedback.cohort.weights_of(ids)
         if abs(weights.sum() - 1.0) < 1e-9:
-            owed = state.owed + data_shares(feedback.round.population)
+            owed = state.owed + self._due_shares(feedback.round.population)
             owed[ids] -= weights
             state.owed = (1.0 - self._forgotten(feedback.round)) * owed
         if self._counts_seconds(feedback.round):
             state.seconds = observed_seconds(state.seconds, feedback)
-            owing = payments(data_shares(feedback.round.population), feedback.round.budget)
+            owing = payments(self._due_shares(feedback.round.population), feedback.round.budget)
             state.waits = owing.after(state.waits, feedback.round.available, ids, weights)
         for signal in self.needs.reports:
-            self._learn(state, feedback.round, feedback.report(signal))
+            self._learn(state, feedback.report(signal))
 
     def _booked(self, state: Memory, feedback: Feedback) -> Ids:
         """Return who has had its turn: members that completed, and those that fell silent the last two times."""
@@ -419,36 +414,12 @@ class Microcosm(Selector[Memory]):
             return self.forgetting
         return min(0.9, round.budget / (2 * round.n_clients))
 
-    def _learn_persistence(self, state: Memory, round: Round, ids: Ids, values: Floats) -> None:
-        """Compare what features do not explain of these clients' updates with the same of their last ones."""
-        updated = np.flatnonzero(row_known(state.updates))
-        if not updated.size or self.by not in FACTS:
-            return
-        again = np.isin(ids, updated)
-        if again.sum() < 2:
-            return
-        rows = self._rows(state, round, updated)
-        design = np.column_stack([np.ones(len(rows)), rows])
-        coefficients, _, _, _ = np.linalg.lstsq(design, state.updates[updated], rcond=1e-9)
-        position = np.searchsorted(updated, ids[again])
-        predicted = design[position] @ coefficients
-        old = state.updates[ids[again]] - predicted
-        old = old - old.mean(axis=0)
-        new = values[again] - predicted
-        new = new - new.mean(axis=0)
-        product = float((old * new).sum())
-        norm = float(np.sqrt((old**2).sum() * (new**2).sum()))
-        if norm > 0:
-            state.persistent_product = 0.95 * state.persistent_product + product / norm
-            state.persistent_norm = 0.95 * state.persistent_norm + 1.0
-
-    def _learn(self, state: Memory, round: Round, reading: Reading) -> None:
+    def _learn(self, state: Memory, reading: Reading) -> None:
         """Make features the mean of the old and the new ones; λ looks at the last update alone."""
         if not len(reading):
             return
         values = reading.values.reshape(len(reading), -1)
         if self.by in FACTS or self.by == "secure":
-            self._learn_persistence(state, round, reading.ids, values)
             state.updates = with_rows(state.updates, reading.ids, values)
             return
         if state.rows.shape[1]:

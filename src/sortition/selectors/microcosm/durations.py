@@ -37,11 +37,15 @@ def observed_seconds(seconds: Floats, feedback: Feedback) -> Floats:
     return moved
 
 
-def limits(seconds: Floats, places: int, *, least: float) -> Floats:
+def limits(seconds: Floats, places: int, *, least: float, deadline: float | None) -> Floats:
     """Return at most 12 limits, order statistics of the candidates' durations from the ``places``-th to the last.
 
-    None is below ``least``, which some member takes anyway.
+    None is below ``least``, which some member takes anyway, and none is above the deadline, where enough candidates can
+    keep it.
     """
     order = np.sort(seconds)
-    positions = np.linspace(places - 1, order.size - 1, MOST_LIMITS).round().astype(np.int64)
+    last = order.size - 1
+    if deadline is not None:
+        last = max(int(np.searchsorted(order, deadline, side="right")) - 1, min(places, order.size) - 1)
+    positions = np.linspace(min(places, order.size) - 1, last, MOST_LIMITS).round().astype(np.int64)
     return np.unique(np.maximum(order[positions], least))

@@ -99,26 +99,14 @@ def provisional(owed: Floats, places: int) -> Floats:
     return np.asarray(np.minimum(1.0, due + max(0.0, 1.0 - largest) / places))
 
 
-@dataclass(frozen=True)
-class Parts:
-    """How updates of clients divide into parts.
+def unexplained(phi: Floats, updates: Floats, p: Floats) -> float | None:
+    """Return (1 − R²)/R² with the adjusted R² of regressing updates (n, s) on features (n, d), weighted by p.
 
-    Attributes:
-        unexplained: (1 − R²)/R² with the adjusted R² of regressing updates on features; infinite where R² ≤ 0.
-        common: squared length of the part that all share, over the variance that features do not explain.
+    It is None while fewer than 2·rank + 6 clients are known, and infinite where features explain nothing.
     """
-
-    unexplained: float
-    common: float
-
-
-def parts(phi: Floats, updates: Floats, p: Floats) -> Parts | None:
-    """Divide updates (n, s) of clients with features (n, d), weighted by p; None while fewer than 2·rank + 6 are known."""
-    shares = p / max(p.sum(), 1e-300)
-    root = np.sqrt(shares)[:, None]
-    mean = root[:, 0] ** 2 @ updates
+    root = np.sqrt(p / max(p.sum(), 1e-300))[:, None]
     design = root * np.column_stack([np.ones(len(phi)), phi])
-    centred = root * (updates - mean)
+    centred = root * (updates - root[:, 0] ** 2 @ updates)
     coefficients, _, rank, _ = np.linalg.lstsq(design, centred, rcond=1e-9)
     total = float((centred**2).sum())
     n = int((p > 0).sum())
@@ -126,8 +114,6 @@ def parts(phi: Floats, updates: Floats, p: Floats) -> Parts | None:
         return None
     residual_share = float(((centred - design @ coefficients) ** 2).sum()) / total
     r_squared = float(1.0 - residual_share * (n - 1) / (n - rank))
-    luck = total * float((shares**2).sum())  # of a mean of so many, where nothing is common
-    common = max(float(mean @ mean) - luck, 0.0) / (total * min(1.0 - r_squared, 1.0) + 1e-300)
     if r_squared <= 0:
-        return Parts(unexplained=float("inf"), common=common)
-    return Parts(unexplained=(1.0 - r_squared) / r_squared, common=common)
+        return float("inf")
+    return (1.0 - r_squared) / r_squared

@@ -29,6 +29,7 @@ class Sitting:
         target: (d,) T.
         owed: (n,) p + d.
         trade_off: λ.
+        common: G.
         places: how many can be chosen.
         floors: (n,) the least weight of each candidate, if it is chosen.
         lot: (n,) positions in a random order, which decides where scores tie.
@@ -38,6 +39,7 @@ class Sitting:
     target: Floats
     owed: Floats
     trade_off: float
+    common: float
     places: int
     floors: Floats
     lot: Ids
@@ -89,10 +91,9 @@ class Sitting:
         )
         return np.asarray(floor + free_mass * above_floor)
 
-    def progress(self, weighed: Weighed, common: float) -> float:
-        """Return Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖²: by how much these weights lower the error of an idle round."""
+    def progress(self, weighed: Weighed) -> float:
+        """Return Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖², by which these weights lower the error of an idle round."""
         a = weighed.weights
         mixture = self.phi[weighed.members].T @ a
-        owed = self.owed[weighed.members]
-        individuals = self.trade_off * float(2 * owed @ a - a @ a)
-        return common + individuals + float((2 * self.target - mixture) @ mixture)
+        individuals = float(2 * self.owed[weighed.members] @ a - a @ a)
+        return self.common + self.trade_off * individuals + float((2 * self.target - mixture) @ mixture)

@@ -82,7 +82,7 @@ def drawn_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
     return [rows[position] for position in sorted(positions)]
 
 
-# -- checks of the file ----------------------------------------------------------------------------------------------------
+# -- checks of the file -----------------------------------------------------------------------------------------------
 
 
 def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configurations: Configurations) -> list[str]:
@@ -92,8 +92,8 @@ def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], config
     shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
     for row in rows:
         who = f"{cell.name}, {row['label']}, seed {row['seed']}"
-        for sentence in _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"])):
-            problems.append(f"{who}: {sentence}")
+        sentences = _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
+        problems += [f"{who}: {sentence}" for sentence in sentences]
     return problems + _copies(cell, rows)
 
 
@@ -213,7 +213,7 @@ def same_choices(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-# -- playing again ---------------------------------------------------------------------------------------------------------
+# -- playing again ----------------------------------------------------------------------------------------------------
 
 
 def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object] = lambda line: None) -> list[str]:

@@ -136,7 +136,7 @@ def made_up_rows(
                         "accuracies": [level, level, level],
                         "megabytes": 1.0,
                         "milliseconds": 1.0,
-                        "cpu": 1.0,
+                        "seconds": 1.0,
                     }
                 )
     return run_rows.table_of(rows)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from tests.leaderboard.small_tracks import made_up_rows, made_up_suite
 
-from sortition.leaderboard.inference import TrackBoard, holm_adjusted, signed_rank_p
+from sortition.leaderboard.inference import TrackBoard, holm_adjusted, rows_over_cap, signed_rank_p
 from sortition.leaderboard.track_tables import family_table, plain_words, sensitivity_table, standings_table
 from sortition.results.statistics import LEVEL, holm
 
@@ -95,6 +96,17 @@ def test_a_row_without_all_runs_is_not_ranked(tmp_path: Path) -> None:
     assert "good" not in [row.row for row in board.standings()]
     without_baseline = TrackBoard(suite, suite.cell, rows.filter(rows["row"] != "uniform"))
     assert without_baseline.complete == []
+
+
+def test_a_row_that_took_too_many_hours_is_not_ranked(tmp_path: Path) -> None:
+    suite = made_up_suite(tmp_path)
+    rows = made_up_rows(suite, LEVELS)
+    slow = rows.with_columns(seconds=pl.when(pl.col("row") == "good").then(pl.lit(400.0)).otherwise("seconds"))
+    assert rows_over_cap(rows) == []
+    assert rows_over_cap(slow) == ["good"]
+    board = TrackBoard(suite, suite.cell, slow, over_cap=rows_over_cap(slow))
+    assert "good" not in board.complete
+    assert "good" not in board.unfinished
 
 
 def test_profiles_count_cells_within_a_factor_of_the_best(tmp_path: Path) -> None:

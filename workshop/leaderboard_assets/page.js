@@ -9,12 +9,13 @@ const QUESTIONS = {
   adversaries: "Who keeps learning where a tenth of the clients attack and know the guards?",
 };
 const COLUMNS = [
-  ["row", "method", "text"], ["information", "server knows", "text"], ["rank", "mean rank"], ["gain", "gain of area, points"], ["low", "95 % interval"],
-  ["pBaseline", "p against uniform"], ["pLeader", "p against best other"], ["end", "gain at the end"], ["better", "better / worse cells"],
+  ["row", "method", "text"], ["rank", "mean rank"], ["gain", "gain of area, points"], ["low", "95 % interval"],
+  ["pBaseline", "p against uniform"], ["pLeader", "p against best other"], ["end", "gain at the end"], ["better", "better / worse cells"], ["information", "server knows", "text"],
   ["reachedShare", "runs at target"], ["rankSeconds", "rank by seconds to target"], ["worstGain", "worst cell"], ["failures", "failed"],
   ["megabytes", "MB a run"], ["milliseconds", "ms a selection"]];
 const TIMED = ["reachedShare", "rankSeconds"];
 const ASCENDING = ["row", "information", "rank", "rankSeconds", "pBaseline", "pLeader", "failures", "megabytes", "milliseconds"];
+const TEXTS = ["half", "family", "data", "model", "best", "first"];
 const tracks = Object.keys(data.tracks);
 const state = { track: tracks[0], table: "default", information: "all", family: "all", find: "", sort: "rank", up: true, cell: "", shown: null };
 
@@ -111,7 +112,7 @@ function drawStandings() {
     ? `${rows.length} of ${table.rows.length} rows; ${familyCells().length} held-out cells${state.family === "all" ? "" : ` of the family ${state.family}`}.`
     : "This table has no finished rows yet.";
   byId("legend").textContent = "Gain: mean difference of area from uniform, families weighed equally. p: Wilcoxon over cells, Holm's correction; below 0.05 is called separated. " +
-    (state.family === "all" ? "" : "In one family there are too few cells for tests. ") + "Ties share ranks; a failed run counts as the worst.";
+    (state.family === "all" ? "" : "In one family there are too few cells for tests. ") + "Ties share ranks; a failed run counts as the worst. Rows without the mark “verified” were run by their authors or by us only.";
 }
 
 function sortBy(key) {
@@ -143,7 +144,7 @@ function standingsCell(row, key) {
   if (key === "row") {
     const cell = make("td", row.row, { class: "name", title: row.configuration });
     const by = data.verified[row.row];
-    cell.append(make("span", by ? "verified" : "submitted", { class: by ? "badge verified" : "badge", title: by || "run by its authors or ours only" }));
+    if (by) cell.append(make("span", "verified", { class: "badge verified", title: by }));
     return cell;
   }
   const gainClass = (value) => (value > 0 ? "good" : value < 0 ? "bad" : "");
@@ -151,8 +152,9 @@ function standingsCell(row, key) {
     case "information": return make("td", row.information, { class: "text" });
     case "gain": case "end": case "worstGain": {
       if (row.row === "uniform") return make("td", "–");
-      const text = signed(row[key]) + (key === "worstGain" ? ` ${row.worstCell}` : "");
-      return make("td", text, { class: gainClass(row[key]) });
+      const cell = make("td", signed(row[key]), { class: gainClass(row[key]) });
+      if (key === "worstGain") cell.title = row.worstCell;
+      return cell;
     }
     case "low": return make("td", row.row === "uniform" || row.low === null ? "–" : `${signed(row.low)} … ${signed(row.high)}`);
     case "pBaseline": return testCell(row.baseline);
@@ -172,7 +174,7 @@ function testCell(test) {
 
 function simpleTable(id, titles, rows) {
   const head = make("tr");
-  for (const title of titles) head.append(make("th", title, { scope: "col" }));
+  titles.forEach((title, column) => head.append(make("th", title, { scope: "col", class: column === 0 || TEXTS.includes(title) ? "text" : "" })));
   byId(id).tHead.replaceChildren(head);
   byId(id).tBodies[0].replaceChildren(...rows.map((cells) => {
     const line = make("tr");
@@ -275,8 +277,13 @@ const chosen = (byRow) => Object.fromEntries(chartRows().filter((name) => name i
 function drawProfiles() {
   const table = currentTable();
   const titles = { area: "Error area (1 − area)", seconds: "Seconds to target" };
-  byId("profiles").replaceChildren(...Object.entries(table ? table.profiles : {}).map(([figure, byRow]) =>
-    lineChart({ title: titles[figure], x: table.points, lines: chosen(byRow), xLabel: "factor τ of the best", yLabel: "share of cells", step: false })));
+  byId("profiles").replaceChildren(...Object.entries(table ? table.profiles : {}).map(([figure, byRow]) => {
+    const lines = chosen(byRow);
+    const last = Object.values(lines).map((shares) => shares.findIndex((share) => share === Math.max(...shares)));
+    const count = Math.min(table.points.length, Math.max(8, ...last.map((index) => index + 4)));
+    const cut = Object.fromEntries(Object.entries(lines).map(([name, shares]) => [name, shares.slice(0, count)]));
+    return lineChart({ title: titles[figure], x: table.points.slice(0, count), lines: cut, xLabel: "factor τ of the best", yLabel: "share of cells", step: false });
+  }));
 }
 
 function drawCell() {

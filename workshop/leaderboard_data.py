@@ -13,7 +13,7 @@ from sortition import __version__
 from sortition.leaderboard import run_rows
 from sortition.leaderboard.boards import boards_of
 from sortition.leaderboard.entrants import Configurations
-from sortition.leaderboard.inference import PROFILE_POINTS, SECONDS, RowStanding, Test, TrackBoard
+from sortition.leaderboard.inference import PROFILE_POINTS, SECONDS, CorrectedTest, RowStanding, TrackBoard
 from sortition.leaderboard.track_tables import plain_words
 from sortition.leaderboard.tracks import FAMILIES, TRACKS, TrackCell, TrackSuite
 from workshop.leaderboard_diagram import diagram
@@ -97,7 +97,7 @@ def _row(standing: RowStanding) -> Data:
     }
 
 
-def _test(test: Test | None) -> Data | None:
+def _test(test: CorrectedTest | None) -> Data | None:
     if test is None:
         return None
     return {"against": test.against, "p": float(f"{test.adjusted:.2g}"), "separated": test.separated}

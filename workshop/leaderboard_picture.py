@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from html import escape
+from pathlib import Path
 from typing import Any
 
+from workshop import DOCS
 from workshop.leaderboard_data import Data
 
 # Pixels.
@@ -15,6 +17,7 @@ LINE = 26
 TOP = 58
 MARGIN = 36
 STYLE = "font-family='sans-serif' font-size='13'"
+PICTURE = DOCS / "images" / "leaderboard-2.svg"
 SHOWN_TRACKS = {"rounds": "By rounds", "seconds": "By the clock"}
 SEPARATED = "#0072B2"
 NOT_SEPARATED = "#8a8f98"
@@ -37,6 +40,12 @@ def top_picture(data: Data, places: int = 5, table: str = "default") -> str:
     )
     parts.append(f"<text x='10' y='{height - 10}' font-size='11' fill='#57606a'>{escape(legend)}</text>")
     return "\n".join([*parts, "</svg>\n"])
+
+
+def write_picture(data: Data, path: Path = PICTURE) -> None:
+    """Write the picture where both tracks have standings."""
+    if all(data["tracks"][track]["tables"] for track in SHOWN_TRACKS):
+        path.write_text(top_picture(data), encoding="utf-8")
 
 
 def _panel(rows: list[dict[str, Any]], title: str, *, left: float) -> list[str]:

@@ -6,6 +6,7 @@ import base64
 import csv
 import io
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from workshop.leaderboard_data import Data, page_data
 ASSETS = Path(__file__).parent / "leaderboard_assets"
 RESULTS = DOCS / "leaderboard-2"
 PAGE = DOCS / "_static" / "leaderboard-2.html"
+MARK = re.compile(r"\{\{([A-Z]+)\}\}")
 VERIFIED = "verified.json"  # beside the results: rows that others have rerun → by whom, on what machine
 LARGEST = 8_000_000  # bytes of the page
 COLUMNS = ("rank", "gain", "low", "high", "end", "better", "worse", "failures", "megabytes", "milliseconds", "hours")
@@ -27,20 +29,17 @@ COLUMNS = ("rank", "gain", "low", "high", "end", "better", "worse", "failures", 
 
 def html(data: Data, parquet: bytes) -> str:
     """Return the whole page; Parquet and CSV files are inside, to be saved."""
-    replaced = {
-        "/*STYLE*/": (ASSETS / "page.css").read_text(encoding="utf-8"),
-        "/*PROGRAM*/": (ASSETS / "page.js").read_text(encoding="utf-8"),
-        '"DATA"': json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
+    parts = {
+        "STYLE": (ASSETS / "page.css").read_text(encoding="utf-8"),
+        "PROGRAM": (ASSETS / "page.js").read_text(encoding="utf-8"),
+        "DATA": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         "PARQUET": f"data:application/vnd.apache.parquet;base64,{base64.b64encode(parquet).decode()}",
         "CSV": f"data:text/csv;base64,{base64.b64encode(standings_csv(data).encode()).decode()}",
         "SUITE": str(data["suite"]),
     }
     page = (ASSETS / "page.html").read_text(encoding="utf-8")
-    for mark, text in replaced.items():
-        if mark not in page:
-            raise ValueError(f"the page has no place for {mark}")
-        page = page.replace(mark, text)
-    return page
+    pieces = MARK.split(page)  # text, name of a part, text, …
+    return "".join(parts[piece] if position % 2 else piece for position, piece in enumerate(pieces))
 
 
 def standings_csv(data: Data) -> str:
@@ -64,8 +63,8 @@ def parquet_bytes(results: pl.DataFrame) -> bytes:
     return buffer.getvalue()
 
 
-def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
-    """Write the page from stored results."""
+def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> Data:
+    """Write the page from stored results, and return what it shows."""
     suite = load_tracks()
     results = read_all(suite, results_folder, suite.cell)
     verified_path = results_folder / VERIFIED
@@ -77,3 +76,4 @@ def write_site(results_folder: Path = RESULTS, page: Path = PAGE) -> None:
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     print(page, f"{len(text):,} bytes")
+    return data

@@ -14,10 +14,11 @@ from tests.workshop.browser import CHROMIUM, Browser
 from tests.workshop.leaderboard_results import made_up_results
 from workshop.leaderboard_data import Data, described, page_data
 from workshop.leaderboard_picture import top_picture
-from workshop.leaderboard_site import html, parquet_bytes, standings_csv
+from workshop.leaderboard_site import RESULTS, html, parquet_bytes, standings_csv
+from workshop.leaderboard_summary import PAGE, summary
 
 from sortition.leaderboard.entrants import load_configurations
-from sortition.leaderboard.run_rows import table_of
+from sortition.leaderboard.run_rows import read_all, table_of
 from sortition.leaderboard.tracks import load_tracks
 
 SUITE = load_tracks()
@@ -72,6 +73,19 @@ def test_the_files_hold_all_runs_and_standings(data: Data, results: pl.DataFrame
     assert rows[0]["suite"] == SUITE.version
     assert {row["table"] for row in rows} == {"default", "tuned"}
     assert pl.read_parquet(io.BytesIO(parquet_bytes(results))).height == results.height
+
+
+def test_the_page_in_markdown_has_a_section_for_each_table(results: pl.DataFrame) -> None:
+    text = summary(SUITE, CONFIGURATIONS, results)
+    assert text.count("### Default parameters") == 4
+    assert text.count("### Tuned parameters") == 2
+    assert text.count("First by mean rank is") == 6
+    assert "Without one data set:" in text
+
+
+def test_the_kept_page_is_what_the_stored_results_give() -> None:
+    stored = read_all(SUITE, RESULTS, SUITE.cell)
+    assert PAGE.read_text(encoding="utf-8") == summary(SUITE, CONFIGURATIONS, stored)
 
 
 def test_tables_of_a_study_are_described_in_short() -> None:

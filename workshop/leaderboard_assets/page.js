@@ -198,6 +198,10 @@ function drawFamilies() {
 
 function drawSensitivity() {
   const table = currentTable();
+  const others = table ? table.rows.length - 1 : 0;
+  const needed = 2 + Math.floor(Math.log2(others / 0.05));
+  byId("possible").textContent = `Who is first when a data set is left out? ${others} tests together can separate methods only where ${needed} cells or more are left; ` +
+    "below that, look at who is first and by how much.";
   simpleTable("sensitivity", ["without", "cells left", "first", "its gain", "separated from uniform", "separated from others"],
     (table ? table.sensitivity : []).map((entry) => [
       make("td", entry.without, { class: "text" }), String(entry.cells), make("td", entry.leader, { class: "text" }),
@@ -238,20 +242,21 @@ function ticks(low, high, count, whole) {
 }
 
 function lineChart({ title, x, lines, xLabel, yLabel, yLow = 0, yHigh = 1, level = null, step = false }) {
-  const [width, height, left, bottom, top] = [640, 340, 52, 44, 12];
+  const [width, height, left, bottom, top] = [window.innerWidth < 600 ? 400 : 640, 340, 52, 44, 12];
+  const right = 28;
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": title });
   const xLow = Math.min(x[0], step ? 0 : x[0]);
-  const px = (value) => left + ((width - left - 12) * (value - xLow)) / (x[x.length - 1] - xLow);
+  const px = (value) => left + ((width - left - right) * (value - xLow)) / (x[x.length - 1] - xLow);
   const py = (value) => top + (height - top - bottom) * (1 - (value - yLow) / (yHigh - yLow));
   for (const value of ticks(yLow, yHigh, 4)) {
-    picture.append(svg("path", { d: `M${left} ${py(value)}H${width - 12}`, class: "axis" }), svg("text", { x: left - 6, y: py(value) + 4, "text-anchor": "end" }, value));
+    picture.append(svg("path", { d: `M${left} ${py(value)}H${width - right}`, class: "axis" }), svg("text", { x: left - 6, y: py(value) + 4, "text-anchor": "end" }, value));
   }
   for (const value of ticks(xLow, x[x.length - 1], 4, x[x.length - 1] > 20)) {
     picture.append(svg("text", { x: px(value), y: height - bottom + 18, "text-anchor": "middle" }, value.toLocaleString("en")));
   }
   picture.append(svg("text", { x: (width + left) / 2, y: height - 6, "text-anchor": "middle" }, xLabel));
   picture.append(svg("text", { x: 0, y: 0, transform: `translate(13 ${height / 2}) rotate(-90)`, "text-anchor": "middle" }, yLabel));
-  if (level !== null) picture.append(svg("path", { d: `M${left} ${py(level)}H${width - 12}`, stroke: "currentColor", "stroke-dasharray": "3 3" }));
+  if (level !== null) picture.append(svg("path", { d: `M${left} ${py(level)}H${width - right}`, stroke: "currentColor", "stroke-dasharray": "3 3" }));
   for (const [name, values] of Object.entries(lines)) {
     let path = "";
     values.forEach((value, k) => {

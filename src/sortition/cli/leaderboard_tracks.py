@@ -14,7 +14,7 @@ from sortition.cli.options import console
 
 if TYPE_CHECKING:
     from sortition.leaderboard.entrants import Configurations, Entrant
-    from sortition.leaderboard.queue import Outcome
+    from sortition.leaderboard.queue import QueueOutcome
     from sortition.leaderboard.tracks import TrackCell, TrackSuite
     from sortition.results.table import Table
 
@@ -101,7 +101,7 @@ def _play(
     options: TrackOptions,
     *,
     seeds: int | None,
-) -> Outcome:
+) -> QueueOutcome:
     from sortition.leaderboard.queue import jobs_of, play
     from sortition.studies.runs.progress import showing
 
@@ -125,7 +125,7 @@ def _tune(
     configurations: Configurations,
     defaults: Sequence[Entrant],
     options: TrackOptions,
-) -> Outcome:
+) -> QueueOutcome:
     """Run all configurations on the tuning cells, then the chosen ones on the cells that are held out."""
     from sortition.leaderboard.run_rows import read_all
     from sortition.leaderboard.tuning import SEEDS, tuned_entrants, tuning_cells

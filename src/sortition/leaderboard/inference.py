@@ -32,7 +32,7 @@ Values = dict[str, dict[str, BySeed]]  # cell → row → seed → figure
 
 
 @dataclass(frozen=True)
-class Test:
+class CorrectedTest:
     """One of several tests that are corrected together.
 
     Attributes:
@@ -92,8 +92,8 @@ class RowStanding:
     by_family: dict[str, float]
     reached: tuple[int, int] | None
     failures: int
-    baseline_test: Test | None
-    leader_test: Test | None
+    baseline_test: CorrectedTest | None
+    leader_test: CorrectedTest | None
     configuration: str
     hours: float
     megabytes: float
@@ -282,12 +282,12 @@ class TrackBoard:
         return np.asarray(difference[drawn_seeds].mean(axis=1), np.float64)
 
     @cached_property
-    def baseline_tests(self) -> dict[str, Test]:
+    def baseline_tests(self) -> dict[str, CorrectedTest]:
         """Every row against the baseline."""
         return self._tests([row for row in self.complete if row != BASELINE], BASELINE)
 
     @cached_property
-    def leader_tests(self) -> dict[str, Test]:
+    def leader_tests(self) -> dict[str, CorrectedTest]:
         """Every row against the leader; the leader against the one that comes second."""
         tests = self._tests([row for row in self.complete if row != self.leader], self.leader)
         second = next((row for row in self.ranking().ranks if row != self.leader), None)
@@ -295,10 +295,10 @@ class TrackBoard:
             tests[self.leader] = replace(tests[second], against=second)
         return tests
 
-    def _tests(self, rows: Sequence[str], other: str) -> dict[str, Test]:
+    def _tests(self, rows: Sequence[str], other: str) -> dict[str, CorrectedTest]:
         p_values = [signed_rank_p(list(self.differences(row, other).values())) for row in rows]
         return {
-            row: Test(against=other, p=p, adjusted=adjusted)
+            row: CorrectedTest(against=other, p=p, adjusted=adjusted)
             for row, p, adjusted in zip(rows, p_values, holm_adjusted(p_values), strict=True)
         }
 

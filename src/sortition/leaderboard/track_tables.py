@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sortition.leaderboard.entrants import BASELINE
-from sortition.leaderboard.inference import SECONDS, RowStanding, Test, TrackBoard
+from sortition.leaderboard.inference import SECONDS, CorrectedTest, RowStanding, TrackBoard
 from sortition.leaderboard.tracks import FAMILIES
 from sortition.results.table import Table
 
@@ -17,7 +17,7 @@ def points(gain: float) -> str:
     return f"{100 * gain:+.1f}"
 
 
-def p_text(test: Test | None) -> str:
+def p_text(test: CorrectedTest | None) -> str:
     """Write the adjusted p of a test, and whether it separates."""
     if test is None:
         return "–"

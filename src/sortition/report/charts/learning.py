@@ -294,7 +294,8 @@ def _axis_title(height: int) -> alt.Chart:
 
 
 def _cost_x() -> alt.X:
-    return alt.X("x:Q", title=" ", axis=amounts(), scale=alt.Scale(nice=False, zero=False))
+    ticks = alt.ExprRef("ceil(width / 70)")
+    return alt.X("x:Q", title=" ", axis=amounts(tickCount=ticks), scale=alt.Scale(nice=False, zero=False))
 
 
 def _band(rows: Rows) -> str:

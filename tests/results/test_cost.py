@@ -97,7 +97,7 @@ def seconds_study(tmp_path, lengths, *, devices=None, config=None, seeds=4):
                     "bytes": {"model_up": 1e6},
                     "passes": {"training": 10},
                     "clock": seconds * (t + 1),
-                    "test": {"accuracy": (t + 1) / 100 + seed / 1000 + (t * seed % 3) / 5000, "loss": 1.0},
+                    "test": {"accuracy": (t + 1) / 100 + seed / 100 + (t * seed % 3) / 5000, "loss": 1.0},
                 }
                 for t in range(rounds)
             ]
@@ -127,6 +127,27 @@ def test_twice_as_fast_is_better_by_seconds_and_equal_by_rounds(tmp_path):
     assert "traffic" not in verdict_words.sentence(by_traffic)
 
 
+def test_the_cost_to_the_target_has_a_verdict_where_every_run_reached_it(tmp_path):
+    runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "quick": (1.0, 40)})
+    (methods,) = summary.grouped(runs).values()
+    (pair,) = summary.comparison_of(methods).to_target
+    assert (pair.metric, pair.figure, pair.verdict) == ("seconds to target", "to-target", BETTER)
+    assert pair.difference == pytest.approx(-30.5, abs=0.5)
+    assert verdict_words.sentence(pair).startswith("quick beats uniform by 30.5 seconds to the target [")
+    titles = [table.title for table in summary.tables(runs)]
+    assert "main: seconds to target, compared" in titles
+    (rounds,) = summary.comparison_of(methods, Criteria(cost="rounds")).to_target
+    assert (rounds.metric, rounds.difference) == ("rounds to target", 0.0)
+
+
+def test_the_cost_to_the_target_is_not_compared_among_the_lucky_alone(tmp_path):
+    runs = seconds_study(tmp_path, {"uniform": (2.0, 40), "late": (3.0, 31)})  # one of its seeds does not get there
+    (methods,) = summary.grouped(runs).values()
+    (pair,) = summary.comparison_of(methods).to_target
+    assert pair.reason is Reason.NOT_REACHED
+    assert "not every run reached the target" in verdict_words.sentence(pair)
+
+
 def test_runs_that_end_by_seconds_are_compared_at_the_limit_though_their_rounds_differ(tmp_path):
     limit = {"until": {"seconds": 30.0}}
     runs = seconds_study(tmp_path, {"uniform": (1.0, 30), "slow": (4.0, 8)}, config=limit)
@@ -154,8 +175,9 @@ def test_tables_and_export_name_the_cost_and_the_wall_clock(tmp_path):
     assert at_cost.title == "main: at 40 s, compared"
     tables = frames.frames(runs)
     assert {"seconds-to-target", "seconds", "wall-clock"} <= set(tables["runs"].columns)
-    assert tables["comparisons"]["cost"].to_list() == ["seconds"] * 2
-    assert tables["comparisons"]["budget"].to_list() == [40.0] * 2
+    assert tables["comparisons"]["cost"].to_list() == ["seconds"] * 3
+    assert tables["comparisons"]["figure"].to_list() == ["at-cost", "auc", "to-target"]
+    assert tables["comparisons"]["budget"].to_list() == [40.0] * 3
     by_figure = {row["figure"] for row in tables["methods"].to_dicts()}
     assert {"at-cost-accuracy", "auc-accuracy", "megabytes-at-cost"} <= by_figure
 

@@ -145,6 +145,7 @@ def columns(setting: Setting) -> list[Column]:
         *[_spread(setting, f"final {other}", f"final-{other}", other) for other in other_metrics],
         _to_target(setting, "first crossing", "rounds-to-target"),
         *[_cost_to_target(setting, currency) for currency in CURRENCIES],
+        _difference_to_target(setting),
         _speed_up(setting),
         _spread(setting, f"worst tenth{clients_unit}", "worst-tenth", clients_metric, main=True),
         _mean(setting, "Jain", "jain", digits=3, main=True),
@@ -207,6 +208,21 @@ def _cost_to_target(setting: Setting, currency: Currency) -> Column:
     """Make the column of one cost to the target; that of the study's own cost is among those that decide."""
     title = f"{SHORT_UNITS[currency]} to target"
     return _to_target(setting, title, to_target(currency), main=currency == setting.comparison.currency)
+
+
+def _difference_to_target(setting: Setting) -> Column:
+    """Make the column of the difference in the study's cost to the target; empty without a target."""
+    comparisons = {pair.method: pair for pair in setting.comparison.to_target if pair.baseline == setting.baseline}
+
+    def value(label: str) -> float | None:
+        return comparisons[label].difference if label in comparisons else None
+
+    return Column(
+        title=f"{SHORT_UNITS[setting.comparison.currency]} to target − {setting.baseline}",
+        text=lambda label: difference_text(comparisons.get(label)),
+        value=value,
+        better=[label for label, pair in comparisons.items() if pair.verdict == BETTER],
+    )
 
 
 def _to_target(setting: Setting, title: str, figure: str, *, main: bool = False) -> Column:

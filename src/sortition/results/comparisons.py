@@ -40,6 +40,7 @@ from sortition.results.task_metric import higher_is_better
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
 LEVELS_ABOVE = 3  # a study's folder lies at most so far above a part of it: setting, method, seed
 IN_ROUNDS = ("last", "mean")  # the figures that are compared: the end of the curve, and the area under it
+TO_TARGET = " to target"  # what the cost to the target is called, after its currency
 AT_EQUAL_COST = (AT_COST, AUC)  # the same where another cost is counted than rounds
 # what methods must have in common to be compared fairly; not what defines a method, such as guards.reweight
 SHARED = (
@@ -292,6 +293,30 @@ class SettingComparison:
         return self._families[figure or self.compared[0]]
 
     @cached_property
+    def to_target(self) -> list[Comparison]:
+        """Return the comparisons of the cost to the target, a family of their own; none where no run reached one.
+
+        Where a run of a pair did not reach it, those that did are a choice of the lucky ones, and there is no verdict.
+        """
+        figure = to_target(self.currency)
+        values = {
+            label: {seed: figures.get(figure) for seed, figures in runs.items()} for label, runs in self.figures.items()
+        }
+        comparisons = compare_pairs(
+            values,
+            self._pairs(),
+            metric=f"{self.currency}{TO_TARGET}",
+            higher=False,
+            margin=self.criteria.margin,
+        )
+        shown = set(self._shown_labels)
+        return [
+            replace(_censored(comparison, values), figure="to-target", budget=self.budget)
+            for comparison in comparisons
+            if comparison.method in shown and comparison.baseline in shown
+        ]
+
+    @cached_property
     def _shown_labels(self) -> list[str]:
         return [label for label in self.figures if self.shown is None or label in self.shown]
 
@@ -342,17 +367,7 @@ class SettingComparison:
         method_runs = self.figures[comparison.method]
         baseline_runs = self.figures[comparison.baseline]
         if self._cannot_be_compared(comparison.method) and _ended_apart(method_runs, baseline_runs):
-            comparison = Comparison(
-                method=comparison.method,
-                baseline=comparison.baseline,
-                seeds=comparison.seeds,
-                difference=math.nan,
-                region=comparison.region,
-                metric=comparison.metric,
-                higher=comparison.higher,
-                family=comparison.family,
-                reason=Reason.ENDED_APART,
-            )
+            comparison = _without_verdict(comparison, Reason.ENDED_APART)
         speed_ratios = _speed_ratios(method_runs, baseline_runs, to_target(self.currency))
         middle = centre(speed_ratios, geometric=True)
         return replace(
@@ -429,6 +444,31 @@ def _ended_apart(method_runs: Mapping[int, Figures], baseline_runs: Mapping[int,
             if len(played) > 1:
                 return True
     return False
+
+
+def _without_verdict(comparison: Comparison, reason: Reason) -> Comparison:
+    """Return a comparison that says nothing, and why."""
+    return Comparison(
+        method=comparison.method,
+        baseline=comparison.baseline,
+        seeds=comparison.seeds,
+        difference=math.nan,
+        region=comparison.region,
+        metric=comparison.metric,
+        higher=comparison.higher,
+        family=comparison.family,
+        reason=reason,
+    )
+
+
+def _censored(comparison: Comparison, values: Mapping[str, Mapping[int, float | None]]) -> Comparison:
+    """Return the comparison without a verdict where a run of a common seed did not reach the target."""
+    method_values = values[comparison.method]
+    baseline_values = values[comparison.baseline]
+    common_seeds = method_values.keys() & baseline_values.keys()
+    if all(method_values[seed] is not None and baseline_values[seed] is not None for seed in common_seeds):
+        return comparison
+    return _without_verdict(comparison, Reason.NOT_REACHED)
 
 
 def to_target(currency: Currency) -> str:

@@ -121,6 +121,8 @@ def _comparison_rows(setting: str, methods: summary.Runs, criteria: Criteria) ->
     for figure in comparison.compared:
         for pair in comparison.every_pair(figure):
             yield {"setting": setting, **_comparison_row(pair)}
+    for pair in comparison.to_target:
+        yield {"setting": setting, **_comparison_row(pair)}
 
 
 def _comparison_row(pair: Comparison) -> Row:

@@ -49,6 +49,7 @@ class Reason(StrEnum):
     FEW_SEEDS = "fewer than three seeds"
     DIVERGED = "a run diverged"
     ENDED_APART = "runs ended at different rounds"
+    NOT_REACHED = "not every run reached the target"
     NO_SPREAD = "no spread and no known resolution"
     MORE_SEEDS = "more seeds are needed"
 

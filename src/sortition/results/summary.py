@@ -33,6 +33,7 @@ AT_EQUAL_COST = (
     "Compared at equal cost: the last evaluation at or before {}, which every run has spent; and the mean of the curve "
     "from {} to there."
 )
+NOT_REACHED = "No difference in the cost to the target: not every run of the pair reached it."
 NO_VERDICT = "Without a verdict: fewer than three seeds, or a run that diverged."
 
 
@@ -193,11 +194,14 @@ def compared(setting: str, methods: Runs, criteria: Criteria = DEFAULT) -> list[
     result = []
     if comparison.baseline is not None:
         result = [_against_baseline(setting, comparison, figure) for figure in comparison.compared]
+        result += _to_target(setting, comparison)
     if criteria.all_pairs:
         result.append(every_pair(setting, comparison))
     all_pairs = [pair for figure in comparison.compared for pair in comparison.every_pair(figure)]
+    if result and comparison.to_target:
+        all_pairs += comparison.to_target
     if result and all_pairs:
-        result[-1].notes = _notes(all_pairs, comparison)
+        result[-1].notes += _notes(all_pairs, comparison)
     return result
 
 
@@ -218,6 +222,20 @@ def _against_baseline(setting: str, comparison: SettingComparison, figure: str) 
             ]
         )
     return table
+
+
+def _to_target(setting: str, comparison: SettingComparison) -> list[Table]:
+    """Make the table of differences in the cost to the target from the baseline's; none without a target."""
+    pairs = [pair for pair in comparison.to_target if pair.baseline == comparison.baseline]
+    if not pairs:
+        return []
+    title = f"{comparison.currency} to target"
+    table = Table(f"{setting}: {title}, compared", ["method", f"− {comparison.baseline}", "p", "verdict"])
+    for pair in pairs:
+        cells = [verdict_words.difference_text(pair), verdict_words.p_text(pair), verdict_words.verdict_text(pair)]
+        table.rows.append([pair.method, *cells])
+    table.notes.append(f"Less is better. By the {metrics.SMOOTH}-round mean.")
+    return [table]
 
 
 def every_pair(setting: str, comparison: SettingComparison, figure: str = "") -> Table:
@@ -255,6 +273,8 @@ def _notes(pairs: Sequence[Comparison], comparison: SettingComparison) -> list[s
     reasons = {pair.reason for pair in pairs}
     if Reason.FEW_SEEDS in reasons or Reason.DIVERGED in reasons:
         notes.append(NO_VERDICT)
+    if Reason.NOT_REACHED in reasons:
+        notes.append(NOT_REACHED)
     if Reason.ENDED_APART in reasons:
         notes.append(ENDED_APART)
     if any(pair.skewed and pair.decided for pair in pairs):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sortition.core.cost import Currency
-from sortition.results.comparisons import Missing, SettingComparison, shown_better
+from sortition.results.comparisons import TO_TARGET, Missing, SettingComparison, shown_better
 from sortition.results.cost import AUC
 from sortition.results.metrics import LAST
 from sortition.results.reference_lines import REFERENCES
@@ -36,6 +36,7 @@ SKEWED = "the differences look skewed, so that false alarms may be more frequent
 WHY = {
     Reason.ENDED_APART: "their runs ended at different rounds, so means over rounds cannot be compared",
     Reason.DIVERGED: "a run diverged",
+    Reason.NOT_REACHED: "not every run reached the target, and those that did were the lucky ones",
     Reason.NO_SPREAD: "the seeds' differences are all the same, and the number of test examples is not known",
 }
 MISSING = {
@@ -72,6 +73,8 @@ def unit_of(metric: str) -> Unit:
     """Return points for accuracy; a loss has no unit."""
     if metric == "accuracy":
         return Unit(scale=100.0, digits=2, name="points", words="points")
+    if metric.endswith(TO_TARGET):
+        return Unit(scale=1.0, digits=1, name="", words=metric.replace(" to target", " to the target"))
     return Unit(scale=1.0, digits=3, name="", words=f"in {metric}")
 
 

@@ -28,6 +28,13 @@ def main() -> None:
             write_reproduction_pages()
         case "leaderboard":
             _write_leaderboard(options.runs)
+        case "leaderboard-2":
+            from workshop.leaderboard_picture import write_picture
+            from workshop.leaderboard_site import write_site
+            from workshop.leaderboard_summary import write_summary
+
+            write_summary()
+            write_picture(write_site())
         case "budgets":
             from workshop.leaderboard_budgets import write_budgets
 
@@ -70,6 +77,7 @@ def _options() -> argparse.Namespace:
         metavar="FOLDER",
         help="the folder in which 'sortition leaderboard' ran; default: the runs of docs/leaderboard.parquet",
     )
+    parts.add_parser("leaderboard-2", help="the board of suite 2, its page and its picture, from docs/leaderboard-2")
     parts.add_parser("budgets", help="time budgets of suite 2 that are missing, from clocks alone")
     pictures = parts.add_parser("pictures", help="docs/images/methods: whom each method chose in one small run")
     pictures.add_argument("methods", nargs="*", help="default: all")

@@ -18,13 +18,13 @@ from sortition.core.streams import stream
 from sortition.leaderboard import run_rows
 from sortition.leaderboard.entrants import BASELINE
 from sortition.leaderboard.figures import target_of
-from sortition.leaderboard.tracks import TrackCell, TrackSuite
+from sortition.leaderboard.tracks import MAIN_TRACKS, TrackCell, TrackSuite
 from sortition.results.ranking import Ranking, profiles, rank
 from sortition.results.statistics import LEVEL
 
 FIGURES = ("area", "end")
 SECONDS = "seconds"  # to target
-CAP_HOURS = 2.0  # processor hours of one row in both main tracks
+CAP_HOURS = 3.0  # that the runs of one row may take in both main tracks, default and tuned
 RESAMPLES = 2000
 PROFILE_POINTS = np.round(np.geomspace(1.0, 4.0, 61), 4)
 BySeed = dict[int, float]
@@ -32,7 +32,7 @@ Values = dict[str, dict[str, BySeed]]  # cell → row → seed → figure
 
 
 @dataclass(frozen=True)
-class Test:
+class CorrectedTest:
     """One of several tests that are corrected together.
 
     Attributes:
@@ -73,7 +73,7 @@ class RowStanding:
         baseline_test: against the baseline; None for the baseline itself.
         leader_test: against the best other row.
         configuration: the method and its parameters, as text.
-        cpu_hours: processor hours of its runs in these cells.
+        hours: that its runs in these cells took.
         megabytes: mean traffic of a run.
         milliseconds: mean time of a selection.
     """
@@ -92,10 +92,10 @@ class RowStanding:
     by_family: dict[str, float]
     reached: tuple[int, int] | None
     failures: int
-    baseline_test: Test | None
-    leader_test: Test | None
+    baseline_test: CorrectedTest | None
+    leader_test: CorrectedTest | None
     configuration: str
-    cpu_hours: float
+    hours: float
     megabytes: float
     milliseconds: float
 
@@ -134,12 +134,14 @@ class TrackBoard:
         cells: cells of one track.
         rows: runs of one configuration per row, in the form of ``run_rows.SCHEMA``.
         seeds: how many seeds a cell must have at most; None for all that the suite has.
+        over_cap: rows that took more hours than the rules allow, and are not ranked.
     """
 
     suite: TrackSuite
     cells: Sequence[TrackCell]
     rows: pl.DataFrame
     seeds: int | None = None
+    over_cap: Sequence[str] = ()
 
     @cached_property
     def runs(self) -> pl.DataFrame:
@@ -166,22 +168,20 @@ class TrackBoard:
         }
 
     @cached_property
-    def cpu_hours(self) -> dict[str, float]:
-        """Processor hours by row."""
-        sums = self.runs.group_by("row").agg(pl.sum("cpu"))
-        return {row: float(seconds or 0.0) / 3600 for row, seconds in sums.iter_rows()}
-
-    @cached_property
     def complete(self) -> list[str]:
         """The rows that are compared: they have all runs, and so has the baseline."""
         if self.missing.get(BASELINE, 1):
             return []
-        return [row for row, n_missing in self.missing.items() if not n_missing]
+        return [row for row, n_missing in self.missing.items() if not n_missing and row not in self.over_cap]
 
     @cached_property
     def unfinished(self) -> dict[str, int]:
         """How many runs each row lacks that is not compared."""
-        return {row: n_missing for row, n_missing in self.missing.items() if row not in self.complete}
+        return {
+            row: n_missing
+            for row, n_missing in self.missing.items()
+            if row not in self.complete and row not in self.over_cap
+        }
 
     @cached_property
     def targets(self) -> dict[str, float]:
@@ -282,12 +282,12 @@ class TrackBoard:
         return np.asarray(difference[drawn_seeds].mean(axis=1), np.float64)
 
     @cached_property
-    def baseline_tests(self) -> dict[str, Test]:
+    def baseline_tests(self) -> dict[str, CorrectedTest]:
         """Every row against the baseline."""
         return self._tests([row for row in self.complete if row != BASELINE], BASELINE)
 
     @cached_property
-    def leader_tests(self) -> dict[str, Test]:
+    def leader_tests(self) -> dict[str, CorrectedTest]:
         """Every row against the leader; the leader against the one that comes second."""
         tests = self._tests([row for row in self.complete if row != self.leader], self.leader)
         second = next((row for row in self.ranking().ranks if row != self.leader), None)
@@ -295,10 +295,10 @@ class TrackBoard:
             tests[self.leader] = replace(tests[second], against=second)
         return tests
 
-    def _tests(self, rows: Sequence[str], other: str) -> dict[str, Test]:
+    def _tests(self, rows: Sequence[str], other: str) -> dict[str, CorrectedTest]:
         p_values = [signed_rank_p(list(self.differences(row, other).values())) for row in rows]
         return {
-            row: Test(against=other, p=p, adjusted=adjusted)
+            row: CorrectedTest(against=other, p=p, adjusted=adjusted)
             for row, p, adjusted in zip(rows, p_values, holm_adjusted(p_values), strict=True)
         }
 
@@ -334,7 +334,7 @@ class TrackBoard:
             baseline_test=self.baseline_tests.get(row),
             leader_test=self.leader_tests.get(row),
             configuration=str(runs["configuration"][0]),
-            cpu_hours=self.cpu_hours.get(row, 0.0),
+            hours=float(runs["seconds"].sum() or 0.0) / 3600,
             megabytes=_mean(runs["megabytes"]),
             milliseconds=_mean(runs["milliseconds"]),
         )
@@ -372,6 +372,13 @@ class TrackBoard:
             separated_from=sum(board.leader_tests[row].separated for row in others),
             others=len(others),
         )
+
+
+def rows_over_cap(results: pl.DataFrame) -> list[str]:
+    """Return the rows whose runs took more hours in both main tracks than the rules allow; never the baseline."""
+    in_main_tracks = results.filter(pl.col("track").is_in(MAIN_TRACKS) & (pl.col("row") != BASELINE))
+    sums = in_main_tracks.group_by("row").agg(pl.sum("seconds"))
+    return sorted(row for row, seconds in sums.iter_rows() if seconds / 3600 > CAP_HOURS)
 
 
 def _mean(column: pl.Series) -> float:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -55,7 +56,7 @@ class Job:
 
 
 @dataclass
-class Outcome:
+class QueueOutcome:
     """What became of a queue.
 
     Attributes:
@@ -120,9 +121,9 @@ def play(
     *,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], object] = lambda line: None,
-) -> Outcome:
+) -> QueueOutcome:
     """Play the jobs in order and keep their results in ``folder``."""
-    outcome = Outcome()
+    outcome = QueueOutcome()
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.cell.name}, {job.n_runs} runs")
         for seed, entrants in job.missing.items():
@@ -139,7 +140,7 @@ def _play_seed(
     seed: int,
     *,
     folder: Path,
-    outcome: Outcome,
+    outcome: QueueOutcome,
     progress: Progress | None,
 ) -> None:
     """Play the runs of one cell and seed, and move their results into the cell's file."""
@@ -149,30 +150,46 @@ def _play_seed(
     abouts = {
         run.method.label: run_rows.row_of(suite, cell, entrant_by_label[run.method.label], run) for run in plan.runs
     }
-    refused = _refused(plan)
-    playable = plan.only(run for run in plan.runs if run.method.label not in refused)
-    failed = dict(refused)
+    failed = _refused(plan)
+    playable = plan.only(run for run in plan.runs if run.method.label not in failed)
     if playable.runs:
-        callbacks: tuple[Callback, ...] = ()
-        if lockstep.shape(playable.runs[0]) is None:  # runs in lock-step take seconds
-            callbacks = (CpuLimit(suite.longest_run),)
-        execution = runner.execute(playable, work, jobs=1, resume=True, progress=progress, callbacks=callbacks)
+        execution = _execute(suite, playable, work, progress)
         outcome.interrupted = execution.interrupted
-        label_by_path = {str(runner.place(work, run)): run.method.label for run in playable.runs}
-        failed |= {label_by_path[path]: reason for path, reason in execution.failed.items()}
+        failed |= {Path(path).parent.name: reason for path, reason in execution.failed.items()}
     rows = [run_rows.failed_row(abouts[label], reason) for label, reason in failed.items()]
-    for label, reason in failed.items():
-        outcome.failed[cell.name, label, seed] = reason
-    for config in playable.runs:
+    rows += _finished_rows(playable, work, abouts, failed)
+    run_rows.add_rows(run_rows.path_of(folder, cell), rows)
+    outcome.played += len(rows) - len(failed)
+    outcome.failed |= {(cell.name, label, seed): reason for label, reason in failed.items()}
+    _clear(work / cell.name, rows, everything=not outcome.interrupted)
+
+
+def _finished_rows(
+    plan: StudyPlan, work: Path, abouts: Mapping[str, Mapping[str, Any]], failed: Collection[str]
+) -> list[dict[str, Any]]:
+    """Return the rows of the runs of a plan that are finished."""
+    rows = []
+    for config in plan.runs:
         run = Run(runner.place(work, config))
         if config.method.label not in failed and run.done:
             rows.append(run_rows.finished_row(abouts[config.method.label], run))
-            outcome.played += 1
-    run_rows.add_rows(run_rows.path_of(folder, cell), rows)
+    return rows
+
+
+def _clear(folder: Path, rows: Iterable[Mapping[str, Any]], *, everything: bool) -> None:
+    """Remove the folders of runs whose rows are kept, or of all runs of a cell."""
+    if everything:
+        shutil.rmtree(folder, ignore_errors=True)
     for row in rows:
-        shutil.rmtree(work / cell.name / str(row["label"]) / f"seed-{seed}", ignore_errors=True)
-    if not outcome.interrupted:
-        shutil.rmtree(work / cell.name, ignore_errors=True)
+        shutil.rmtree(folder / str(row["label"]) / f"seed-{row['seed']}", ignore_errors=True)
+
+
+def _execute(suite: TrackSuite, plan: StudyPlan, work: Path, progress: Progress | None) -> runner.Execution:
+    """Play a plan; runs that are not in lock-step, which take seconds only, have a limit of processor time."""
+    callbacks: tuple[Callback, ...] = ()
+    if lockstep.shape(plan.runs[0]) is None:
+        callbacks = (CpuLimit(suite.longest_run),)
+    return runner.execute(plan, work, jobs=1, resume=True, progress=progress, callbacks=callbacks)
 
 
 def _refused(plan: StudyPlan) -> dict[str, str]:

@@ -47,7 +47,7 @@ SCHEMA: dict[str, Any] = {
     "megabytes": pl.Float32,
     "passes": pl.Float32,
     "milliseconds": pl.Float32,
-    "cpu": pl.Float32,
+    "seconds": pl.Float32,
 }
 CHOICES = ("round", "cohort", "answered", "skipped")  # what the digest of choices holds of a round
 
@@ -104,7 +104,7 @@ def finished_row(about: Mapping[str, Any], run: Run) -> dict[str, Any]:
             "megabytes": run.summary["figures"].get("megabytes"),
             "passes": run.summary["totals"]["passes"] / max(1, len(records)),
             "milliseconds": metrics.selection_ms(run),
-            "cpu": sum(float(timing.get("total", 0.0)) for timing in run.timings),
+            "seconds": sum(float(timing.get("total", 0.0)) for timing in run.timings),
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise StorageError(f"{run.path} is no finished run of a leaderboard: {error!r}. Remove it.") from None

@@ -20,6 +20,7 @@ from sortition.studies.plan import StudyPlan, plan, read
 
 FILE = Path(__file__).parent / "suite-2.toml"
 TRACKS = ("rounds", "seconds", "overlap", "adversaries")
+MAIN_TRACKS = ("rounds", "seconds")
 TIMED = ("seconds", "overlap")  # tracks whose cells are judged by time
 FAMILIES = ("labels", "sizes", "features", "noise", "natural")
 HALVES = ("tuning", "held-out")

@@ -47,7 +47,9 @@ def tuned_entrants(
     suite: TrackSuite, track: str, configurations: Configurations, defaults: Sequence[Entrant], results: pl.DataFrame
 ) -> dict[str, Entrant]:
     """Return the tuned configuration of every row that has all its runs on the tuning cells; the baseline's default."""
-    tuned = {}
+    tuned: dict[str, Entrant] = {}
+    if not tuning_cells(suite, track):
+        return tuned
     for default in defaults:
         best = tuned_entrant(suite, track, configurations.candidates(default), results)
         if best is not None:

@@ -82,7 +82,7 @@ def drawn_rows(rows: Sequence[Row], share: float, seed: int) -> list[Row]:
     return [rows[position] for position in sorted(positions)]
 
 
-# -- checks of the file ----------------------------------------------------------------------------------------------------
+# -- checks of the file -----------------------------------------------------------------------------------------------
 
 
 def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], configurations: Configurations) -> list[str]:
@@ -92,8 +92,8 @@ def checked_rows(suite: TrackSuite, cell: TrackCell, rows: Sequence[Row], config
     shared: dict[int, Row] = {row["seed"]: row for row in rows if row["label"] == BASELINE}
     for row in rows:
         who = f"{cell.name}, {row['label']}, seed {row['seed']}"
-        for sentence in _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"])):
-            problems.append(f"{who}: {sentence}")
+        sentences = _wrong(suite, cell, row, candidate_by_label, shared.get(row["seed"]))
+        problems += [f"{who}: {sentence}" for sentence in sentences]
     return problems + _copies(cell, rows)
 
 
@@ -165,21 +165,32 @@ def _stated_entrant(row: Row) -> Entrant:
 
 def _wrong_curve(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -> Iterable[str]:
     """Yield what is wrong with the curve of a finished run."""
-    evaluated = np.asarray(row["evaluated"] or [])
-    clocks = np.asarray(row["clocks"] or [], np.float64)
-    accuracies = np.asarray(row["accuracies"] or [], np.float64)
     played = row["rounds"] or 0
+    evaluated = row["evaluated"] or []
     expected = [t for t in range(1, played + 1) if t % evaluate_every == 0 or t == played]
-    if evaluated.tolist() != expected or not evaluated.size == clocks.size == accuracies.size:
-        yield f"the curve must have the {len(expected)} evaluations of {played} rounds; got {evaluated.size}."
+    lengths = {len(row[key] or []) for key in ("evaluated", "clocks", "accuracies")}
+    if list(evaluated) != expected or len(lengths) != 1:
+        yield f"the curve must have the {len(expected)} evaluations of {played} rounds; got {len(evaluated)}."
         return
-    if not (np.diff(clocks) >= 0).all() or not (np.isnan(accuracies) | ((accuracies >= 0) & (accuracies <= 1))).all():
+    if not _is_plausible(row):
         yield "clocks must not fall, and accuracies must be shares."
-    has_ended = played == rounds
-    if cell.seconds is not None:
-        has_ended = has_ended or (row["clock"] is not None and row["clock"] >= cell.seconds)
-    if not has_ended or played > rounds:
+    if not _has_ended(cell, row, rounds):
         yield f"it ended after {played} rounds at {row['clock']} seconds, before its budget or after it."
+
+
+def _is_plausible(row: Row) -> bool:
+    clocks = np.asarray(row["clocks"], np.float64)
+    accuracies = np.asarray(row["accuracies"], np.float64)
+    finite = accuracies[~np.isnan(accuracies)]
+    return bool((np.diff(clocks) >= 0).all() and (finite >= 0).all() and (finite <= 1).all())
+
+
+def _has_ended(cell: TrackCell, row: Row, rounds: int) -> bool:
+    """Tell whether a run has played all its rounds, or has reached its time budget."""
+    if row["rounds"] == rounds:
+        return True
+    is_short = row["rounds"] < rounds
+    return cell.seconds is not None and is_short and row["clock"] is not None and row["clock"] >= cell.seconds
 
 
 def _copies(cell: TrackCell, rows: Sequence[Row]) -> list[str]:
@@ -213,7 +224,7 @@ def same_choices(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-# -- playing again ---------------------------------------------------------------------------------------------------------
+# -- playing again ----------------------------------------------------------------------------------------------------
 
 
 def rerun(suite: TrackSuite, rows: Sequence[Row], *, say: Callable[[str], object] = lambda line: None) -> list[str]:

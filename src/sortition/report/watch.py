@@ -78,8 +78,10 @@ class Watcher:
         *,
         margin: float | None = None,
         baseline: str | None = None,
+        cost: str | None = None,
     ) -> None:
         self.folders = folders
+        self.cost = cost
         self.margin = margin
         self.baseline = baseline
         self.out = place(folders) if out is None else out
@@ -128,7 +130,7 @@ class Watcher:
         self.version += 1
         bar = f'<div class="progress" id="progress" data-version="{self.version}">{progress.html}</div>'
         try:
-            gathered = gather(self.folders, margin=self.margin, baseline=self.baseline)
+            gathered = gather(self.folders, margin=self.margin, baseline=self.baseline, cost=self.cost)
             text = Page(gathered).render("" if progress.finished else bar)
         except InputError as error:  # nothing is evaluated yet
             message = printable(escape(str(error)))
@@ -145,6 +147,7 @@ def watch(
     port: int | None = None,
     margin: float | None = None,
     baseline: str | None = None,
+    cost: str | None = None,
     say: Callable[[str], None] = print,
     ready: Callable[[str], None] = lambda url: None,
 ) -> Path:
@@ -157,10 +160,11 @@ def watch(
         port: of the server, 0 for any that is free; None for no server.
         margin: as in ``write``.
         baseline: as in ``write``.
+        cost: as in ``write``.
         say: is given a line whenever something changed.
         ready: is given the address once the page is there.
     """
-    watcher = Watcher(folders, out, margin=margin, baseline=baseline)
+    watcher = Watcher(folders, out, margin=margin, baseline=baseline, cost=cost)
     progress = watcher.look()
     server = None if port is None else _serve(watcher, port)
     ready(str(watcher.out) if server is None else f"http://{LOOPBACK}:{server.server_address[1]}/")

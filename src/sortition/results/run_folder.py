@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sortition.core.arrays import Array
-from sortition.core.cost import total_bytes, total_passes
+from sortition.core.arrays import Array, Floats
+from sortition.core.cost import Currency, cumulative_costs, total_bytes, total_passes
 from sortition.core.errors import InputError, StorageError
 from sortition.core.storage.npz import read_npz
 from sortition.core.storage.safe_files import check_format, read_lines, read_regular
@@ -143,6 +143,11 @@ class Run:
         rounds = np.array([record["round"] + 1 for record in tested], np.int64)
         values = np.array([record["test"][of] for record in tested], np.float64)
         return rounds, values
+
+    def costs(self) -> dict[Currency, Floats]:
+        """What the run had cost at each evaluation (E,), by currency."""
+        is_tested = np.array([bool(record.get("test")) for record in self.records], bool)
+        return {currency: costs[is_tested] for currency, costs in cumulative_costs(self.records).items()}
 
 
 def find(*folders: str | Path) -> list[Run]:

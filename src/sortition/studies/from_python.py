@@ -90,6 +90,8 @@ def compare(
     - ``margin``: a difference up to here is practically none, in points of accuracy (% of the baseline's loss).
     - ``baseline``: the method that others are compared with, by label or name, by default ``uniform``; with
       ``all_pairs=True`` every pair of methods is compared.
+    - ``cost``: what compared methods are given equally much of, ``"rounds"``, ``"seconds"``, ``"megabytes"``
+      or ``"passes"``; by default what runs end by, else seconds where devices differ, else rounds.
     - ``out``: the folder of runs, resumed where it holds some, by default a new temporary one; ``jobs``: processes at a
       time, by default as many as there are cores, or one where runs cannot be played in others; ``on``: a Ray cluster;
       ``callbacks`` follow the runs; ``progress`` shows them.

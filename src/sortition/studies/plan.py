@@ -113,13 +113,13 @@ def plan(table: ReadOnlyTable, sets: Iterable[str] = (), *, owner: str = "study"
 
 def _criteria(studies: Sequence[Study]) -> Criteria:
     """Return the criteria of all settings, which must be the same: verdicts of a study must mean the same."""
-    for key in ("margin", "baseline", "all_pairs"):
+    for key in ("margin", "baseline", "all_pairs", "cost"):
         values = {getattr(study, key) for study in studies}
         if len(values) > 1:
             raise bad(key, "the same in all settings", ", ".join(sorted(str(value) for value in values)))
     first = studies[0]
     check_baseline(first.baseline, [{method.label: method.name for method in study.method} for study in studies])
-    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs)
+    return Criteria(margin=first.margin, baseline=first.baseline, all_pairs=first.all_pairs, cost=first.cost)
 
 
 def _validated(table: TomlTable, owner: str) -> Study:

@@ -139,6 +139,7 @@ class StudyOptions(TypedDict, total=False):
     device: str
     engine: str
     setting: Sequence[ReadOnlyTable]
+    cost: str
     all_pairs: bool
     track: str | ReadOnlyTable | Sequence[str | ReadOnlyTable]
     lockstep: bool

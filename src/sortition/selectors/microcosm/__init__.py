@@ -1,4 +1,4 @@
-"""Microcosm, a method of Sortition's own: every round's weighted cohort portrays all data, and arrears are paid later.
+"""Microcosm, a method of Sortition's own: weighted cohorts portray all data, and what a client lacks is made up later.
 
 Updates are modelled as Δ_k = μ + Bφ_k + ε_k: a common part, a part that features φ_k explain, a part of the client's
 own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is then, up to a factor,
@@ -13,7 +13,12 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
 | d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
 | ρ, what the ledger keeps from one round to the next | 1 − ``forgetting``, default 1 − min(0.9, M/2N) |
-| T, the mixture aimed at | 0, or Φᵀd with ``repay_mixture`` |
+| s, how much of the ledger counts | 1, or min(λ̂, 1) where λ̂ is estimated; :meth:`Microcosm.learnt` |
+| T, the mixture aimed at | Φᵀd with ``repay_mixture``, else 0 |
+| G, the part that all updates share | 1/κ |
+| τ_k, expected durations | ``state.seconds``; ``durations`` |
+| Π_L, progress with clients up to a limit L | ``sitting.Sitting.progress``; ``quickest.quickest`` |
+| units, slack, the invariant of payments | ``payments.Payments`` |
 | t = max(p + d, 0); c, provisional weights | ``Portrait.owed``; ``portrait.provisional`` |
 | S, greedily with swaps | ``portrait.Portrait.chosen`` |
 | a, the weights: a small quadratic programme | ``simplex.simplex_fit`` |
@@ -134,8 +139,9 @@ class Microcosm(Selector[Memory]):
         secure_aggregation: whether the server sees sums of updates only; "auto" then asks for no sketches.
         trade_off: λ₁, individuals against mixture; large is fair to each client, small matches the features. None for
             1.5 with labels, whose λ is λ₁/κ, and 3 with anything else, whose λ is λ₁.
-        estimate: whether λ, and how much the ledger counts, are estimated from sketched updates that the cohort reports,
-            once enough are known. None: where labels or features portray clients and the server may see sketches.
+        estimate: whether λ, and how much the ledger counts, are estimated from sketched updates that the cohort
+            reports, once enough are known. None: where labels or features portray clients, unless aggregation is
+            secure.
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
         target: whose mixture is aimed at: the "population"'s, or one in which all labels are "balanced".
@@ -242,7 +248,7 @@ class Microcosm(Selector[Memory]):
         return self.choose(state, round)
 
     def choose(self, state: Memory, round: Round) -> Cohort:
-        """Choose S by the portrait and weigh it by the quadratic programme; where seconds count, by progress per second."""
+        """Choose and weigh S by the portrait; where seconds count, by its progress per second."""
         p = self._due_shares(round.population)
         ledger = self._ledger(state, round, p)
         features = self.features(state, round, p, ledger)

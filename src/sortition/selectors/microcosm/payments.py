@@ -1,7 +1,8 @@
 """Payments that are guaranteed: a slow client is passed over for a while, never forgotten.
 
-N clients, M places, p_k client k's share of all data, D = ⌈2N/M⌉. **In any 2D rounds in which client k is available at
-least D times it gets at least half of D·p_k**, a quarter of its due weight (where p_k is above 8/N, as if it were 8/N).
+N clients, M places, p_k client k's share of all data, D = ⌈2N/M⌉. **While client k is available D times it gets at
+least N·p_k/M**: where it is available in half of 4N/M rounds, a quarter of its due weight in them. (Where p_k is above
+8/N, its due is as if it were 8/N.)
 
 Client k has s_k = ⌈N·min(p_k, 8/N)⌉ units. A weight a_k pays ⌊a_k / v_k⌋ of them, those that waited longest, with
 v_k = N·min(p_k, 8/N) / (M·s_k) ≤ 1/M. Every unit must be paid again before its client has been available D times. Its
@@ -9,8 +10,8 @@ v_k = N·min(p_k, 8/N) / (M·s_k) ≤ 1/M. Every unit must be paid again before 
 
     for every x ≥ 0:  the units with slack ≤ x are at most M·x
 
-holds at the start and after every round in which the M available units with the least slack are paid. So nobody is forced
-into a cohort while the invariant survives without it.
+holds at the start and after every round in which the M available units with the least slack are paid. So nobody is
+forced into a cohort while the invariant survives without it.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class Portrait:
     target: Floats
 
     def chosen(self, places: int, *, required: Ids = NOBODY, swaps: bool = True) -> Ids:
-        """Return positions of ``places`` candidates, ``required`` first: chosen greedily, then improved by the best swaps.
+        """Return positions of ``places`` candidates, ``required`` first: a greedy choice, improved by the best swaps.
 
         With the residual r = T − Σ_{k∈S} c_k φ_k, candidate j improves the objective by
         c_j (2λ owed_j − c_j (‖φ_j‖² + λ)) + 2 c_j φ_j·r.
@@ -70,7 +70,7 @@ class Portrait:
         return self._swapped(chosen, single, doubled, scale, n_required=required.size)
 
     def _swapped(self, picks: Ids, single: Floats, doubled: Floats, scale: float, *, n_required: int) -> Ids:
-        """Make the best exchange of one member, but none of the first ``n_required``, while one improves the objective."""
+        """Make the best exchange of one member while one improves the objective; the first ``n_required`` stay."""
         weighted = self.provisional[:, None] * self.phi
         for _ in range(MOST_SWAPS):
             residual = self.target - weighted[picks].sum(axis=0)

@@ -1,4 +1,4 @@
-"""Where seconds count: the portrait that makes most progress per second, with slow clients paid in rounds of their own."""
+"""Where seconds count: the portrait with most progress per second; slow clients are paid in rounds of their own."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def quickest(
 ) -> Decision:
     """Choose among the available clients by progress per second.
 
-    Where a payment is due, the round is as slow as the slowest of those to be paid; the rest of the cohort is then chosen
-    among the slowest of those who wait for a payment, too, so that slow clients share few rounds.
+    Where a payment is due, the round is as slow as the slowest of those to be paid; the rest of the cohort is then
+    chosen among the slowest of those who wait for a payment, too, so that slow clients share few rounds.
 
     Args:
         sitting: the candidates.

@@ -92,7 +92,10 @@ class Sitting:
         return np.asarray(floor + free_mass * above_floor)
 
     def progress(self, weighed: Weighed) -> float:
-        """Return Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖², by which these weights lower the error of an idle round."""
+        """Return by how much these weights lower the error of an idle round.
+
+        Π = G + λ(2(p + d)·a − ‖a‖²) + 2T·Φᵀa − ‖Φᵀa‖².
+        """
         a = weighed.weights
         mixture = self.phi[weighed.members].T @ a
         individuals = float(2 * self.owed[weighed.members] @ a - a @ a)

@@ -41,11 +41,12 @@ def dry_run(suite: TrackSuite, cell: TrackCell) -> DryRun:
     unlimited = cell.model_copy(update={"seconds": None})
     clocks = []
     started = time.process_time()
+    rounds = int(suite.setting(unlimited)["rounds"])
     with in_one_thread():
         for run in suite.study(unlimited, [BASELINE], suite.seeds_of(cell)).runs:
             setup = replace(federation.setup(run)[1], evaluate_every=0)
             simulation = start(setup)
-            for _ in range(run.rounds):
+            for _ in range(rounds):
                 simulation.play_round()
             clocks.append(simulation.clock)
     return DryRun(clock=statistics.median(clocks), cpu=(time.process_time() - started) / len(clocks))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -34,7 +35,7 @@ class Subset:
 
     def of(self, dataset: Dataset) -> Dataset:
         """Return the data set with only so many examples; which ones depends on their number alone."""
-        changes = {}
+        changes: dict[str, Any] = {}
         if self.train is not None:
             if dataset.clients is not None:
                 hint = "Draw some of its clients: data.clients with partition = 'natural'."

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sortition.core.arrays import Floats
+from sortition.results.cost import mean_over, value_at
 
 END_SHARE = 0.1  # of the rounds or of the time, over which the end is the mean
 SMOOTH = 3  # evaluations over which a target must be reached
@@ -41,10 +42,20 @@ class Curve:
         """Whether every accuracy is a finite number; a run that diverged is not sound."""
         return bool(np.isfinite(self.accuracy).all())
 
+    @property
+    def _whole_position(self) -> Floats:
+        """The positions from 0 to the budget."""
+        return np.array([0.0, *self.position, self.budget])
+
+    @property
+    def _whole_accuracy(self) -> Floats:
+        """The accuracies there: 0 at the start, and at the budget that of the last evaluation."""
+        last = self.accuracy[-1] if self.accuracy.size else 0.0
+        return np.array([0.0, *self.accuracy, last])
+
     def at(self, position: float) -> float:
         """Return the accuracy of the last evaluation up to there; 0 before the first."""
-        index = int(np.searchsorted(self.position, position, side="right")) - 1
-        return float(self.accuracy[index]) if index >= 0 else 0.0
+        return value_at(self._whole_position, self._whole_accuracy, min(position, self.budget)) or 0.0
 
     def area(self) -> float:
         """Return the mean accuracy: over the evaluations, or over the time from 0 to the budget."""
@@ -52,8 +63,7 @@ class Curve:
             return 0.0
         if not self.by_time:
             return float(self.accuracy.mean())
-        durations = np.diff([*self.position, self.budget])
-        return float((durations * self.accuracy).sum() / self.budget)
+        return mean_over(self._whole_position, self._whole_accuracy, 0.0, self.budget) or 0.0
 
     def end(self) -> float:
         """Return the mean accuracy over the last tenth; the last one where nothing was evaluated in it."""

@@ -146,10 +146,7 @@ def _play_seed(
     """Play the runs of one cell and seed, and move their results into the cell's file."""
     work = folder / WORK / suite.version
     plan = suite.study(cell, [entrant.entry for entrant in entrants], [seed])
-    entrant_by_label = {entrant.label: entrant for entrant in entrants}
-    abouts = {
-        run.method.label: run_rows.row_of(suite, cell, entrant_by_label[run.method.label], run) for run in plan.runs
-    }
+    abouts = {entrant.label: run_rows.row_of(suite, cell, entrant, seed) for entrant in entrants}
     failed = _refused(plan)
     playable = plan.only(run for run in plan.runs if run.method.label not in failed)
     if playable.runs:

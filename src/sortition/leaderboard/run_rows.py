@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from sortition import __version__
@@ -17,7 +18,6 @@ from sortition.leaderboard.figures import Curve
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 from sortition.results import metrics
 from sortition.results.run_folder import Run
-from sortition.studies.config import RunConfig
 
 MOST_ROWS = 1_000_000  # a Parquet file of a kilobyte can announce any number of rows
 KEY = ["cell", "label", "seed"]
@@ -61,13 +61,12 @@ def choices_digest(records: Iterable[Mapping[str, Any]]) -> str:
     return digest.hexdigest()
 
 
-def federation_digest(config: RunConfig) -> str:
-    """Return the SHA-256 of everything that a run's configuration fixes, but the method."""
-    table = {key: value for key, value in config.table().items() if key not in ("method", "seed")}
-    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+def federation_digest(suite: TrackSuite, cell: TrackCell) -> str:
+    """Return the SHA-256 of a cell as a setting of a study; later versions of Sortition give the same."""
+    return hashlib.sha256(json.dumps(suite.setting(cell), sort_keys=True).encode()).hexdigest()
 
 
-def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, config: RunConfig) -> dict[str, Any]:
+def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, seed: int) -> dict[str, Any]:
     """Return what the row of a run says before it is played."""
     return {
         "suite": suite.version,
@@ -77,9 +76,9 @@ def row_of(suite: TrackSuite, cell: TrackCell, entrant: Entrant, config: RunConf
         "label": entrant.label,
         "configuration": entrant.configuration,
         "information": entrant.information,
-        "seed": config.seed,
+        "seed": seed,
         "sortition": __version__,
-        "federation": federation_digest(config),
+        "federation": federation_digest(suite, cell),
     }
 
 
@@ -136,7 +135,7 @@ def read_rows(path: Path) -> pl.DataFrame:
         n_rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
         if n_rows > MOST_ROWS:
             raise ValueError(f"it announces {n_rows:,} rows, more than {MOST_ROWS:,}")
-        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)
+        return pl.read_parquet(path, glob=False).select(*SCHEMA).cast(SCHEMA)  # type: ignore[arg-type]
     except (OSError, ValueError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         first_line = (str(error).splitlines() or ["unreadable"])[0]
         raise StorageError(f"{path} is no table of a leaderboard's runs: {first_line}. Remove it.") from None
@@ -163,9 +162,11 @@ def add_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
 
 def curve_of(suite: TrackSuite, cell: TrackCell, row: Mapping[str, Any]) -> Curve:
     """Return the curve of a row, by rounds or by seconds as its cell is judged."""
+    accuracies = np.asarray(row["accuracies"] or [], np.float64)
     if cell.is_timed:
         if cell.seconds is None:
             raise StorageError(f"{cell.name} has no time budget.")
-        return Curve(row["clocks"] or [], row["accuracies"] or [], cell.seconds, by_time=True)
-    rounds = float(suite.setting(cell)["rounds"])
-    return Curve(row["evaluated"] or [], row["accuracies"] or [], rounds, by_time=False)
+        clocks = np.asarray(row["clocks"] or [], np.float64)
+        return Curve(clocks, accuracies, cell.seconds, by_time=True)
+    rounds = np.asarray(row["evaluated"] or [], np.float64)
+    return Curve(rounds, accuracies, float(suite.setting(cell)["rounds"]), by_time=False)

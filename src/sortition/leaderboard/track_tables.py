@@ -114,9 +114,9 @@ def _on_own(board: TrackBoard, standings: Sequence[RowStanding]) -> list[str]:
     means = board.means("area")
     lost = []
     for cell, by_row in means.items():
-        best = max((row.row for row in others), key=lambda row, by_row=by_row: by_row[row])
-        if by_row[best] > by_row[best_own]:
-            lost.append(f"{cell} ({best}, {points(by_row[best_own] - by_row[best])})")
+        area, best = max((by_row[row.row], row.row) for row in others)
+        if area > by_row[best_own]:
+            lost.append(f"{cell} ({best}, {points(by_row[best_own] - area)})")
     sentences = []
     if lost:
         sentences.append(

@@ -124,7 +124,7 @@ def _wrong(
     except InputError as error:
         yield str(error)
         return
-    if row["federation"] != run_rows.federation_digest(config):
+    if row["federation"] != run_rows.federation_digest(suite, cell):
         yield "the federation is not that of the cell."
     if row["information"] != entrant.information:
         yield f"its information class is {entrant.information}, not {row['information']}."

@@ -8,7 +8,7 @@ own. The expected squared error of Σ a_k Δ_k against Σ (p_k + d_k) Δ_k is th
 |---|---|
 | p_k = n_k / n | ``data_shares`` |
 | φ_k, features of a client, Φ centred at Σ p_k φ_k | ``by``; :meth:`Microcosm.features` |
-| λ, unexplained over explained variance | :meth:`Microcosm.weight`: λ₁/κ, or estimated |
+| λ, unexplained over explained variance | :meth:`Microcosm.learnt`: λ₁/κ, or estimated |
 | λ₁, the same where each client has one label | ``trade_off`` |
 | κ, share of the labels' variance that lies between clients | ``spread / (1 − ‖mean‖²)`` of label shares |
 | d, the ledger: what each client is owed, Σd = 0 | ``state.owed``; :meth:`Microcosm.observe` |
@@ -142,6 +142,7 @@ class Microcosm(Selector[Memory]):
         estimate: whether λ, and how much the ledger counts, are estimated from sketched updates that the cohort
             reports, once enough are known. None: where labels or features portray clients, unless aggregation is
             secure.
+        learn_ledger: whether, where λ is estimated, the ledger counts less the more features explain.
         forgetting: share of the ledger that is forgotten in a round; None for min(0.9, M/2N).
         repay_mixture: whether the mixture aimed at makes up for that of earlier rounds.
         target: whose mixture is aimed at: the "population"'s, or one in which all labels are "balanced".
@@ -157,6 +158,7 @@ class Microcosm(Selector[Memory]):
     secure_aggregation: bool = False
     trade_off: Annotated[float, Field(ge=1e-3, le=1e6)] | None = None
     estimate: bool | None = None
+    learn_ledger: bool = True
     forgetting: Annotated[float, Field(ge=0, le=1)] | None = None
     repay_mixture: bool = True
     target: Literal["population", "balanced"] = "population"
@@ -380,7 +382,7 @@ class Microcosm(Selector[Memory]):
         return Learnt(
             trade_off=float(np.clip(unexplained_part, LEAST_ESTIMATE, LARGEST_ESTIMATE)),
             common=by_kappa.common,
-            ledger=min(unexplained_part / LEAST_ESTIMATE, 1.0),
+            ledger=min(unexplained_part / LEAST_ESTIMATE, 1.0) if self.learn_ledger else 1.0,
         )
 
     @property
@@ -441,7 +443,9 @@ class Microcosm(Selector[Memory]):
             {"by": "labels"},
             {"secure_aggregation": True},
             {"estimate": True, "sketch": 8, "trade_off": 1.0},
-            {"by": "features", "repay_mixture": True, "forgetting": 0.0},
+            {"by": "features", "repay_mixture": False, "forgetting": 0.0},
+            {"estimate": False, "seconds": "observed", "target": "balanced", "by": "labels"},
+            {"seconds": "ignored", "learn_ledger": False},
             {"by": "updates", "sketch": 16},
             {"by": "bias"},
             {"by": "secure"},

@@ -158,8 +158,12 @@ class KnownFederation:
 def from_profile(profile: Profile, folder: Path) -> KnownFederation:
     """Return the federation that a profile describes; its files are relative to the folder."""
     notes: tuple[str, ...] = ()
-    counts = _table(folder / profile.label_counts) if profile.label_counts else None
-    sizes = _table(folder / profile.sizes) if profile.sizes else None
+    counts = None
+    sizes = None
+    if profile.label_counts:
+        counts = _table(folder / profile.label_counts)
+    if profile.sizes:
+        sizes = _table(folder / profile.sizes)
     if counts is not None and counts.shape[1] == 1:  # one column is sizes
         sizes = counts
         counts = None

@@ -121,6 +121,8 @@ class Federation(LiveFederation):
     ) -> None:
         arrangement = arranged(WHO, selector, shadow, promote)
         checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
+        if guards is None:
+            guards = Guards()
         options = Options(
             selector=arrangement.live,
             cohort=cohort,
@@ -129,7 +131,7 @@ class Federation(LiveFederation):
             rule=pace,
             horizon=horizon,
             seed=seed,
-            guards=guards or Guards(),
+            guards=guards,
             owner_of=owner_of,
             bind_names=bind_names,
             policy=policy,

@@ -128,6 +128,8 @@ class SelectorStrategy(Strategy):
         self.base = BaseStrategy(strategy)
         arrangement = arranged(WHO, selector, shadow, promote)
         checkpoint_path, resume_path = checkpoint_paths(WHO, checkpoint, resume)
+        if guards is None:
+            guards = Guards()
         self.options = Options(
             selector=arrangement.live,
             cohort=cohort,
@@ -135,7 +137,7 @@ class SelectorStrategy(Strategy):
             rule=pace,
             horizon=horizon,
             seed=seed,
-            guards=guards or Guards(),
+            guards=guards,
             owner_of=owner_of,
             bind_names=bind_names,
             policy=policy,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
-from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast
+from typing import Annotated, Any, Literal, Self, TypeGuard, TypeVar, cast, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -25,7 +25,9 @@ from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.validation import translated
 from sortition.data import partitions
+from sortition.data.client_skew import LabelNoise, check_styles
 from sortition.data.load import check as check_options
+from sortition.data.subset import Subset
 from sortition.federation.pace import Pace
 from sortition.learning.rule import ADDED, LocalRule
 from sortition.learning.task import TaskRule
@@ -90,6 +92,9 @@ class Data(Named):
             by default 0.05 for those methods, and nothing for others.
         measured_on: on which part of their data clients measure the losses that methods ask for.
         standardise: whether inputs are scaled to mean 0 and standard deviation 1, by the training set.
+        subset: how many training and test examples are used, drawn once and alike for all seeds; by default all.
+        styles: of images: each client's are in one of these styles, dealt in turn; test images in the same shares.
+        label_noise: which share of the clients has wrong labels, and how many of them.
     """
 
     clients: Count | None = None
@@ -98,9 +103,14 @@ class Data(Named):
     validation: Annotated[float, Field(gt=0, lt=1)] | None = None
     measured_on: Literal["train", "holdout"] = "train"
     standardise: bool = False
+    subset: Subset | None = None
+    styles: tuple[str, ...] | None = None
+    label_noise: LabelNoise | None = None
 
     @model_validator(mode="after")
     def _check_options(self) -> Self:
+        if self.styles is not None:
+            check_styles(self.styles)
         check_options(self.name, self.options, type(self).model_fields)
         return self
 
@@ -316,6 +326,7 @@ class RunConfig(Federation):
         table["method"] = {key: value for key, value in table["method"].items() if value != {}}
         table["local"] = {key: value for key, value in table["local"].items() if ADDED.get(key, ...) != value}
         table["server"] = self.server.changed()
+        table["devices"] = self.devices.changed(table["devices"])
         table["guards"] = self.guards.changed()
         table["pace"] = self.pace.changed()
         table["policy"] = [policy.changed() for policy in self.policy]
@@ -345,8 +356,12 @@ def _keys_at(model: type[BaseModel], path: list[str]) -> list[str]:
     """Return the keys of the table at ``path`` in a model."""
     table: object = model
     for key in path:
-        if not key.isdigit() and _is_model(table):
+        if key.isdigit():
+            continue
+        if _is_model(table):
             table = _table_type(table.model_fields[key].annotation)
+        elif isinstance(table, type) and is_dataclass(table):
+            table = _table_type(get_type_hints(table)[key])
     if _is_model(table):
         return list(table.model_fields)
     if isinstance(table, type) and is_dataclass(table):

@@ -50,7 +50,9 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
     document["notes"] = [
         *parts.train.notes,
         *built.availability.notes,
+        *built.world.fleet.notes,
         *methods.outside_notes(selector),
+        *selector.remarks(setup.conditions),
         *_engine_notes(config, setup),
         *_limit_notes(config),
     ]

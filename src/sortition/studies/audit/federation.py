@@ -102,7 +102,9 @@ def _names(log: Path, history: History | None, users_names: ClientNames | None) 
     names = users_names or disclosed_names(log)
     if names is not None:
         return names
-    return ClientNames() if history is None else history.names
+    if history is None:
+        return ClientNames()
+    return history.names
 
 
 def _against_disclosure(links: list[hash_chain.Link], disclosed: ReadOnlyTable) -> list[str]:

@@ -136,4 +136,6 @@ def why_no_log(run: run_folder.Run) -> str:
 def final_hash(run: run_folder.Run) -> str | None:
     """Return the hash that the run's log should end with, by the run's summary."""
     audit_summary = run.summary.get("audit")
-    return audit_summary.get("final") if isinstance(audit_summary, Mapping) else None
+    if isinstance(audit_summary, Mapping):
+        return audit_summary.get("final")
+    return None

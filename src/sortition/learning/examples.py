@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 
 import torch
@@ -32,6 +32,7 @@ class Examples:
         if self.image:
             self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
+        self.source: Hashable = (x.data_ptr(), x.shape)  # the same for examples that were made of the same array
 
     @property
     def numbers(self) -> int:
@@ -103,6 +104,7 @@ class SeveralExamples:
     def __init__(self, parts: Mapping[str, Examples], *, by_name: bool) -> None:
         self.by_name = by_name
         self._parts = dict(parts)
+        self.source: Hashable = tuple(part.source for part in self._parts.values())
 
     @property
     def image(self) -> bool:

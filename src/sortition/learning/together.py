@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sortition.learning import stacked
 from sortition.learning.learner import DrawnCohort, as_array
 
 WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
@@ -46,16 +45,17 @@ def _shape(cohort: DrawnCohort) -> Hashable:
     """Return what cohorts of one stack have in common; None for a cohort that trains by itself."""
     learner = cohort.learner
     n_clients = len(cohort.plans)
-    if not learner.is_stacked or not n_clients or n_clients > learner.clients_per_stack:
+    if cohort.engine == "sequential" or not n_clients or n_clients > learner.clients_per_stack:
         return None
     if cohort.rule.batch is None:  # on some processors a product of odd many rows depends on its place in a stack
         return None
     rows = max(plan.index.shape[1] for plan in cohort.plans)
-    if n_clients * rows * learner.layout.size > WORK:
+    if n_clients * rows * learner.multiplications > WORK:
         return None
     return (
+        cohort.engine,
         learner.architecture,
-        (learner.one_array_of_examples().rows.data_ptr(), learner.y.data_ptr(), learner.device),
+        (learner.examples.source, learner.y.data_ptr(), learner.device),
         cohort.rule,
         cohort.lr,
         rows,
@@ -90,17 +90,11 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     sources = None
     if first.dropout_sources is not None:
         sources = [(cohorts[member.cohort].dropout_sources or [])[member.client] for member in members]
-    result = stacked.train_stack(
-        layers=learner.layers or [],
-        initial=learner.layout.split(starts),
-        examples=learner.one_array_of_examples(),
-        labels=learner.y,
+    result = learner.train_stack(
+        first,
+        starts=starts,
         plans=[cohorts[member.cohort].plans[member.client] for member in members],
-        rule=first.rule,
-        lr=first.lr,
         sources=sources,
-        dispersion=first.measures_dispersion,
-        squares=first.measures_squares,
         states=_states(cohorts, members),
     )
     arrays = result.map(as_array)

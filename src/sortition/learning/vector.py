@@ -87,7 +87,12 @@ def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tens
 
 def tensors(model: nn.Module) -> list[torch.Tensor]:
     """Return the model's own tensors in the order of its layout."""
-    return [*(parameter.data for parameter in model.parameters()), *(buffer for _, buffer in _named_buffers(model))]
+    return [*(parameter.data for parameter in model.parameters()), *floating_buffers(model)]
+
+
+def floating_buffers(model: nn.Module) -> list[torch.Tensor]:
+    """Return the buffers that are exchanged like parameters."""
+    return [buffer for _, buffer in _named_buffers(model)]
 
 
 def flatten(model: nn.Module) -> Vector:

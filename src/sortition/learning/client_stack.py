@@ -16,6 +16,7 @@ from torch import Tensor
 from sortition.learning import optimiser
 from sortition.learning.examples import first_rows
 from sortition.learning.rule import LocalRule
+from sortition.learning.vector import as_rows
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -77,7 +78,7 @@ class StackedDescent:
         if slot.total is not None and self.squares is not None:
             left = _gradient(left, right)
             right = None
-            first_rows(self.squares, len(value)).add_(left.flatten(1).square().sum(1))
+            first_rows(self.squares, len(value)).add_(as_rows(left).square().sum(1))
             slot.total.add_(left)
         if self.factors is not None:
             self._adam(slot, _gradient(left, right))
@@ -181,8 +182,8 @@ class ClientStack:
 
     def updates(self) -> Tensor:
         """Return what each client changed (k, P)."""
-        values = [slot.value.flatten(1) for slot in self.slots]
-        anchors = [slot.anchor.flatten(1) for slot in self.slots]
+        values = [as_rows(slot.value) for slot in self.slots]
+        anchors = [as_rows(slot.anchor) for slot in self.slots]
         sizes = [value.size(1) for value in values]
         updates = values[0].new_empty(len(values[0]), sum(sizes))
         for columns, value, anchor in zip(updates.split(sizes, 1), values, anchors, strict=True):
@@ -194,7 +195,7 @@ class ClientStack:
         if self.descent.squares is None:
             return None
         totals = [slot.total for slot in self.slots if slot.total is not None]
-        square_of_sum = sum(total.flatten(1).square().sum(1) for total in totals)
+        square_of_sum = sum(as_rows(total).square().sum(1) for total in totals)
         excess = (self.descent.squares - square_of_sum / steps).clamp_min(0)
         return (excess / (steps - 1).clamp_min(1)).sqrt()
 

@@ -26,6 +26,7 @@ from sortition.learning.objective import Objective
 from sortition.learning.precision import PRECISIONS
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import SequentialTrainer
+from sortition.learning.task import TaskRule
 from sortition.learning.vector import Layout, Vector
 
 PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of the first epoch, the last one
@@ -232,6 +233,11 @@ class Learner:
         return Passes(self.model, self._on_device(x), self._targets_on_device(y), self.objective)
 
     @property
+    def task_rule(self) -> TaskRule | None:
+        """Loss and metric as the study says them; None for cross-entropy and accuracy."""
+        return None if self.objective is None else self.objective.rule
+
+    @property
     def has_dropout(self) -> bool:
         """Whether the model has dropout."""
         return bool(self._sequential_trainer.dropout_layers)
@@ -286,6 +292,11 @@ class Learner:
         return engines.work_of(self.model, self.examples, self.device)
 
     @property
+    def has_convolutions(self) -> bool:
+        """Whether the model's forward pass contains convolutions."""
+        return self._work.has_convolutions
+
+    @property
     def multiplications(self) -> int:
         """Multiplications of an example's forward pass, which say how many cohorts of several runs share a stack."""
         if self.is_stacked:
@@ -297,6 +308,7 @@ class Learner:
         """Why the model cannot be vmapped; empty where it can."""
         if self._model_fault:
             return self._model_fault
+        self.mapped.maps_single_clients = not self.has_convolutions
         start = torch.tensor(self.initial, device=self.device)
         has_numbers = self.device.type != "meta"
         return engines.trial_fault(self._sequential_trainer, self.mapped, start, compare=has_numbers)

@@ -47,14 +47,16 @@ def _shape(cohort: DrawnCohort) -> Hashable:
     n_clients = len(cohort.plans)
     if cohort.engine == "sequential" or not n_clients or n_clients > learner.clients_per_stack:
         return None
+    if cohort.engine == "vmapped" and learner.has_convolutions:
+        return None  # torch takes other kernels for other numbers of clients, with other bits
     if cohort.rule.batch is None:  # on some processors a product of odd many rows depends on its place in a stack
         return None
     rows = max(plan.index.shape[1] for plan in cohort.plans)
     if n_clients * rows * learner.multiplications > WORK:
         return None
     return (
-        cohort.engine,
-        learner.architecture,
+        (cohort.engine, learner.precision),
+        (learner.architecture, learner.task_rule),
         (learner.examples.source, learner.y.data_ptr(), learner.device),
         cohort.rule,
         cohort.lr,

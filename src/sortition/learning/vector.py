@@ -75,7 +75,7 @@ class Layout:
     def split(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """Return views of ``flat`` (…, P), one per tensor, each of shape (…, *shape)."""
         parts = torch.split(flat, self.sizes, dim=-1)
-        return [part.view(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [part.view((*flat.shape[:-1], *shape)) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tensor:
@@ -83,6 +83,11 @@ def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tens
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.as_tensor(np.ascontiguousarray(array, dtype=kind), device=device)
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what belongs to k clients (k, …) as (k, numbers); one number of each is a column."""
+    return tensor.reshape(len(tensor), -1)
 
 
 def tensors(model: nn.Module) -> list[torch.Tensor]:

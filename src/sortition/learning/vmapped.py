@@ -27,7 +27,6 @@ from sortition.learning.precision import forward_precision
 from sortition.learning.rule import LocalRule
 
 DRAWN_BYTES = 64 << 20  # dropout words that are drawn at once
-LEAST_CLIENTS = 2  # that pass together: convolutions of a single client would take other kernels, with other bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +97,7 @@ class MappedModel:
         self.objective = objective
         self.precision = precision
         self.dropout_layers = dropout_layers
+        self.maps_single_clients = True  # a single client passes as it is where torch would take other kernels anyway
         self.mask_shapes: list[tuple[int, ...]] = []  # of one example, at each call of a dropout layer
         self.mask_rates: list[float] = []
         self._places = places_of(model)
@@ -110,9 +110,24 @@ class MappedModel:
             batch: of each client.
             squares: whether squared losses are measured; otherwise they are 0.
         """
+        if len(batch.weights) == 1 and not self.maps_single_clients:
+            return self._losses_of_single_client(tensors, batch, squares=squares)
         mapped = torch.func.vmap(partial(self._loss_of_client, squares=squares))
         losses: tuple[Tensor, Tensor] = mapped(list(tensors), batch.x, batch.targets, batch.weights, list(batch.masks))
         return losses
+
+    def _losses_of_single_client(
+        self, tensors: Sequence[Tensor], batch: StackedBatch, *, squares: bool
+    ) -> tuple[Tensor, Tensor]:
+        loss, mean_square = self._loss_of_client(
+            [tensor[0] for tensor in tensors],
+            first_client(batch.x),
+            batch.targets[0],
+            batch.weights[0],
+            [mask[0] for mask in batch.masks],
+            squares=squares,
+        )
+        return loss[None], mean_square[None]
 
     def _loss_of_client(
         self,
@@ -207,7 +222,7 @@ def drawn_masks(
     Args:
         mapped: the model.
         plans: the batches of each client, those with most steps first.
-        sources: of the words, one per client; the last plans may have none, and nothing is drawn for them.
+        sources: of the words, one per client.
         n_steps: of the stack.
         n_rows: to which batches are padded.
         device: where the model is.
@@ -221,7 +236,7 @@ def drawn_masks(
     for start in range(0, n_steps, steps_at_once):
         steps = range(start, min(start + steps_at_once, n_steps))
         tables = [np.zeros((len(steps), n_clients, n_rows, width), np.int16) for width in widths]
-        for client, (plan, source) in enumerate(zip(plans, sources, strict=False)):
+        for client, (plan, source) in enumerate(zip(plans, sources, strict=True)):
             client_steps = min(max(plan.steps - start, 0), len(steps))
             rows = plan.index.shape[1]
             words = dropout.step_words(source, steps=client_steps, rows=rows, widths=widths)
@@ -257,34 +272,32 @@ class MappedStack(ClientStack):
         super().__init__(initial[:trainable], descent, states)
         self.mapped = mapped
         self.buffers = initial[trainable:]
-        self._active = 0
-        self._passing = 0
+        self._active_clients = 0
 
-    def _choose_clients(self, active: int, passing: int) -> None:
+    def _choose_clients(self, count: int) -> None:
         """Make the views of the first clients, anew when some have finished."""
-        if (active, passing) == (self._active, self._passing):
+        if count == self._active_clients:
             return
-        self._active = active
-        self._passing = passing
-        self._slots = [slot.first(active) for slot in self.slots]
-        self._parameters = [first_rows(slot.value, passing).detach().requires_grad_() for slot in self.slots]
-        self._buffers = [first_rows(buffer, passing) for buffer in self.buffers]
+        self._active_clients = count
+        self._active_slots = [slot.first(count) for slot in self.slots]
+        self._parameters = [slot.value.detach().requires_grad_() for slot in self._active_slots]
+        self._active_buffers = [first_rows(buffer, count) for buffer in self.buffers]
 
-    def step(self, step: int, active: int, batch: StackedBatch, *, squares: bool) -> tuple[Tensor, Tensor]:
-        """Train the first ``active`` clients on one batch each; return mean and mean squared losses of all who pass."""
-        self._choose_clients(active, len(batch.weights))
+    def step(self, step: int, batch: StackedBatch, *, squares: bool) -> tuple[Tensor, Tensor]:
+        """Train the first clients on one batch each; return mean and mean squared losses of their batches."""
+        self._choose_clients(len(batch.weights))
         self.set_adam_factors(step)
-        losses, mean_squares = self.mapped.losses([*self._parameters, *self._buffers], batch, squares=squares)
+        losses, mean_squares = self.mapped.losses([*self._parameters, *self._active_buffers], batch, squares=squares)
         gradients = torch.autograd.grad(losses.sum(), self._parameters)
         with torch.no_grad():
-            for slot, gradient in zip(self._slots, gradients, strict=True):
-                self.descent.step(slot, first_rows(gradient, active), None)
+            for slot, gradient in zip(self._active_slots, gradients, strict=True):
+                self.descent.step(slot, gradient, None)
         return losses.detach(), mean_squares
 
     def updates_with_buffers(self) -> Tensor:
         """Return what each client changed (k, P); buffers stay as they are."""
         updates = self.updates()
-        unchanged = [torch.zeros_like(buffer).flatten(1) for buffer in self.buffers]
+        unchanged = [torch.zeros_like(vector.as_rows(buffer)) for buffer in self.buffers]
         return torch.cat([updates, *unchanged], 1)
 
 
@@ -320,48 +333,30 @@ def train_mapped_stack(
         states: what the optimiser remembers of the clients (k, S); None where it starts anew.
     """
     device = labels.device
-    n_clients = len(plans)
-    companions = max(0, LEAST_CLIENTS - n_clients)
-    ranked = [*plans, *[plans[-1]] * companions]
     descent = StackedDescent(rule, lr)
     if dispersion:
-        descent.squares = torch.zeros(len(ranked), device=device)
-    initial_with_companions = [_with_companions(tensor, companions) for tensor in initial]
-    states_with_companions = None
-    if states is not None:
-        states_with_companions = _with_companions(states, companions)
-    stack = MappedStack(mapped, initial_with_companions, trainable, descent, states_with_companions)
-    losses, mean_squares = _take_all_steps(
-        stack, examples, labels, ranked=ranked, n_clients=n_clients, sources=sources, squares=squares
-    )
-    steps = torch.tensor([plan.steps for plan in ranked], dtype=torch.float32, device=device)
+        descent.squares = torch.zeros(len(plans), device=device)
+    stack = MappedStack(mapped, initial, trainable, descent, states)
+    losses, mean_squares = _take_all_steps(stack, examples, labels, plans, sources=sources, squares=squares)
+    steps = torch.tensor([plan.steps for plan in plans], dtype=torch.float32, device=device)
     states_after = None
     if states is not None:
         states_after = stack.remembered(steps)
-    result = StackResult(
+    return StackResult(
         updates=stack.updates_with_buffers(),
         losses=losses.cumsum(0)[-1] / steps.clamp_min(1),  # added step by step: a longer stack adds zeros
         dispersion=stack.dispersion(steps.clamp_min(1)),
         squares=mean_squares.t() if squares else None,
         states=states_after,
     )
-    return result.map(lambda rows: first_rows(rows, n_clients))
-
-
-def _with_companions(tensor: Tensor, companions: int) -> Tensor:
-    """Return the rows of clients (k, …) and copies of the last, which pass beside them and do not train."""
-    if companions == 0:
-        return tensor
-    return torch.cat([tensor, *[tensor[-1:]] * companions])
 
 
 def _take_all_steps(
     stack: MappedStack,
     examples: AnyExamples,
     labels: Tensor,
-    *,
     ranked: Sequence[BatchPlan],
-    n_clients: int,
+    *,
     sources: Sequence[np.random.BitGenerator] | None,
     squares: bool,
 ) -> tuple[Tensor, Tensor]:
@@ -371,27 +366,25 @@ def _take_all_steps(
     """
     device = labels.device
     index, weights, active = padded_plans(ranked)
-    n_steps, n_ranked, n_rows = index.shape
+    n_steps, n_clients, n_rows = index.shape
     stack.prepare_adam_factors(n_steps, device)
     indices = torch.from_numpy(index).to(device).unbind()
     weights_by_step = torch.from_numpy(weights).to(device).unbind()
     masks_by_step = drawn_masks(stack.mapped, ranked, sources, n_steps=n_steps, n_rows=n_rows, device=device)
-    losses = torch.zeros(n_steps, n_ranked, device=device)
-    mean_squares = torch.zeros(n_steps, n_ranked, device=device)
-    for step, masks in enumerate(masks_by_step):
-        training = min(active[step], n_clients)
-        passing = max(training, LEAST_CLIENTS)
-        rows = first_rows(indices[step], passing)
+    losses = torch.zeros(n_steps, n_clients, device=device)
+    mean_squares = torch.zeros(n_steps, n_clients, device=device)
+    for step, (training, masks) in enumerate(zip(active, masks_by_step, strict=True)):
+        rows = first_rows(indices[step], training)
         batch = StackedBatch(
-            x=by_client(examples.take(rows.flatten()), passing),
+            x=by_client(examples.take(rows.flatten()), training),
             targets=labels[rows],
-            weights=first_rows(weights_by_step[step], passing),
-            masks=[first_rows(mask, passing) for mask in masks],
+            weights=first_rows(weights_by_step[step], training),
+            masks=[first_rows(mask, training) for mask in masks],
         )
-        step_losses, step_squares = stack.step(step, training, batch, squares=squares)
-        losses[step, :training] = first_rows(step_losses, training)
+        step_losses, step_squares = stack.step(step, batch, squares=squares)
+        losses[step, :training] = step_losses
         if squares:
-            mean_squares[step, :training] = first_rows(step_squares, training)
+            mean_squares[step, :training] = step_squares
     return losses, mean_squares
 
 
@@ -402,3 +395,12 @@ def by_client(x: ModelInputs, n_clients: int) -> ModelInputs:
     if isinstance(x, tuple):
         return tuple(part.unflatten(0, (n_clients, -1)) for part in x)
     return x.unflatten(0, (n_clients, -1))
+
+
+def first_client(x: ModelInputs) -> ModelInputs:
+    """Return the examples (B, …) of the first of k clients (k, B, …)."""
+    if isinstance(x, dict):
+        return {name: part[0] for name, part in x.items()}
+    if isinstance(x, tuple):
+        return tuple(part[0] for part in x)
+    return x[0]

@@ -71,7 +71,8 @@ class World:
             client without a hold-out is measured on its training part.
         seed: of batches, dropout masks and devices.
         device: any name that torch knows.
-        engine: ``auto``, ``stacked`` or ``sequential``.
+        engine: ``stacked``, ``vmapped``, ``sequential``, or ``auto`` for the one of the rule in docs/engine.md.
+        precision: of the passes of a training: ``float32``, or ``bf16`` where clients are not stacked.
         devices: hardware of the clients.
         attacks: how some of them attack.
         task: loss and metric; None for classification by cross-entropy and accuracy.
@@ -90,6 +91,7 @@ class World:
         seed: int = 0,
         device: str = "cpu",
         engine: str = "auto",
+        precision: str = "float32",
         devices: Devices | None = None,
         attacks: Attacks | None = None,
         task: TaskRule | None = None,
@@ -117,6 +119,7 @@ class World:
             data.classes,
             device=device,
             engine=engine,
+            precision=precision,
             white=data.white,
             objective=None if task is None else Objective(task),
         )
@@ -162,6 +165,7 @@ class World:
     def _settle(self, rule: LocalRule, fleet: Fleet) -> None:
         """What follows from the data, the local rule and the devices."""
         self._check_batches(rule)
+        self.learner.engine_for(rule)  # tries the model and refuses an engine that cannot take it, before it trains
         self.rule, self.fleet, self.states = rule, fleet, LocalStates.empty(rule, self.learner)
         self.costs = Costs(rule, self.holdings, self.measured, fleet, self.initial.size)
         self.evaluator = Evaluator(self._test, self.learner.passes, self.evaluated)

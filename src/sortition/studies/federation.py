@@ -153,7 +153,18 @@ def dataset_of(config: Data) -> Dataset:
 
 def build_federation(config: RunConfig) -> BuiltFederation:
     """Return the federation of a run; the methods of one setting and seed that a process plays share it."""
-    depends_on = {"data", "model", "task", "devices", "availability", "attacks", "seed", "device", "engine"}
+    depends_on = {
+        "data",
+        "model",
+        "task",
+        "devices",
+        "availability",
+        "attacks",
+        "seed",
+        "device",
+        "engine",
+        "precision",
+    }
     return _federations.get(_as_key(config.model_dump(include=depends_on)), lambda: _build(config))
 
 
@@ -178,6 +189,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         seed=config.seed,
         device=config.device,
         engine=config.engine,
+        precision=config.precision or "float32",
         devices=config.devices,
         attacks=config.attacks,
         task=config.task,

@@ -136,6 +136,7 @@ class StudyOptions(TypedDict, total=False):
     audit: bool
     device: str
     engine: str
+    precision: str
     setting: Sequence[ReadOnlyTable]
     all_pairs: bool
     track: str | ReadOnlyTable | Sequence[str | ReadOnlyTable]

@@ -31,7 +31,7 @@ from sortition.learning.sequential import SequentialTrainer
 from sortition.learning.vmapped import MappedModel, train_mapped_stack
 
 ENGINES = ("auto", "stacked", "vmapped", "sequential")
-CONVOLUTION_WORK = 1 << 20  # multiplications of one client's step up to which convolutions are vmapped on a CPU
+CONVOLUTION_WORK = 1 << 21  # multiplications of one client's step up to which convolutions are vmapped on a CPU
 PRODUCT_WORK = 1 << 22  # the same of models without convolutions
 TOLERANCE = 1e-3  # of gradients in a trial, as a share of the largest number
 TRIED_ROWS = 3  # examples of the trial's larger batch; its other client has one row less, and one of padding

@@ -15,7 +15,7 @@ def first_rows(rows: Tensor, count: int) -> Tensor:
     """Return a view of the first rows; the tensor itself where these are all."""
     if count == rows.size(0):
         return rows
-    return rows[:count]
+    return rows.narrow(0, 0, count)
 
 
 class Examples:
@@ -32,7 +32,9 @@ class Examples:
         if self.image:
             self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
-        self.source: Hashable = (x.data_ptr(), x.shape)  # the same for examples that were made of the same array
+        self.source: Hashable = id(self)  # the same for examples that were made of the same array
+        if x.device.type == "cpu":
+            self.source = (x.data_ptr(), x.shape)
 
     @property
     def numbers(self) -> int:

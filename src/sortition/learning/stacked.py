@@ -48,7 +48,7 @@ def stackable_layers(model: nn.Module, width: int | None = None) -> list[nn.Modu
         return None
     if _share_a_parameter(layers):
         return None
-    if any(type(layer) not in (nn.Linear, nn.Dropout, *FORWARD) for layer in layers):
+    if any(type(layer) not in (nn.Linear, nn.Dropout, dropout.KeyedDropout, *FORWARD) for layer in layers):
         return None
     return layers
 
@@ -142,7 +142,7 @@ class BatchLosses:
 
     def sums(self) -> Tensor:
         """Return Σ_s of the mean losses of a client's batches (k,), added step by step: padding adds nothing."""
-        return (self._losses * self.weights).sum((2, 3)).cumsum(0)[-1].neg_()
+        return (self._losses * self.weights).sum((2, 3)).cumsum(0).select(0, -1).neg_()
 
     def squares(self) -> Tensor:
         """Return the mean squared loss of the examples of each batch (k, S)."""
@@ -316,15 +316,15 @@ def _take_all_steps(
     device = labels.device
     index, weights, active = padded_plans(ranked)
     stack.prepare_adam_factors(len(index), device)
-    word_tables = []
+    words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
     if sources:
-        words = dropout_words(stack.layers, ranked, sources, index.shape)
-        word_tables = [torch.from_numpy(table).to(device) for table in words]
+        tables = dropout_words(stack.layers, ranked, sources, index.shape)
+        words_by_step = list(zip(*[torch.from_numpy(table).to(device).unbind() for table in tables], strict=True))
     index_on_device = torch.from_numpy(index).to(device)
-    losses = BatchLosses(labels[index_on_device], torch.from_numpy(weights).to(device))
+    losses = BatchLosses(labels.take(index_on_device), torch.from_numpy(weights).to(device))
     batches = _batches(examples, index_on_device, active)
     for step, (active_clients, x) in enumerate(zip(active, batches, strict=True)):
-        stack.step(step, x, [table[step, :active_clients] for table in word_tables], losses)
+        stack.step(step, x, [first_rows(table, active_clients) for table in words_by_step[step]], losses)
     return losses
 
 

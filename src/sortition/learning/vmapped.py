@@ -336,6 +336,7 @@ def train_mapped_stack(
     descent = StackedDescent(rule, lr)
     if dispersion:
         descent.squares = torch.zeros(len(plans), device=device)
+    mapped.model.train()
     stack = MappedStack(mapped, initial, trainable, descent, states)
     losses, mean_squares = _take_all_steps(stack, examples, labels, plans, sources=sources, squares=squares)
     steps = torch.tensor([plan.steps for plan in plans], dtype=torch.float32, device=device)
@@ -344,7 +345,7 @@ def train_mapped_stack(
         states_after = stack.remembered(steps)
     return StackResult(
         updates=stack.updates_with_buffers(),
-        losses=losses.cumsum(0)[-1] / steps.clamp_min(1),  # added step by step: a longer stack adds zeros
+        losses=losses.cumsum(0).select(0, -1) / steps.clamp_min(1),  # added step by step: a longer stack adds zeros
         dispersion=stack.dispersion(steps.clamp_min(1)),
         squares=mean_squares.t() if squares else None,
         states=states_after,

@@ -233,11 +233,23 @@ def choice(quick: bool) -> None:
             if takes_tokens:
                 x = np.random.default_rng(0).integers(0, TOKENS, (2_000, *shape))
             torch.manual_seed(0)
-            rows.append([name, *engine_row(make(), x, y, rule, n_clients, repeats=2 if quick else 6)])
+            rows.append([name, *engine_row(make(), x, y, rule, n_clients, repeats=2 if quick else 5)])
             if name in GAINS and n_clients == 10:
                 rows[-1][-1] = f"{rows[-1][-1]} (goal ≥ 2×)"
-        header = ["model", "work of a step", "loop", "sequential", "vmapped", "stacked", "rule", "rule / better", "loop / rule"]
-        title = f"Engines, CPU ms of a round of {n_clients} clients × {rule.steps} steps × {rule.batch} examples, 1 thread"
+        header = [
+            "model",
+            "work of a step",
+            "loop",
+            "sequential",
+            "vmapped",
+            "stacked",
+            "rule",
+            "rule / better",
+            "loop / rule",
+        ]
+        title = (
+            f"Engines, CPU ms of a round of {n_clients} clients × {rule.steps} steps × {rule.batch} examples, 1 thread"
+        )
         table(title, header, rows)
 
 

@@ -57,6 +57,21 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldedCohort:
+    """What is left of a cohort of k clients whose updates were added up on the device where they were trained.
+
+    Attributes:
+        update: (P,) Σ a_k Δ_k.
+        lengths: (k,) ‖Δ_k‖.
+        losses: (k,) mean batch loss along the path.
+    """
+
+    update: Vector
+    lengths: npt.NDArray[np.float32]
+    losses: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class DrawnCohort:
     """A cohort of k clients that is ready to train: everything random is drawn.
 
@@ -414,6 +429,46 @@ class Learner:
         for clients, result in self.results(cohort):
             cohort.store(clients, result.map(as_array))
         return cohort.trained
+
+    def fold(
+        self,
+        params: Vector,
+        members: Sequence[npt.NDArray[np.int64]],
+        ids: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.floating],
+        *,
+        seed: int,
+        t: int,
+    ) -> FoldedCohort:
+        """Train clients as :meth:`train` does and return the sum of their updates, by ``weights`` (k,)."""
+        cohort = self.cohort(
+            params,
+            members,
+            ids,
+            seed=seed,
+            t=t,
+            purpose="train",
+            dispersion=False,
+            rms_losses=False,
+            rule=self.rule,
+        )
+        return self.fold_cohort(cohort, weights)
+
+    def fold_cohort(self, cohort: DrawnCohort, weights: npt.NDArray[np.floating]) -> FoldedCohort:
+        """Train a cohort and add its updates up on the device; one transfer brings back what is left."""
+        n_clients = len(cohort.plans)
+        weights_on_device = torch.from_numpy(weights.astype(np.float32)).to(self.device)
+        update = torch.zeros(self.layout.size, device=self.device)
+        lengths = torch.zeros(n_clients, device=self.device)
+        losses = torch.zeros(n_clients, device=self.device)
+        for clients, result in self.results(cohort):
+            rows = torch.tensor(clients, device=self.device)
+            update += weights_on_device[rows] @ result.updates
+            lengths[rows] = result.updates.norm(dim=1)
+            losses[rows] = result.losses
+        numbers = as_array(torch.cat([update, lengths, losses]))
+        update_array, lengths_array, losses_array = np.split(numbers, [self.layout.size, self.layout.size + n_clients])
+        return FoldedCohort(update_array, lengths_array, losses_array)
 
     def results(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult[Tensor]]]:
         """Train a cohort and yield what its clients got, on the device, some clients at a time."""

@@ -494,7 +494,7 @@ class Simulation:
         return outcome, reasons
 
     def _folds(self, clients: int) -> bool:
-        """Whether a cohort is larger than one block, and nobody looks at single updates or keeps them.
+        """Whether a cohort is larger than one block or on an accelerator, and nobody looks at single updates.
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
@@ -502,11 +502,19 @@ class Simulation:
         reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
         kept = self.setup.combine.individual or world.rule.keep_state or world.adversaries is not None
         looked_at = needs.of_server or reported or kept or self.setup.guards.clip
-        return clients > world.block and not looked_at
+        return (clients > world.block or self._sums_on_device) and not looked_at
+
+    @property
+    def _sums_on_device(self) -> bool:
+        """Whether updates are added up where they are trained: nobody reports about them, none is damaged."""
+        setup = self.now.setup
+        return setup.world.sums_on_device and not self.reported and not setup.faults.faults.damaged
 
     def _folded(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
         """What is left of a cohort, the norms of its updates (k,), and Σ a_k Δ_k (P,)."""
         now, params = self.now, self.params
+        if self._sums_on_device and ids.size:
+            return now.setup.world.fold(params, ids, weights, now.t)
         total = np.zeros(params.size)
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []

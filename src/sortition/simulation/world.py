@@ -263,7 +263,7 @@ class World:
 
     @property
     def sums_on_device(self) -> bool:
-        """Whether updates are added up where they are trained, so that they are not brought back from an accelerator."""
+        """Whether updates are added up where they are trained, so that none is brought back from an accelerator."""
         return self.learner.device.type not in ("cpu", "meta")
 
     def fold(self, params: Vector, ids: Ids, weights: Floats, t: int) -> tuple[TrainedCohort, Floats, Vector]:

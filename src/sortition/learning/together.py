@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from sortition.core.arrays import Array
 from sortition.learning.learner import DrawnCohort, as_array
 
 WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
@@ -103,7 +105,11 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     for position, cohort in enumerate(cohorts):
         rows = np.flatnonzero(cohort_of_row == position).tolist()
         clients = [members[row].client for row in rows]
-        cohort.store(clients, arrays.map(lambda array, rows=rows: array[rows]))
+        cohort.store(clients, arrays.map(partial(_rows_of, rows)))
+
+
+def _rows_of(rows: Sequence[int], array: Array) -> Array:
+    return array[rows]
 
 
 def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:

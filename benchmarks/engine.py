@@ -169,21 +169,20 @@ class ResidualPerceptron(nn.Module):
 class UnrolledLSTM(nn.Module):
     """The network of ``char-lstm`` written in operations that can be mapped over clients."""
 
-    def __init__(self, kernel: nn.Module) -> None:
+    def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.embedding = kernel.embedding
-        self.lstm = kernel.lstm
-        self.head = kernel.head
+        self.width = hidden
+        self.embedding = nn.Embedding(TOKENS, 8)
+        self.from_input = nn.Linear(8, 4 * hidden)
+        self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.head = nn.Linear(hidden, 10)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        lstm = self.lstm
-        bias = lstm.bias_ih_l0 + lstm.bias_hh_l0
-        inputs = nn.functional.linear(self.embedding(x), lstm.weight_ih_l0, bias)
-        hidden = inputs.new_zeros(len(x), lstm.hidden_size)
-        cell = inputs.new_zeros(len(x), lstm.hidden_size)
+        inputs = self.from_input(self.embedding(x))
+        hidden = inputs.new_zeros(len(x), self.width)
+        cell = inputs.new_zeros(len(x), self.width)
         for step_inputs in inputs.unbind(1):
-            gates = step_inputs + hidden @ lstm.weight_hh_l0.t()
-            entry, forget, candidate, exit_ = gates.chunk(4, dim=-1)
+            entry, forget, candidate, exit_ = (step_inputs + self.from_hidden(hidden)).chunk(4, dim=-1)
             cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
             hidden = torch.sigmoid(exit_) * torch.tanh(cell)
         return self.head(hidden)
@@ -220,7 +219,7 @@ CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {  #
     "McMahan's MNIST CNN": (lambda: build("cnn", (1, 28, 28), 10, preset="mcmahan-mnist"), (1, 28, 28), False),
     "ResNet with group norm, 8 × 8 images": (lambda: build("resnet", (1, 8, 8), 10, width=8), (1, 8, 8), False),
     "char-lstm, 40 characters, hidden 64": (lambda: build("char-lstm", (40,), 10, hidden=64), (40,), True),
-    "the same, unrolled": (lambda: UnrolledLSTM(build("char-lstm", (40,), 10, hidden=64)), (40,), True),
+    "the same, unrolled": (lambda: UnrolledLSTM(64), (40,), True),
 }
 
 

@@ -196,13 +196,8 @@ class Learner:
         is_by_label = objective is None or objective.is_by_label(self.y)
         if is_by_label and not isinstance(x, Inputs):
             self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))
-        if engine == "stacked" and self.layers is None:
-            rule_of_engine = "'auto', 'vmapped' or 'sequential' for a model that is no chain of linear layers"
-            if objective is not None and not objective.is_cross_entropy:
-                rule_of_engine = "'auto', 'vmapped' or 'sequential' for a loss other than cross-entropy"
-            raise bad("engine", rule_of_engine, engine)
-        if engine == "stacked" and precision != "float32":
-            raise bad("engine", f"'auto', 'vmapped' or 'sequential' for precision = {precision!r}", engine)
+        if engine == "stacked":
+            self._check_stacked()
         self.is_stacked = engine in ("auto", "stacked") and self.layers is not None and precision == "float32"
         self.architecture = self._architecture()
         self.examples = self._on_device(x)
@@ -212,6 +207,16 @@ class Learner:
             self.model, self._sequential_trainer.dropout_layers, training_objective, precision
         )
         self.passes = Passes(self.model, self.examples, self.y, objective)
+
+    def _check_stacked(self) -> None:
+        """Refuse what the stacked engine cannot take."""
+        others = "'auto', 'vmapped' or 'sequential'"
+        if self.layers is None and self.objective is not None and not self.objective.is_cross_entropy:
+            raise bad("engine", f"{others} for a loss other than cross-entropy", self.engine)
+        if self.layers is None:
+            raise bad("engine", f"{others} for a model that is no chain of linear layers", self.engine)
+        if self.precision != "float32":
+            raise bad("engine", f"{others} for precision = {self.precision!r}", self.engine)
 
     def _architecture(self) -> Hashable:
         """Return what models that compute the same function of parameters and examples have in common."""

@@ -162,6 +162,38 @@ def test_cohorts_of_several_runs_share_a_stack_with_the_bits_of_each_alone(name,
         np.testing.assert_array_equal(cohort.trained.losses, alone.losses)
 
 
+class Permuting(nn.Module):
+    """Holds what is neither parameter nor exchanged buffer, drawn anew for each model."""
+
+    def __init__(self, kind):
+        super().__init__()
+        order = torch.randperm(12)
+        if kind == "buffer":
+            self.register_buffer("order", order)
+        elif kind == "attribute":
+            self.order = order
+        else:
+            self.order = order.tolist()
+        self.layer = nn.Linear(12, CLASSES)
+
+    def forward(self, x):
+        return torch.tanh(self.layer(x[:, self.order]))
+
+
+@pytest.mark.parametrize("kind", ["buffer", "attribute", "list"])
+def test_models_that_compute_with_other_constants_train_apart(kind):
+    rule = RULES["plain"]
+    drawn = []
+    for run in range(2):
+        learner = Learner(Permuting(kind), NUMBERS, Y, rule, engine="vmapped")
+        keys = {"seed": run, "t": 1, "purpose": "train", "dispersion": False, "rms_losses": False, "rule": rule}
+        drawn.append((learner.cohort(learner.initial, MEMBERS, IDS, **keys), learner, keys))
+    train_together([cohort for cohort, _, _ in drawn])
+    for cohort, learner, keys in drawn:
+        alone = learner.train(learner.initial, MEMBERS, IDS, **keys)
+        np.testing.assert_array_equal(cohort.trained.deltas, alone.deltas)
+
+
 @pytest.mark.parametrize("loss", ["mse", "mae", "bce", "cross-entropy"])
 def test_losses_by_name_are_those_of_the_sequential_engine(loss):
     rng = np.random.default_rng(3)

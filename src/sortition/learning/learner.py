@@ -222,7 +222,7 @@ class Learner:
         """Return what models that compute the same function of parameters and examples have in common."""
         if self.is_stacked:
             return tuple(repr(layer) for layer in self.layers or ())
-        modules = [(name, type(module), repr(module)) for name, module in self.model.named_modules()]
+        modules = [(name, type(module), _fixed_facts(module)) for name, module in self.model.named_modules()]
         return (tuple(modules), self.layout)
 
     def _targets_on_device(self, y: npt.ArrayLike) -> Tensor:
@@ -581,6 +581,24 @@ class Learner:
                 states=states,
             )
             yield [i], result
+
+
+def _fixed_facts(module: nn.Module) -> Hashable:
+    """Return what a module computes with beside the tensors of the model's vector: its attributes and counters."""
+    attributes = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    counters = {name: buffer for name, buffer in module._buffers.items() if not _is_exchanged(buffer)}
+    return tuple((name, _fingerprint(value)) for name, value in sorted((attributes | counters).items()))
+
+
+def _is_exchanged(buffer: Tensor | None) -> bool:
+    return buffer is not None and buffer.is_floating_point()
+
+
+def _fingerprint(value: object) -> Hashable:
+    """Return a value that is the same for equal tensors and for other things that are written alike."""
+    if isinstance(value, Tensor) and value.device.type != "meta":
+        return as_array(value.detach()).tobytes()
+    return repr(value)
 
 
 def as_array(tensor: Tensor) -> Array:

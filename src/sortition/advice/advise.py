@@ -166,7 +166,7 @@ def _simulated(setup: Setup) -> Outcome:
     accuracy_by_round: dict[int, float] = {}
     with in_one_thread():
         simulation = start(setup)
-        while simulation.played < setup.horizon:
+        while not simulation.has_ended:
             record = simulation.play_round()
             accuracy = (record.get("test") or {}).get("accuracy")
             if accuracy is not None:

@@ -158,6 +158,7 @@ class AuditLog:
         entry: JsonObject = {
             **self._selection(turn),
             "clock": turn.clock,
+            "deadline": turn.deadline,
             "done": encode_other_ids(done, implied=cohort.ids),
             "durations": encode_optional_numbers(turn.durations),
             "reports": _encode_reports(turn.needs, reports, done),
@@ -178,6 +179,7 @@ class AuditLog:
             **self._selection(turn),
             "version": turn.version,
             "clock": turn.clock,
+            "deadline": turn.deadline,
             "in_flight": encode_other_ids(turn.in_flight, implied=NOBODY),
             "rejected": json_value(turn.rejected) or None,
         }

@@ -259,6 +259,7 @@ class _Recomputer:
             entry["budget"],
             in_flight=in_flight,
             clock=entry.get("clock"),
+            deadline=entry.get("deadline"),
             excluded={rule: decode_ids(ids) for rule, ids in (entry.get("excluded") or {}).items()},
         )
 

@@ -39,7 +39,7 @@ from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.storage.snapshot import StoredTable
 from sortition.core.streams import stream
-from sortition.core.turn import Turn, TurnContext
+from sortition.core.turn import Moment, Turn, TurnContext
 from sortition.core.validation import is_whole
 
 WHO = "A registrar and its turns"
@@ -189,6 +189,7 @@ class Registrar:
         *,
         in_flight: npt.ArrayLike | None = None,
         clock: float | None = None,
+        deadline: float | None = None,
         excluded: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Turn:
         """Start a selection among clients that are reachable and idle.
@@ -201,6 +202,7 @@ class Registrar:
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
+            deadline: seconds after which nobody waits for the chosen any longer, where that is known.
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
@@ -209,11 +211,12 @@ class Registrar:
             if in_flight is not None:
                 busy = as_ids("in_flight", in_flight, ordered=True)
             left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
-            return self._begin(ids, budget, busy=busy, clock=clock, excluded=left_out)
+            moment = Moment(in_flight=busy, clock=clock, deadline=deadline)
+            return self._begin(ids, budget, moment, left_out)
 
-    def _begin(self, ids: Ids, budget: int, *, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]) -> Turn:
+    def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
-        self._check_idle(ids, busy)
+        self._check_idle(ids, moment.in_flight)
         requested_round = Round(
             index=self.index,
             horizon=self.horizon,
@@ -222,8 +225,9 @@ class Registrar:
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
             version=self.version,
-            in_flight=frozen(busy),
-            clock=clock,
+            in_flight=frozen(moment.in_flight),
+            clock=moment.clock,
+            deadline=moment.deadline,
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
@@ -233,7 +237,7 @@ class Registrar:
         elif admitted.ids is not ids:
             round = replace(requested_round, available=admitted.ids)
         self._abandon()
-        context = self._context(ids, admitted, busy=busy, clock=clock, excluded=excluded)
+        context = self._context(ids, admitted, moment, excluded)
         turn = Turn(context, self.state.copy(), round, admitted.notes)
         self._open_turn = turn
         turn.scales = self.eligibility.remembered_scales(self.version)
@@ -262,9 +266,7 @@ class Registrar:
             client = f"client {int(waiting[0])}, whose work ended since the last step"
             raise bad("available", "clients that can have one place a step", client, "It can be chosen after the step.")
 
-    def _context(
-        self, available: Ids, admitted: Admission, *, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]
-    ) -> TurnContext:
+    def _context(self, available: Ids, admitted: Admission, moment: Moment, excluded: Mapping[str, Ids]) -> TurnContext:
         """Collect what a turn is given of this registrar."""
         return TurnContext(
             selection=self._selection,
@@ -283,8 +285,7 @@ class Registrar:
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
             version=self.version,
-            in_flight=busy,
-            clock=clock,
+            moment=moment,
             late=lambda: self.count("late"),
             thread=self._thread,
         )

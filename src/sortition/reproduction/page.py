@@ -71,7 +71,7 @@ class ReproductionPage:
         fewer_runs = len(self.plan.runs) < len(self.whole_plan.runs)
         if fewer_runs or self.plan.runs[0].rounds != self.whole_plan.runs[0].rounds:
             lines.append("- **cut to size**: cells that were not run are empty")
-        rounds = _span(run.rounds for run in self.plan.runs)
+        rounds = _span(run.most_rounds for run in self.plan.runs)
         seeds = _span(run.seed for run in self.plan.runs)
         return [*lines, f"- rounds: {rounds}; seeds: {seeds}"]
 

@@ -78,13 +78,21 @@ class Costs:
 
     def seconds(self, ids: Ids, t: int) -> Floats:
         """Return the time in which ``ids`` receive the model, train and answer (k,)."""
-        return self.fleet.seconds(ids, t, self.examples(ids), 2 * NUMBER * self.size)
+        model_bytes = NUMBER * self.size
+        return self.fleet.seconds(ids, t, self.examples(ids), down=model_bytes, up=model_bytes)
+
+    @property
+    def quiet_seconds(self) -> Floats:
+        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        fleet = self.fleet
+        everybody = np.arange(fleet.n_clients)
+        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
 
     def resources(self, client: int, t: int) -> Floats:
-        """Return the time (2,) in which a client trains, and in which it sends or receives the model once."""
+        """Return the time (2,) in which a client trains, and in which it sends the model once."""
         n_examples = int(self.examples(np.array([client]))[0])
-        model_bytes = NUMBER * self.size
-        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], [0, model_bytes])
+        return self.fleet.seconds(np.array([client, client]), t, [n_examples, 0], up=[0, NUMBER * self.size])
 
     def examples_read(self, signal: Signal, ids: Ids) -> Ids:
         """Return on how many examples ``ids`` compute when they answer a signal of the model (k,)."""
@@ -99,7 +107,7 @@ class Costs:
         """Return the time in which ``ids`` receive the model and answer a signal of it (k,)."""
         n_bytes = NUMBER * (self.size + signal.floats_down)
         cost_of_pass = 1.0 if signal.backward else FORWARD
-        return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), n_bytes)
+        return self.fleet.seconds(ids, t, cost_of_pass * self.examples_read(signal, ids), down=n_bytes)
 
 
 @dataclass

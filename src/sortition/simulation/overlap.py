@@ -70,6 +70,7 @@ class Work:
     Attributes:
         index: the index of the selection.
         version: the version of the model that its members train.
+        clock: the simulated second of the selection, where devices have busy hours; else 0.
         cache: the model, and what was trained with it.
         to_train: the members whose updates will arrive, in the cohort's order: they train together.
         tracked: what the training must measure.
@@ -78,6 +79,7 @@ class Work:
 
     index: int
     version: int
+    clock: float
     cache: RoundCache
     to_train: Ids
     tracked: Tracked
@@ -157,7 +159,7 @@ class OverlappingSimulation(Simulation):
             self._drop_replaced()
         self.current.late_readings = []
         self.current.seconds_asking = 0.0
-        self.current.setup = setup.remembering(self.local)
+        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
         world = self.current.setup.world
         world.begin(RoundCache(world, self.params, self.registrar.index, version=version))
         is_idle = setup.reachable(version, self.clock).copy()
@@ -198,6 +200,7 @@ class OverlappingSimulation(Simulation):
             self.work[t] = Work(
                 index=t,
                 version=self.registrar.version,
+                clock=world.fleet.clock,
                 cache=world.cache,
                 to_train=np.array([client for client in ids.tolist() if self.flying[client].ending is None], np.int64),
                 tracked=tracked_by(self.reported),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -10,11 +11,12 @@ import numpy as np
 
 from sortition.aggregation import CombineRule, StepRule
 from sortition.core.arrays import Array
+from sortition.core.cost import MOST_ROUNDS, Until
 from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.rounds import Population
-from sortition.core.selector import Selector, resolved_for
+from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace, refuse_overlap
@@ -40,7 +42,7 @@ class Setup:
         world: the clients, with local rule and devices.
         selector: the method.
         cohort: clients per round; a pace may over-select.
-        horizon: rounds in all: versions of the model.
+        horizon: rounds in all: versions of the model; None where only the cost ends a run.
         population: what the server knows of its clients; default: the world's sizes and label counts.
         availability: who is reachable when; default: everybody, always.
         combine: how the cohort's updates become one.
@@ -53,12 +55,13 @@ class Setup:
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
         policies: how often and when devices may be used; all hold together.
+        until: the cost at which a run ends; the step that reaches it is the last one.
     """
 
     world: World
     selector: Selector[Any]
     cohort: int
-    horizon: int
+    horizon: int | None
     population: Population | None = None
     availability: Reachability | None = None
     combine: CombineRule = field(default_factory=CombineRule)
@@ -71,10 +74,13 @@ class Setup:
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
     policies: tuple[Policy, ...] = ()
+    until: Until | None = None
 
     def __post_init__(self) -> None:
         for name, minimum in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
             value = getattr(self, name)
+            if name == "horizon" and value is None and self.until is not None:
+                continue
             if not is_whole(value, minimum):
                 raise bad(f"Setup.{name}", f"a whole number ≥ {minimum}", value)
             object.__setattr__(self, name, int(value))
@@ -116,6 +122,16 @@ class Setup:
             rule = "'raw' where updates of several learning rates meet in a step"
             raise bad("CombineRule.remember", rule, self.combine.remember, hint)
 
+    def check_deadline(self) -> None:
+        """Refuse a deadline that no client can meet, before anything runs."""
+        deadline = self.cohort_pace.deadline
+        if deadline == math.inf or self.world.fleet.devices.jitter:  # with jitter anybody can be fast for once
+            return
+        fastest = float(self.world.costs.quiet_seconds.min())
+        if deadline < fastest:
+            rule = f"at least {fastest:.4g} s, in which the fastest client trains and sends"
+            raise bad("pace.deadline", rule, deadline, "Nobody would ever answer.")
+
     def _check_policy(self, policy: Policy) -> None:
         """Refuse a policy on what simulated clients do not have."""
         facts = self._known_facts
@@ -154,9 +170,19 @@ class Setup:
         """The pace for cohorts of this size."""
         return CohortPace(self.cohort, self.pace)
 
-    def due(self, t: int, every: int) -> bool:
-        """Say whether round t is evaluated, where one in ``every`` rounds is."""
-        return every > 0 and ((t + 1) % every == 0 or t + 1 == self.horizon)
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds are played at most, whatever they cost."""
+        return MOST_ROUNDS if self.horizon is None else self.horizon
+
+    @property
+    def conditions(self) -> Conditions:
+        """What a method may remark on: the deadline, where it is fixed, and whether devices differ."""
+        deadline = self.cohort_pace.deadline
+        return Conditions(
+            deadline=None if deadline == math.inf else deadline,
+            devices_differ=self.world.fleet.differs,
+        )
 
     def at(self, t: int) -> Setup:
         """Return the set-up of round t, where ids may have been taken by clients with other data."""
@@ -164,6 +190,11 @@ class Setup:
         if owners is None:
             return self
         return replace(self, world=self.world.variant(owners=owners))
+
+    def at_clock(self, clock: float) -> Setup:
+        """The same for work that begins at this second, at which devices may be busy."""
+        world = self.world.at_clock(clock)
+        return self if world is self.world else replace(self, world=world)
 
     def remembering(self, states: LocalStates | None) -> Setup:
         """Return the set-up of a round that begins with these states of the clients' optimisers."""

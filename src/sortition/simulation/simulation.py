@@ -27,6 +27,7 @@ from sortition.aggregation.limits import shortened
 from sortition.aggregation.memory import UpdateMemory
 from sortition.aggregation.step import StepState
 from sortition.core.arrays import Array, Floats, Ids, frozen, worst_tenth
+from sortition.core.cost import BYTES_PER_MEGABYTE, Currency
 from sortition.core.errors import bad
 from sortition.core.guards.screening import Answers, norms
 from sortition.core.questions import Measure, Reading
@@ -80,11 +81,10 @@ def run(
     on_record: Callable[[Simulation, RoundRecord], object] | None = None,
     simulation: Simulation | None = None,
 ) -> Simulation:
-    """Play until ``rounds`` (default: the horizon) have been played; stop early when ``on_record`` returns True."""
+    """Play until ``rounds`` have been played, or to the end; stop early when ``on_record`` returns True."""
     if simulation is None:
         simulation = start(setup)
-    last_round = setup.horizon if rounds is None else rounds
-    while simulation.played < last_round:
+    while not simulation.has_ended if rounds is None else simulation.played < rounds:
         record = simulation.play_round()
         if on_record is not None and on_record(simulation, record) is True:
             break
@@ -139,6 +139,11 @@ class SimulatedDriver(Driver):
             self._abandoned_turn = super().begin(registrar, available)
         return super().begin(registrar, available)
 
+    def deadline(self) -> float | None:
+        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
+        deadline = self.pace.deadline_after(self.backend.seen)
+        return None if deadline == math.inf else deadline
+
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the turn; reports that come twice, or for an abandoned turn, are counted and ignored."""
         repeated = self.backend.current.repeated
@@ -177,6 +182,7 @@ class Simulation:
         population = setup.population or setup.world.population()
         if population.n_clients != setup.world.n_clients:
             raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
+        setup.check_deadline()
         initial = setup.world.initial
         self.setup = setup
         self.params: Vector = sealed(initial)
@@ -213,6 +219,18 @@ class Simulation:
     def played(self) -> int:
         """How many steps were made: versions of the model, without the first."""
         return self.registrar.version
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all rounds have been played, or their cost has reached the limit."""
+        return self._ends_with(self.played, self.totals)
+
+    def _ends_with(self, played: int, totals: Mapping[str, int]) -> bool:
+        """Say whether a run ends that has played so many rounds, at such totals and at this clock."""
+        if played >= self.setup.most_rounds:
+            return True
+        until = self.setup.until
+        return until is not None and until.is_reached(costs_so_far(played, self.clock, totals))
 
     @property
     def reported(self) -> tuple[Signal, ...]:
@@ -299,7 +317,7 @@ class Simulation:
         setup = self.setup.at(t)
         self.current = self._new_round(setup, t)
         self._note_newcomers(t)
-        self.current.setup = setup.remembering(self.local)
+        self.current.setup = setup.at_clock(self.clock).remembering(self.local)
         return self._admitted(np.flatnonzero(setup.reachable(t, self.clock)), t)
 
     def _admitted(self, reachable: Ids, t: int) -> Ids:
@@ -612,9 +630,14 @@ class Simulation:
         self.params = sealed(params)
         self.test = None
 
-    def elapsed(self) -> float:
-        """Return the simulated seconds since the start."""
-        return self.clock
+    def elapsed(self) -> float | None:
+        """Return the simulated seconds since the start; None where all devices are alike and no rounds overlap.
+
+        There seconds are another count of rounds, and no method should spend anything to save them.
+        """
+        if self.current.setup.world.fleet.differs or self.setup.pace.overlaps:
+            return self.clock
+        return None
 
     def _wait_for_somebody(self) -> None:
         """Let the clock run to the next slot, or until the server's patience ends, where nobody is at work."""
@@ -631,7 +654,8 @@ class Simulation:
         everybody_sent = current.everybody_sent
         started = everybody_sent.started
         current.watch.lap("aggregate")
-        record: dict[str, Any] = self._evaluation(current.t)
+        totals = ledger.added_to(self.totals)
+        record: dict[str, Any] = self._evaluation(current.t, is_last=self._ends_with(current.t + 1, totals))
         if started.size < everybody_sent.ids.size:
             record["started"] = started.tolist()
         if ledger.trainings > started.size:  # clients that were asked for a result of training, and not chosen
@@ -651,7 +675,7 @@ class Simulation:
             record["faults"] = faults
         self.survive("record")
         current.watch.lap("evaluate")
-        self.totals = ledger.added_to(self.totals)
+        self.totals = totals
         self.timings = current.watch.seconds
         return record
 
@@ -669,15 +693,19 @@ class Simulation:
                 faults[fate] = silent.tolist()
         return {**faults, **current.repeated}
 
-    def _evaluation(self, t: int) -> dict[str, Any]:
-        """Return test figures and clients' figures, in the rounds in which they are due."""
+    def _evaluation(self, t: int, *, is_last: bool) -> dict[str, Any]:
+        """Return test figures and clients' figures, in the rounds in which they are due, and in the last one."""
         evaluator = self.current.setup.world.evaluator
         figures: dict[str, Any] = {}
-        if self.setup.due(t, self.setup.evaluate_every):
+
+        def is_due(every: int) -> bool:
+            return every > 0 and (is_last or (t + 1) % every == 0)
+
+        if is_due(self.setup.evaluate_every):
             if self.test is None:
                 self.test = evaluator.score(self.params)
             figures["test"] = self.test
-        if self.setup.due(t, self.setup.clients_every):
+        if is_due(self.setup.clients_every):
             self.client_scores = evaluator.client_scores(self.params)
             figures["clients"] = client_figures(self.client_scores, higher_is_better=evaluator.higher_is_better)
         return figures
@@ -772,6 +800,12 @@ def client_figures(scores: Floats, *, higher_is_better: bool = True) -> dict[str
         return {**figures, "worst_tenth": float(worst.mean()), "min": float(worst[0])}
     worst = -worst_tenth(-scores)
     return {**figures, "worst_tenth": float(worst.mean()), "max": float(worst[0])}
+
+
+def costs_so_far(played: int, clock: float, totals: Mapping[str, int]) -> dict[Currency, float]:
+    """What a run has cost after so many rounds, at this clock, with these totals of traffic and computing."""
+    megabytes = sum(totals[lane] for lane in LANES) / BYTES_PER_MEGABYTE
+    return {"rounds": float(played), "seconds": clock, "megabytes": megabytes, "passes": float(totals["passes"])}
 
 
 def sealed(params: Vector) -> Vector:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ from sortition.learning.vector import Vector
 from sortition.simulation.adaptive import adversaries_of
 from sortition.simulation.attacks import Adversaries, Attacks
 from sortition.simulation.costs import Costs
-from sortition.simulation.devices import Devices, Fleet
+from sortition.simulation.devices import ClientData, Devices, Fleet
 from sortition.simulation.evaluator import Evaluator
 from sortition.simulation.holdings import Holdings
 from sortition.simulation.local_states import LocalStates
@@ -145,7 +145,7 @@ class World:
             self.adversaries = adversaries_of(attacks, self.n_clients, seed)
         if self.adversaries is not None and self.adversaries.owners is not None:
             self._reassign(self.adversaries.owners)
-        self._prepare(rule, Fleet(devices or Devices(), self.n_clients, seed))
+        self._prepare(rule, self._fleet(devices or Devices()))
 
     def _check_attacks(self, attacks: Attacks) -> None:
         """Refuse attacks that forge label counts where there are none."""
@@ -185,6 +185,13 @@ class World:
             client = int(np.argmax(last_batch_is_one))
             lone_batch = f"a batch of one at client {client} with {int(sizes[client])} examples"
             raise bad("LocalRule.batch", "such that batch normalisation sees two examples or more", lone_batch)
+
+    def _fleet(self, devices: Devices) -> Fleet:
+        """Give the clients devices, which may go with their data."""
+        data = None
+        if devices.slow is not None:
+            data = ClientData(self.holdings.sizes, self.label_counts if self.has_label_counts else None)
+        return Fleet(devices, self.n_clients, self.seed, data)
 
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
         """Set what follows from the data, the local rule and the devices."""
@@ -251,8 +258,19 @@ class World:
         twin = copy.copy(self)
         if owners is not None:
             twin._reassign(owners)
-        fleet = self.fleet if devices is None else Fleet(devices, self.n_clients, self.seed)
+        fleet = self.fleet if devices is None else self._fleet(devices)
         twin._prepare(rule or self.rule, fleet)
+        return twin
+
+    def at_clock(self, clock: float) -> World:
+        """The same where work begins at this second, at which devices may be busy."""
+        fleet = self.fleet.at(clock)
+        if fleet is self.fleet:
+            return self
+        twin = copy.copy(self)
+        twin.fleet = fleet
+        twin.costs = replace(self.costs, fleet=fleet)
+        twin._cache = RoundCache(twin, self.initial, -1)
         return twin
 
     def remembering(self, states: LocalStates | None) -> World:

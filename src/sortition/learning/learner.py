@@ -192,7 +192,6 @@ class Learner:
         self.objective = objective
         self.y = self._targets_on_device(y)
         self.layers = None
-        self.stackable = not isinstance(x, Inputs) and stacked.stackable_layers(self.model) is not None
         is_by_label = objective is None or objective.is_by_label(self.y)
         if is_by_label and not isinstance(x, Inputs):
             self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))

@@ -118,6 +118,170 @@ def training(quick: bool) -> None:
     torch.set_num_threads(1)
 
 
+class TokenAttention(nn.Module):
+    """One block of attention over tokens, and a perceptron, each beside a short cut."""
+
+    def __init__(self, length: int, width: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(TOKENS, width)
+        self.positions = nn.Parameter(0.1 * torch.randn(length, width))
+        self.norm = nn.LayerNorm(width)
+        self.query_key_value = nn.Linear(width, 3 * width)
+        self.mix = nn.Linear(width, width)
+        self.perceptron = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.head = nn.Linear(width, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.tokens(x) + self.positions
+        query, key, value = self.query_key_value(self.norm(h)).chunk(3, dim=-1)
+        h = h + self.mix(nn.functional.scaled_dot_product_attention(query, key, value))
+        h = h + self.perceptron(self.norm(h))
+        return self.head(h.mean(1))
+
+
+class BagOfTokens(nn.Module):
+    """The mean of embeddings, and a perceptron."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(TOKENS, 16)
+        self.perceptron = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 10))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.perceptron(self.tokens(x).mean(1))
+
+
+class ResidualPerceptron(nn.Module):
+    """Linear layers with a norm and a short cut, which no chain has."""
+
+    def __init__(self, numbers: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(numbers, 32)
+        self.norm = nn.LayerNorm(32)
+        self.body = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32))
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x)
+        return self.head(h + self.body(self.norm(h)))
+
+
+class UnrolledLSTM(nn.Module):
+    """The network of ``char-lstm`` written in operations that can be mapped over clients."""
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.width = hidden
+        self.embedding = nn.Embedding(TOKENS, 8)
+        self.from_input = nn.Linear(8, 4 * hidden)
+        self.from_hidden = nn.Linear(hidden, 4 * hidden, bias=False)
+        self.head = nn.Linear(hidden, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        inputs = self.from_input(self.embedding(x))
+        hidden = inputs.new_zeros(len(x), self.width)
+        cell = inputs.new_zeros(len(x), self.width)
+        for step_inputs in inputs.unbind(1):
+            entry, forget, candidate, exit_ = (step_inputs + self.from_hidden(hidden)).chunk(4, dim=-1)
+            cell = torch.sigmoid(forget) * cell + torch.sigmoid(entry) * torch.tanh(candidate)
+            hidden = torch.sigmoid(exit_) * torch.tanh(cell)
+        return self.head(hidden)
+
+
+def two_convolutions(depth: int, size: int, *, norm: bool = False) -> nn.Module:
+    """3 × 3 convolutions of 8 and 16 channels, each pooled, with group norm or without."""
+    layers: list[nn.Module] = []
+    for channels in (8, 16):
+        layers.append(nn.Conv2d(depth, channels, 3, padding=1))
+        if norm:
+            layers.append(nn.GroupNorm(4, channels))
+        layers += [nn.ReLU(), nn.MaxPool2d(2)]
+        depth = channels
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * (size // 4) ** 2, 10))
+
+
+TOKENS = 64
+GAINS = {"attention over 20 tokens", "CNN on 8 × 8 images", "CNN on 8 × 8 images, group norm"}  # goal: twice the loop
+CHOICES: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...], bool]] = {  # model, shape of an example, tokens?
+    "softmax, 60 numbers": (lambda: build("softmax", (60,), 10), (60,), False),
+    "MLP 64-32-10": (lambda: build("mlp", (64,), 10, hidden=(32,)), (64,), False),
+    "residual perceptron, 64 numbers": (lambda: ResidualPerceptron(64), (64,), False),
+    "residual perceptron, 784 numbers": (lambda: ResidualPerceptron(784), (784,), False),
+    "bag of 20 tokens": (BagOfTokens, (20,), True),
+    "attention over 20 tokens": (lambda: TokenAttention(20, 32), (20,), True),
+    "attention over 40 tokens": (lambda: TokenAttention(40, 32), (40,), True),
+    "attention over 80 tokens, width 64": (lambda: TokenAttention(80, 64), (80,), True),
+    "CNN on 8 × 8 images": (lambda: two_convolutions(1, 8), (1, 8, 8), False),
+    "CNN on 8 × 8 images, group norm": (lambda: two_convolutions(1, 8, norm=True), (1, 8, 8), False),
+    "CNN on 14 × 14 images": (lambda: two_convolutions(1, 14), (1, 14, 14), False),
+    "CNN on 28 × 28 images": (lambda: two_convolutions(1, 28), (1, 28, 28), False),
+    "CNN on 28 × 28 images, group norm": (lambda: two_convolutions(1, 28, norm=True), (1, 28, 28), False),
+    "McMahan's MNIST CNN": (lambda: build("cnn", (1, 28, 28), 10, preset="mcmahan-mnist"), (1, 28, 28), False),
+    "ResNet with group norm, 8 × 8 images": (lambda: build("resnet", (1, 8, 8), 10, width=8), (1, 8, 8), False),
+    "char-lstm, 40 characters, hidden 64": (lambda: build("char-lstm", (40,), 10, hidden=64), (40,), True),
+    "the same, unrolled": (lambda: UnrolledLSTM(64), (40,), True),
+}
+
+
+def choice(quick: bool) -> None:
+    """The engines side by side for models of all kinds, and which one the rule takes."""
+    for n_clients, rule in ((10, LocalRule(lr=0.05, steps=8, batch=10)), (5, LocalRule(lr=0.05, steps=8, batch=20))):
+        rows: list[list[object]] = []
+        for name, (make, shape, takes_tokens) in CHOICES.items():
+            x, y = examples(2_000, shape)
+            if takes_tokens:
+                x = np.random.default_rng(0).integers(0, TOKENS, (2_000, *shape))
+            torch.manual_seed(0)
+            rows.append([name, *engine_row(make(), x, y, rule, n_clients, repeats=2 if quick else 5)])
+            if name in GAINS and n_clients == 10:
+                rows[-1][-1] = f"{rows[-1][-1]} (goal ≥ 2×)"
+        header = [
+            "model",
+            "work of a step",
+            "loop",
+            "sequential",
+            "vmapped",
+            "stacked",
+            "rule",
+            "rule / better",
+            "loop / rule",
+        ]
+        title = (
+            f"Engines, CPU ms of a round of {n_clients} clients × {rule.steps} steps × {rule.batch} examples, 1 thread"
+        )
+        table(title, header, rows)
+
+
+def engine_row(
+    model: nn.Module, x: np.ndarray, y: np.ndarray, rule: LocalRule, n_clients: int, *, repeats: int
+) -> list[object]:
+    """Return work and times of one model under the loop and each engine, and how the rule's choice compares."""
+    members = np.array_split(np.random.default_rng(1).permutation(len(y)), 100)[:n_clients]
+    chosen = Learner(model, x, y, rule)
+    chosen_engine = chosen.engine_for(rule)
+    engines = ["sequential"]
+    if not Learner(model, x, y, rule, engine="sequential").vmap_fault:
+        engines.append("vmapped")
+    if chosen.is_stacked:
+        engines.append("stacked")
+    functions: list[Callable[[], object]] = [plain_loop(model, x, y, members, rule)]
+    for engine in engines:
+        learner = Learner(model, x, y, rule, engine=engine)
+        functions.append(lambda o=learner: o.train(o.initial, members, np.arange(n_clients), seed=0, t=0))
+    loop_ms, *engine_ms = fastest(functions, repeats)
+    ms_by_engine = dict(zip(engines, engine_ms, strict=True))
+    earlier_best = min(ms for engine, ms in ms_by_engine.items() if engine != "vmapped")
+    multiplications = chosen._work.multiplications * (rule.batch or 0)
+    return [
+        f"{multiplications / 1e6:.2f} M",
+        loop_ms,
+        *(ms_by_engine.get(engine, "–") for engine in ("sequential", "vmapped", "stacked")),
+        chosen_engine,
+        f"{ms_by_engine[chosen_engine] / earlier_best:.2f}",
+        f"{loop_ms / ms_by_engine[chosen_engine]:.2f}×",
+    ]
+
+
 def products(quick: bool) -> None:
     """A round of the MLP beside nothing but its batched products, on batches that lie ready."""
     name = "FedCor's FMNIST MLP, 5 × 20 × 64"
@@ -315,7 +479,7 @@ def whole_runs(quick: bool) -> None:
     table("Whole runs, evaluation on the test set every round, 1 thread", header, rows)
 
 
-PARTS = (training, products, losses, evaluation, overhead, growth, whole_runs)
+PARTS = (training, choice, products, losses, evaluation, overhead, growth, whole_runs)
 
 
 def main() -> None:

@@ -18,8 +18,25 @@ import tempfile
 import time
 from pathlib import Path
 
+import torch
+from torch import nn
+
 from sortition.studies.plan import plan
 from sortition.studies.runs import runner
+
+
+class RowAttention(nn.Module):
+    """The rows of an 8 × 8 image attend to one another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query_key_value = nn.Linear(8, 24)
+        self.head = nn.Linear(8, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        query, key, value = self.query_key_value(x.reshape(-1, 8, 8)).chunk(3, dim=-1)
+        return self.head(nn.functional.scaled_dot_product_attention(query, key, value).mean(1))
+
 
 METHODS = ("uniform", "by-size", "power-of-choice", "hics")
 SUITE = (*METHODS, "fedgs", "clustered", "divfl", "active")
@@ -36,6 +53,12 @@ STUDIES = {
         "data": {"name": "synthetic", "clients": 100},
         "model": "softmax",
         "local": {"steps": 5, "batch": 10, "lr": 0.1},
+    },
+    "digits, attention over rows, 5 × 10 × 10": {
+        "cohort": 5,
+        "data": {"name": "digits", "clients": 100, "partition": {"name": "shards", "per_client": 2}},
+        "model": "lockstep:RowAttention",
+        "local": {"steps": 10, "batch": 10, "lr": 0.1},
     },
 }
 

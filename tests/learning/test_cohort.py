@@ -312,7 +312,7 @@ def test_weights_that_nothing_depends_on_stay_as_they_are(name):
 
 def test_forcing_and_refusing_engines():
     model = nn.Sequential(nn.Linear(12, 4), nn.Softplus(), nn.Linear(4, 4))
-    with pytest.raises(InputError, match="engine must be 'auto' or 'sequential'"):
+    with pytest.raises(InputError, match="engine must be 'auto', 'vmapped' or 'sequential'"):
         Learner(model, X, Y, RULES["plain"], engine="stacked")
     with pytest.raises(InputError, match="Did you mean 'stacked'"):
         Learner(model, X, Y, RULES["plain"], engine="stakced")

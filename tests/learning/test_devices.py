@@ -6,8 +6,10 @@ Tensors on torch's device ``meta`` have shapes but no numbers, and mostly refuse
 import numpy as np
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from sortition.learning import Learner, LocalRule, build, dropout, stacked
+from sortition.learning import Learner, LocalRule, build, dropout, stacked, vmapped
 from sortition.learning.batches import batch_plans
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import Examples
@@ -64,7 +66,10 @@ def test_a_sequential_round_stays_on_its_device(name):
     assert {final.device, loss.device} == {META}
 
 
-@pytest.mark.parametrize(("name", "engine"), [("mlp", "stacked"), ("mlp", "sequential"), ("cnn", "sequential")])
+@pytest.mark.parametrize(
+    ("name", "engine"),
+    [("mlp", "stacked"), ("mlp", "vmapped"), ("mlp", "sequential"), ("cnn", "vmapped"), ("cnn", "sequential")],
+)
 def test_no_tensor_is_made_on_the_default_device(name, engine):
     learner = Learner(build(name, (1, 12, 12), 4, **MODELS[name]), X, Y, RULE, engine=engine)
 
@@ -94,3 +99,143 @@ def test_large_examples_pass_in_small_parts_on_a_cpu_alone(device, rows):
     x, y = torch.empty(3, 3, 64, 64, device=device), torch.zeros(3, dtype=torch.int64, device=device)
     passes = Passes(build("cnn", (3, 64, 64), 4, preset="small").to(device), Examples(x), y)
     assert passes._rows == rows
+
+
+# ---- a card that is not there
+
+
+def stacked_round(device, rule=RULE):
+    """A round of the stacked engine with everything that it can measure, on tensors of a device."""
+    plans = sorted(batch_plans(MEMBERS, IDS, rule, 0, 0), key=lambda plan: -plan.steps)
+    model = build("mlp", (64,), 4, **MODELS["mlp"])
+    initial = [torch.zeros(2, *parameter.shape, device=device) for parameter in model.parameters()]
+    return stacked.train_stack(
+        layers=stacked.stackable_layers(model),
+        initial=initial,
+        examples=Examples(torch.zeros(60, 64, dtype=torch.uint8, device=device), scale=1 / 255),
+        labels=torch.zeros(60, dtype=torch.int64, device=device),
+        plans=plans,
+        rule=rule,
+        lr=0.1,
+        sources=dropout_sources(),
+        dispersion=True,
+        squares=True,
+        states=None,
+    )
+
+
+@pytest.mark.parametrize("rule", [RULE, LocalRule(lr=0.1, epochs=1, batch=8, optimizer="adam")])
+def test_a_stacked_round_mixes_no_devices_on_a_card(rule):
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        result = stacked_round(torch.device("cuda:0"), rule)
+    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    assert {str(tensor.device) for tensor in measured} == {"cuda:0"}
+
+
+def test_fake_tensors_catch_what_the_tests_above_are_for():
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        on_card = torch.zeros(3, device="cuda:0")
+        with pytest.raises(Exception, match="cuda"):
+            on_card + torch.zeros(3)
+        with pytest.raises((RuntimeError, TypeError)):
+            on_card.numpy()
+
+
+def mapped_round(name, device, batch_rule=RULE):
+    """A round of the vmapped engine on tensors of a device."""
+    plans = sorted(batch_plans(MEMBERS, IDS, batch_rule, 0, 0), key=lambda plan: -plan.steps)
+    model = build(name, (1, 12, 12), 4, **MODELS[name]).to(device)
+    layers = dropout.keyed(model)
+    layout = Layout.of(model)
+    mapped = vmapped.MappedModel(model, layers)
+    examples = Examples(torch.zeros(60, 1, 12, 12, device=device))
+    model.train()
+    mapped.find_masks(examples.take(torch.arange(3, device=device)), 3)
+    return vmapped.train_mapped_stack(
+        mapped=mapped,
+        initial=layout.split(torch.zeros(2, layout.size, device=device)),
+        trainable=layout.trainable,
+        examples=examples,
+        labels=torch.zeros(60, dtype=torch.int64, device=device),
+        plans=plans,
+        rule=batch_rule,
+        lr=0.1,
+        sources=dropout_sources() if layers else None,
+        dispersion=True,
+        squares=True,
+        states=None,
+    )
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_vmapped_round_stays_on_its_device(name):
+    result = mapped_round(name, META)
+    measured = [result.updates, result.losses, result.dispersion, result.squares]
+    assert {tensor.device for tensor in measured} == {META}
+
+
+class Transfers(TorchDispatchMode):
+    """Counts copies between devices, and numbers that Python reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = str(function)
+        result = function(*args, **(kwargs or {}))
+        reads_a_number = "_local_scalar_dense" in name or "item" in name
+        copies = "_to_copy" in name and args[0].device != result.device
+        copies_into = "copy_" in name and isinstance(args[1], torch.Tensor) and args[0].device != args[1].device
+        self.count += reads_a_number or copies or copies_into
+        return result
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_vmapped_step_reads_nothing_back(name, monkeypatch):
+    steps = []
+    step = vmapped.MappedStack.step
+
+    def counted(stack, *args, **options):
+        with Transfers() as transfers:
+            outcome = step(stack, *args, **options)
+        steps.append(transfers.count)
+        return outcome
+
+    monkeypatch.setattr(vmapped.MappedStack, "step", counted)
+    mapped_round(name, META, LocalRule(lr=0.1, epochs=2, batch=8, optimizer="adam"))
+    assert steps
+    assert not any(steps)
+
+
+def test_a_stacked_step_reads_nothing_back(monkeypatch):
+    steps = []
+    step = stacked.Stack.step
+
+    def counted(stack, *args):
+        with Transfers() as transfers:
+            step(stack, *args)
+        steps.append(transfers.count)
+
+    monkeypatch.setattr(stacked.Stack, "step", counted)
+    stacked_round(META, LocalRule(lr=0.1, epochs=2, batch=8, optimizer="adam"))
+    assert steps
+    assert not any(steps)
+
+
+def test_a_sequential_training_reads_nothing_back():
+    plan = batch_plans(MEMBERS, IDS, RULE, 0, 0)[0]
+    model = build("cnn", (1, 12, 12), 4, **MODELS["cnn"])
+    examples = Examples(torch.zeros(60, 1, 12, 12))
+    trainer = SequentialTrainer(model, examples, torch.zeros(60, dtype=torch.int64))
+    start = torch.zeros(trainer.layout.size)
+    with Transfers() as transfers:
+        trainer.train(start, plan, rule=RULE, lr=0.1, dropout_source=None, dispersion=True)
+    assert transfers.count == 0
+
+
+def test_transfers_are_counted():
+    with Transfers() as transfers:
+        torch.zeros(3).to("meta")
+        float(torch.ones(1))
+    assert transfers.count == 2

@@ -7,6 +7,8 @@ from torch import nn
 
 from sortition.learning import Learner, LocalRule, build
 from sortition.learning.evaluation import gradient_factors
+from sortition.learning.objective import Objective
+from sortition.learning.task import TaskRule
 
 RNG = np.random.default_rng(0)
 RULE = LocalRule(lr=0.1, steps=1)
@@ -66,7 +68,7 @@ def test_gradients_of_several_sets_are_those_of_each(name, chunk, monkeypatch):
     monkeypatch.setattr("sortition.learning.evaluation.CHUNK", chunk)
     x, y = RNG.normal(size=(60, 1, 4, 3)).astype(np.float32), RNG.integers(0, 4, 60)
     learner = Learner(MODELS[name](), x, y, RULE)
-    assert (learner.passes.layers is None) == (name in ("dropout", "cnn"))  # these pass one set after the other
+    assert (learner.passes.layers is None) == (name == "cnn")
     parts = [RNG.permutation(60)[:n] for n in (1, 9, 20, 3)]
     each = np.stack([learner.passes.gradient(learner.initial, part) for part in parts])
     together = learner.passes.gradients(learner.initial, parts)
@@ -95,3 +97,31 @@ def test_the_product_over_rows_is_the_gradient_of_their_losses(name, rows):
         pairs = gradient_factors(list(model), [p.detach() for p in parameters], x, y)
     for (g, h), gradient in zip(pairs, expected, strict=True):
         torch.testing.assert_close((g[rows].t() @ h[rows]).reshape(gradient.shape), gradient)
+
+
+def test_linear_layers_with_dropout_pass_without_their_modules(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 12)).astype(np.float32), rng.integers(0, 4, 300)
+    learner = Learner(build("mlp", (12,), 4, hidden=(9, 6), dropout=0.5), x, y, RULE)
+    learner.model.eval()
+    with torch.no_grad():
+        logits = learner.model(torch.from_numpy(x))
+    monkeypatch.setattr(learner.model, "forward", None)  # never called
+    losses, hits = learner.passes.losses(learner.initial)
+    np.testing.assert_array_equal(hits, (logits.argmax(1) == torch.from_numpy(y)).numpy())
+    expected = torch.nn.functional.cross_entropy(logits, torch.from_numpy(y), reduction="none")
+    np.testing.assert_allclose(losses, expected.numpy(), atol=1e-6)
+
+
+def test_linear_layers_of_another_task_pass_without_their_modules(monkeypatch):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 12)).astype(np.float32), rng.normal(size=(300, 4)).astype(np.float32)
+    objective = Objective(TaskRule(loss="mse"))
+    learner = Learner(build("mlp", (12,), 4, hidden=(9,), dropout=0.5), x, y, RULE, objective=objective)
+    learner.model.eval()
+    with torch.no_grad():
+        outputs = learner.model(torch.from_numpy(x))
+    monkeypatch.setattr(learner.model, "forward", None)  # never called
+    judged = learner.passes.judged(learner.initial)
+    np.testing.assert_allclose(judged.outputs.numpy(), outputs.numpy(), atol=1e-6)
+    np.testing.assert_allclose(judged.losses, ((outputs.numpy() - y) ** 2).mean(1), atol=1e-5)

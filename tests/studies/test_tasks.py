@@ -338,7 +338,9 @@ def test_other_refusals_before_anything_runs():
         sortition.run("uniform", data=(x, y), loss=nn.MSELoss, **SMALL)
     with pytest.raises(InputError, match=r"outputs of shape \(2, 4\) for targets of shape \(2,\)"):
         sortition.run("uniform", data=(x, y), loss="mse", model=lambda: nn.Linear(4, 4), **SMALL)
-    with pytest.raises(InputError, match=r"engine must be 'auto' or 'sequential' for a loss other than cross-entropy"):
+    with pytest.raises(
+        InputError, match=r"engine must be 'auto', 'vmapped' or 'sequential' for a loss other than cross-entropy"
+    ):
         sortition.run("uniform", data=(x, y), loss="mse", engine="stacked", **SMALL)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sortition.core.arrays import Array
 from sortition.core.streams import stream
 from sortition.learning.rule import LocalRule
 
@@ -73,3 +74,19 @@ def batch_plans(
         batch_plan(client_examples, rule, stream(seed, stream_name, t, int(client)))
         for client_examples, client in zip(members, ids, strict=True)
     ]
+
+
+def padded_plans(ranked: Sequence[BatchPlan]) -> tuple[Array, Array, list[int]]:
+    """Lay plans side by side: indices (S, k, B), row weights (S, k, B), and how many clients train in each step."""
+    n_steps = ranked[0].steps
+    n_rows = max(plan.index.shape[1] for plan in ranked)
+    index = np.zeros((n_steps, len(ranked), n_rows), np.int64)
+    counts = np.ones((n_steps, len(ranked)), np.int64)
+    for client, plan in enumerate(ranked):
+        index[: plan.steps, client, : plan.index.shape[1]] = plan.index
+        counts[: plan.steps, client] = plan.counts
+    is_real = np.arange(n_rows) < counts[:, :, None]
+    weights = np.where(is_real, 1 / counts[:, :, None], 0).astype(np.float32)
+    steps_of_clients = np.array([plan.steps for plan in ranked])
+    active = [int((steps_of_clients > step).sum()) for step in range(n_steps)]
+    return index, weights, active

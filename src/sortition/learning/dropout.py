@@ -5,6 +5,8 @@ One 16-bit word decides one unit, so a rate is exact to 1/65536. Every step draw
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -28,6 +30,23 @@ def draw(source: np.random.BitGenerator, count: int) -> npt.NDArray[np.int16]:
     return source.random_raw(count // 4).view(np.int16)
 
 
+def step_words(
+    source: np.random.BitGenerator, *, steps: int, rows: int, widths: Sequence[int]
+) -> list[npt.NDArray[np.int16]]:
+    """Draw the words of some steps of one client, (steps, rows, width) for each dropout layer.
+
+    They are drawn step by step and layer by layer, for a full batch in every step.
+    """
+    spans = [words(rows * width) for width in widths]
+    drawn = draw(source, steps * sum(spans)).reshape(steps, sum(spans))
+    tables = []
+    start = 0
+    for width, span in zip(widths, spans, strict=True):
+        tables.append(drawn[:, start : start + rows * width].reshape(steps, rows, width))
+        start += span
+    return tables
+
+
 def threshold(rate: float) -> int:
     """Return the least word whose unit is kept, such that P(dropped) = rate."""
     return min(round(rate * 65536) - 32768, 32767)
@@ -46,6 +65,7 @@ class KeyedDropout(nn.Module):
         rate: the share of units that are dropped.
         rows: examples of the client's full batch.
         source: where the client's words come from; None drops nothing.
+        masks: of the next calls of all dropout layers, in place of a source, where many clients train at once.
     """
 
     def __init__(self, rate: float) -> None:
@@ -53,10 +73,15 @@ class KeyedDropout(nn.Module):
         self.rate = rate
         self.rows = 0
         self.source: np.random.BitGenerator | None = None
+        self.masks: Iterator[torch.Tensor] | None = None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return ``x`` (rows, …) with units dropped in training, unchanged in evaluation."""
-        if not self.training or self.rate == 0 or self.source is None:
+        if not self.training or self.rate == 0:
+            return x
+        if self.masks is not None:
+            return x * next(self.masks)
+        if self.source is None:
             return x
         units = max(self.rows, len(x)) * x[0].numel()
         unit_words = draw(self.source, words(units))[: x.numel()]

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from sortition.core.errors import bad
 from sortition.learning import vector
+from sortition.learning.dropout import KeyedDropout
 from sortition.learning.examples import AnyExamples, Examples
 from sortition.learning.objective import ModelInputs, Objective, outputs_of
 from sortition.learning.stacked import BACKWARD, stackable_layers
@@ -49,9 +50,20 @@ class Passes:
         self.labels = labels
         self.objective = objective
         self.layout = vector.Layout.of(model)
-        self.layers = None
-        if isinstance(examples, Examples) and self.is_by_label:
-            self.layers = stackable_layers(model, examples.numbers)
+        self.layers = self._linear_layers()
+
+    def _linear_layers(self) -> list[nn.Module] | None:
+        """Return the layers of a linear chain, which pass without their modules; None for any other model."""
+        if not isinstance(self.examples, Examples):
+            return None
+        if not self.is_by_label and (len(self.examples.shape) != 1 or not self._loss_reads_outputs):
+            return None
+        return stackable_layers(self.model, self.examples.numbers)
+
+    @property
+    def _loss_reads_outputs(self) -> bool:
+        """Whether losses are computed from the outputs, not by the model itself."""
+        return self.objective is None or not self.objective.is_models_own
 
     @property
     def is_by_label(self) -> bool:
@@ -86,7 +98,7 @@ class Passes:
                     weight = next(parameters_in_order)
                     bias = None if layer.bias is None else next(parameters_in_order)
                     activations = nn.functional.linear(activations, weight, bias)
-                elif not isinstance(layer, nn.Dropout):
+                elif not isinstance(layer, nn.Dropout | KeyedDropout):
                     activations = layer(activations)
             return activations
 
@@ -133,7 +145,9 @@ class Passes:
         """Return losses, outputs and targets of the examples ``index`` (n,), or of all in order."""
         if self.objective is None:
             raise bad("Passes.objective", "given where outputs are judged", None)
+        objective = self.objective
         device = self._load(params)
+        forward = self._forward(params)
         selected = None
         targets = self.labels
         if index is not None:
@@ -142,7 +156,11 @@ class Passes:
         losses = []
         outputs = []
         for part, x in self.examples.parts(self._rows, selected):
-            part_losses, part_outputs = self.objective.losses(self.model, x, targets[part])
+            if self._loss_reads_outputs:
+                part_outputs = forward(x)
+                part_losses = objective.example_losses(part_outputs, targets[part])
+            else:
+                part_losses, part_outputs = objective.losses(self.model, x, targets[part])
             losses.append(part_losses.cpu())
             outputs.append(part_outputs.cpu())
         return Judged(torch.cat(losses).numpy(), torch.cat(outputs), targets.cpu())
@@ -186,7 +204,8 @@ class Passes:
 
     def gradients(self, params: Vector, parts: Sequence[Index]) -> Vector:
         """Return :meth:`gradient` of several sets of examples (k, P); many sets pass through linear layers at once."""
-        if self.layers is None:
+        has_dropout = any(isinstance(layer, KeyedDropout) for layer in self.layers or ())
+        if self.layers is None or has_dropout or not self.is_by_label:
             return np.stack([self.gradient(params, part) for part in parts])
         return self._pooled_gradients(self.layers, params, parts)
 

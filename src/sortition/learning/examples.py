@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from math import prod
 
 import torch
@@ -15,7 +15,7 @@ def first_rows(rows: Tensor, count: int) -> Tensor:
     """Return a view of the first rows; the tensor itself where these are all."""
     if count == rows.size(0):
         return rows
-    return rows[:count]
+    return rows.narrow(0, 0, count)
 
 
 class Examples:
@@ -32,6 +32,9 @@ class Examples:
         if self.image:
             self.rows = x.permute(0, 2, 3, 1).contiguous()
         self.scale = scale
+        self.source: Hashable = id(self)  # the same for examples that were made of the same array
+        if x.device.type == "cpu":
+            self.source = (x.data_ptr(), x.shape)
 
     @property
     def numbers(self) -> int:
@@ -103,6 +106,7 @@ class SeveralExamples:
     def __init__(self, parts: Mapping[str, Examples], *, by_name: bool) -> None:
         self.by_name = by_name
         self._parts = dict(parts)
+        self.source: Hashable = tuple(part.source for part in self._parts.values())
 
     @property
     def image(self) -> bool:

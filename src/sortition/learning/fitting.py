@@ -27,6 +27,7 @@ class LearnerOptions(TypedDict, total=False):
 
     device: str
     engine: str
+    precision: str
     white: int
     objective: Objective | None
 

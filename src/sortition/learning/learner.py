@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -16,16 +17,18 @@ from sortition.core.arrays import Array
 from sortition.core.errors import bad, unknown
 from sortition.core.inputs import Inputs
 from sortition.core.streams import sequence
-from sortition.learning import dropout, optimiser, stacked, vector
+from sortition.learning import dropout, engines, optimiser, stacked, vector, vmapped
 from sortition.learning.batches import BatchPlan, batch_plans
+from sortition.learning.client_stack import StackResult
 from sortition.learning.evaluation import Passes
 from sortition.learning.examples import AnyExamples, Examples, SeveralExamples
 from sortition.learning.objective import Objective
+from sortition.learning.precision import PRECISIONS
 from sortition.learning.rule import LocalRule
 from sortition.learning.sequential import SequentialTrainer
+from sortition.learning.task import TaskRule
 from sortition.learning.vector import Layout, Vector
 
-ENGINES = ("auto", "stacked", "sequential")
 PARTS = ("all", "first", "last")  # of a training: all mini-batches, those of the first epoch, the last one
 STACK_BYTES = 64 << 20  # parameters of one stack; a larger cohort trains in several
 
@@ -54,22 +57,39 @@ class Trained:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldedCohort:
+    """What is left of a cohort of k clients whose updates were added up on the device where they were trained.
+
+    Attributes:
+        update: (P,) Σ a_k Δ_k.
+        lengths: (k,) ‖Δ_k‖.
+        losses: (k,) mean batch loss along the path.
+    """
+
+    update: Vector
+    lengths: npt.NDArray[np.float32]
+    losses: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
 class DrawnCohort:
     """A cohort of k clients that is ready to train: everything random is drawn.
 
     Attributes:
         learner: the model and the examples.
+        engine: that trains it.
         start: (P,) the parameters from which all clients begin.
         plans: the batches of each client.
         rule: the local rule.
         lr: its learning rate in this round.
         dropout_sources: where each client's dropout words come from; None without dropout.
-        layer_seeds: a seed of each client for random layers other than dropout; empty where clients are stacked.
+        layer_seeds: a seed of each client for random layers other than dropout; empty where clients train together.
         batches_per_epoch: of each client.
         trained: what the training fills.
     """
 
     learner: Learner
+    engine: str
     start: Tensor
     plans: Sequence[BatchPlan]
     rule: LocalRule
@@ -96,7 +116,7 @@ class DrawnCohort:
             return None
         return torch.from_numpy(states[clients]).to(self.start.device)
 
-    def store(self, clients: Sequence[int], result: stacked.StackResult[Array]) -> None:
+    def store(self, clients: Sequence[int], result: StackResult[Array]) -> None:
         """Store what the training of some clients gave, one row per client."""
         trained = self.trained
         trained.deltas[clients] = result.updates
@@ -125,7 +145,8 @@ class Learner:
         y: (n,) labels, or (n, …) targets of another task.
         rule: the local rule.
         device: any name that torch knows.
-        engine: ``auto`` stacks what can be stacked; ``stacked`` and ``sequential`` force.
+        engine: ``auto`` takes the engine of the rule in :mod:`sortition.learning.engines`; ``stacked``, ``vmapped`` and
+            ``sequential`` force one.
         channels_last: keep images in the order in which convolutions are fastest; a module that takes ``x.view(…)`` of
             them needs False.
         white: the value that stands for 1 in examples of bytes, which are kept so and scaled when they are used; 0 for
@@ -133,6 +154,8 @@ class Learner:
         whole: whether the model takes whole numbers (int64) as they are, as an embedding does; otherwise it gets
             their values as float32.
         objective: loss and metric of a task; None for cross-entropy on labels and accuracy.
+        precision: of the passes of a training: ``float32``, or ``bf16`` where the engine is not the stacked one.
+        trains_alone: whether clients train one at a time, as on a device of their own: then nothing is vmapped.
     """
 
     def __init__(
@@ -148,8 +171,17 @@ class Learner:
         white: int = 0,
         whole: bool = True,
         objective: Objective | None = None,
+        precision: str = "float32",
+        trains_alone: bool = False,
     ) -> None:
+        if engine not in engines.ENGINES:
+            raise unknown("engine", engine, engines.ENGINES)
+        if precision not in PRECISIONS:
+            raise unknown("precision", precision, PRECISIONS)
         self.device = _device(device)
+        self.engine = engine
+        self.precision = precision
+        self.trains_alone = trains_alone
         self.rule = rule
         self.channels_last = channels_last
         self.white = white
@@ -160,23 +192,37 @@ class Learner:
         self.objective = objective
         self.y = self._targets_on_device(y)
         self.layers = None
-        self.stackable = not isinstance(x, Inputs) and stacked.stackable_layers(self.model) is not None
         is_by_label = objective is None or objective.is_by_label(self.y)
         if is_by_label and not isinstance(x, Inputs):
             self.layers = stacked.stackable_layers(self.model, prod(np.shape(x)[1:]))
-        if engine not in ENGINES:
-            raise unknown("engine", engine, ENGINES)
-        if engine == "stacked" and self.layers is None:
-            rule_of_engine = "'auto' or 'sequential' for a model that is no chain of linear layers"
-            if objective is not None and not objective.is_cross_entropy:
-                rule_of_engine = "'auto' or 'sequential' for a loss other than cross-entropy"
-            raise bad("engine", rule_of_engine, engine)
-        self.is_stacked = engine != "sequential" and self.layers is not None
-        self.architecture = tuple(repr(layer) for layer in self.layers or ())
+        if engine == "stacked":
+            self._check_stacked()
+        self.is_stacked = engine in ("auto", "stacked") and self.layers is not None and precision == "float32"
+        self.architecture = self._architecture()
         self.examples = self._on_device(x)
         training_objective = None if is_by_label else objective
-        self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y, training_objective)
+        self._sequential_trainer = SequentialTrainer(self.model, self.examples, self.y, training_objective, precision)
+        self.mapped = vmapped.MappedModel(
+            self.model, self._sequential_trainer.dropout_layers, training_objective, precision
+        )
         self.passes = Passes(self.model, self.examples, self.y, objective)
+
+    def _check_stacked(self) -> None:
+        """Refuse what the stacked engine cannot take."""
+        others = "'auto', 'vmapped' or 'sequential'"
+        if self.layers is None and self.objective is not None and not self.objective.is_cross_entropy:
+            raise bad("engine", f"{others} for a loss other than cross-entropy", self.engine)
+        if self.layers is None:
+            raise bad("engine", f"{others} for a model that is no chain of linear layers", self.engine)
+        if self.precision != "float32":
+            raise bad("engine", f"{others} for precision = {self.precision!r}", self.engine)
+
+    def _architecture(self) -> Hashable:
+        """Return what models that compute the same function of parameters and examples have in common."""
+        if self.is_stacked:
+            return tuple(repr(layer) for layer in self.layers or ())
+        modules = [(name, type(module), _fixed_facts(module)) for name, module in self.model.named_modules()]
+        return (tuple(modules), self.layout)
 
     def _targets_on_device(self, y: npt.ArrayLike) -> Tensor:
         """Put labels on the device as int64; real targets of another task as float32."""
@@ -206,9 +252,85 @@ class Learner:
         return Passes(self.model, self._on_device(x), self._targets_on_device(y), self.objective)
 
     @property
+    def task_rule(self) -> TaskRule | None:
+        """Loss and metric as the study says them; None for cross-entropy and accuracy."""
+        return None if self.objective is None else self.objective.rule
+
+    @property
     def has_dropout(self) -> bool:
         """Whether the model has dropout."""
         return bool(self._sequential_trainer.dropout_layers)
+
+    # -- which engine ------------------------------------------------------------------------------------------------
+
+    def engine_for(self, rule: LocalRule) -> str:
+        """Return the engine that trains by a local rule, after a trial where it is the vmapped one."""
+        if self.is_stacked:
+            return "stacked"
+        if self.engine == "sequential" or (self.engine == "auto" and not self._prefers_vmapped(rule)):
+            return "sequential"
+        if not self.vmap_fault:
+            return "vmapped"
+        if self.engine == "vmapped":
+            raise bad(
+                "engine", "'auto' or 'sequential' for a model that cannot be vmapped", "vmapped", self._fault_words
+            )
+        return "sequential"
+
+    def engine_note(self, rule: LocalRule) -> str:
+        """Say why clients train one after the other although their steps are small; empty where nothing is to say."""
+        has_fault = self.engine == "auto" and not self.is_stacked and self._prefers_vmapped(rule) and self.vmap_fault
+        if not has_fault:
+            return ""
+        return f"Clients train one after the other: {self._fault_words}"
+
+    @property
+    def _fault_words(self) -> str:
+        return f"{self.vmap_fault[:1].upper()}{self.vmap_fault[1:]}."
+
+    def _prefers_vmapped(self, rule: LocalRule) -> bool:
+        """Whether the rule would have clients vmapped: always on an accelerator, on a CPU where steps are small."""
+        if self.trains_alone:
+            return False
+        if self.device.type not in ("cpu", "meta"):
+            return True
+        if self._model_fault:
+            return rule.batch is not None  # what cannot be counted is noted
+        return self._work.is_small(rule)
+
+    @cached_property
+    def _model_fault(self) -> str:
+        """Why the model or its loss cannot be vmapped, as far as that is seen without a trial."""
+        objective = self._sequential_trainer.objective
+        if objective is not None and not objective.is_weighable:
+            return f"the loss {objective.loss_name!r} is not one of those by name"
+        return engines.layer_fault(self.model)
+
+    @cached_property
+    def _work(self) -> engines.Work:
+        return engines.work_of(self.model, self.examples, self.device)
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether the model's forward pass contains convolutions."""
+        return self._work.has_convolutions
+
+    @property
+    def multiplications(self) -> int:
+        """Multiplications of an example's forward pass, which say how many cohorts of several runs share a stack."""
+        if self.is_stacked:
+            return self.layout.size
+        return max(self._work.multiplications, self.layout.size)
+
+    @cached_property
+    def vmap_fault(self) -> str:
+        """Why the model cannot be vmapped; empty where it can."""
+        if self._model_fault:
+            return self._model_fault
+        self.mapped.maps_single_clients = not self.has_convolutions
+        start = torch.tensor(self.initial, device=self.device)
+        has_numbers = self.device.type != "meta"
+        return engines.trial_fault(self._sequential_trainer, self.mapped, start, compare=has_numbers)
 
     @property
     def clients_per_stack(self) -> int:
@@ -268,12 +390,13 @@ class Learner:
         The learning rate is that of the model's version, by default t.
         """
         k = len(ids)
+        engine = self.engine_for(rule)
         plans = batch_plans(members, ids, rule, seed, t, purpose)
         dropout_sources = None
         if self.has_dropout:
             dropout_sources = [dropout.source(seed, purpose, t, int(client)) for client in ids]
         layer_seeds: list[int] = []
-        if not self.is_stacked:
+        if engine == "sequential":
             layer_seeds = [_layer_seed(seed, purpose, t, int(client)) for client in ids]
         trained = Trained(
             deltas=np.empty((k, self.layout.size), np.float32),
@@ -286,6 +409,7 @@ class Learner:
         )
         return DrawnCohort(
             learner=self,
+            engine=engine,
             start=torch.tensor(params, device=self.device),
             plans=plans,
             rule=rule,
@@ -306,19 +430,55 @@ class Learner:
 
     def finish(self, cohort: DrawnCohort) -> Trained:
         """Train a cohort by itself."""
-        if self.is_stacked:
-            self._train_stacked(cohort)
-        else:
-            self._train_sequentially(cohort)
+        for clients, result in self.results(cohort):
+            cohort.store(clients, result.map(as_array))
         return cohort.trained
 
-    def one_array_of_examples(self) -> Examples:
-        """Return the examples of a stack, which are one array."""
-        if not isinstance(self.examples, Examples):
-            raise bad("engine", "'auto' or 'sequential' for examples of several arrays", "stacked")
-        return self.examples
+    def fold(
+        self,
+        params: Vector,
+        members: Sequence[npt.NDArray[np.int64]],
+        ids: npt.NDArray[np.int64],
+        weights: npt.NDArray[np.floating],
+        *,
+        seed: int,
+        t: int,
+    ) -> FoldedCohort:
+        """Train clients as :meth:`train` does and return the sum of their updates, by ``weights`` (k,)."""
+        cohort = self.cohort(
+            params,
+            members,
+            ids,
+            seed=seed,
+            t=t,
+            purpose="train",
+            dispersion=False,
+            rms_losses=False,
+            rule=self.rule,
+        )
+        return self.fold_cohort(cohort, weights)
 
-    def _train_stacked(self, cohort: DrawnCohort) -> None:
+    def fold_cohort(self, cohort: DrawnCohort, weights: npt.NDArray[np.floating]) -> FoldedCohort:
+        """Train a cohort and add its updates up on the device; one transfer brings back what is left."""
+        n_clients = len(cohort.plans)
+        weights_on_device = torch.from_numpy(weights.astype(np.float32)).to(self.device)
+        update = torch.zeros(self.layout.size, device=self.device)
+        lengths = torch.zeros(n_clients, device=self.device)
+        losses = torch.zeros(n_clients, device=self.device)
+        for clients, result in self.results(cohort):
+            rows = torch.tensor(clients, device=self.device)
+            update += weights_on_device[rows] @ result.updates
+            lengths[rows] = result.updates.norm(dim=1)
+            losses[rows] = result.losses
+        numbers = as_array(torch.cat([update, lengths, losses]))
+        update_array, lengths_array, losses_array = np.split(numbers, [self.layout.size, self.layout.size + n_clients])
+        return FoldedCohort(update_array, lengths_array, losses_array)
+
+    def results(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult[Tensor]]]:
+        """Train a cohort and yield what its clients got, on the device, some clients at a time."""
+        if cohort.engine == "sequential":
+            yield from self._train_sequentially(cohort)
+            return
         plans = cohort.plans
         ranked = sorted(range(len(plans)), key=lambda i: -plans[i].steps)  # clients of like work share a stack
         for start in range(0, len(ranked), self.clients_per_stack):
@@ -326,34 +486,77 @@ class Learner:
             sources = None
             if cohort.dropout_sources:
                 sources = [cohort.dropout_sources[i] for i in clients]
-            result = stacked.train_stack(
-                layers=self.layers or [],
-                initial=self.layout.split(cohort.start.expand(len(clients), -1)),
-                examples=self.one_array_of_examples(),
-                labels=self.y,
+            result = self.train_stack(
+                cohort,
+                starts=cohort.start.expand(len(clients), -1),
                 plans=[plans[i] for i in clients],
+                sources=sources,
+                states=cohort.states_of(clients),
+            )
+            yield clients, result
+
+    def one_array_of_examples(self) -> Examples:
+        """Return the examples of a stack, which are one array."""
+        if not isinstance(self.examples, Examples):
+            raise bad("engine", "'auto', 'vmapped' or 'sequential' for examples of several arrays", "stacked")
+        return self.examples
+
+    def train_stack(
+        self,
+        cohort: DrawnCohort,
+        *,
+        starts: Tensor,
+        plans: Sequence[BatchPlan],
+        sources: Sequence[np.random.BitGenerator] | None,
+        states: Tensor | None,
+    ) -> StackResult[Tensor]:
+        """Train clients in one stack, of a cohort or of several that have rule and engine in common with it.
+
+        Args:
+            cohort: from which rule, engine and what is measured are taken.
+            starts: (k, P) where each client begins.
+            plans: one per client, those with most steps first.
+            sources: of dropout words, one per client; None without dropout.
+            states: what the optimiser remembers of the clients (k, S); None where it starts anew.
+        """
+        if cohort.engine == "vmapped":
+            return vmapped.train_mapped_stack(
+                mapped=self.mapped,
+                initial=self.layout.split(starts),
+                trainable=self.layout.trainable,
+                examples=self.examples,
+                labels=self.y,
+                plans=plans,
                 rule=cohort.rule,
                 lr=cohort.lr,
                 sources=sources,
                 dispersion=cohort.measures_dispersion,
                 squares=cohort.measures_squares,
-                states=cohort.states_of(clients),
+                states=states,
             )
-            cohort.store(clients, result.map(as_array))
+        return stacked.train_stack(
+            layers=self.layers or [],
+            initial=self.layout.split(starts),
+            examples=self.one_array_of_examples(),
+            labels=self.y,
+            plans=plans,
+            rule=cohort.rule,
+            lr=cohort.lr,
+            sources=sources,
+            dispersion=cohort.measures_dispersion,
+            squares=cohort.measures_squares,
+            states=states,
+        )
 
-    def _train_sequentially(self, cohort: DrawnCohort) -> None:
-        trained = cohort.trained
+    def _train_sequentially(self, cohort: DrawnCohort) -> Iterator[tuple[list[int], StackResult[Tensor]]]:
         forked_devices = []
         if self.device.type == "cuda":
             forked_devices.append(self.device)
         for i, plan in enumerate(cohort.plans):
             states = cohort.states_of([i])
-            state = None
-            if states is not None:
-                state = states[0]
             squares = None
             if cohort.measures_squares:
-                squares = torch.zeros(plan.steps, device=self.device)
+                squares = torch.zeros(1, plan.steps, device=self.device)
             dropout_source = None
             if cohort.dropout_sources:
                 dropout_source = cohort.dropout_sources[i]
@@ -366,17 +569,35 @@ class Learner:
                     lr=cohort.lr,
                     dropout_source=dropout_source,
                     dispersion=cohort.measures_dispersion,
-                    squares=squares,
-                    state=state,
+                    squares=None if squares is None else squares[0],
+                    state=None if states is None else states[0],
                 )
-            trained.deltas[i] = (final - cohort.start).cpu().numpy()
-            trained.losses[i] = float(loss) / max(plan.steps, 1)
-            if trained.states is not None:
-                trained.states[i] = state
-            if trained.dispersion is not None:
-                trained.dispersion[i] = dispersion
-            if squares is not None:
-                cohort.store_rms_losses(i, squares.cpu().numpy())
+            result = StackResult(
+                updates=(final - cohort.start)[None],
+                losses=(loss / max(plan.steps, 1))[None],
+                dispersion=dispersion[None],
+                squares=squares,
+                states=states,
+            )
+            yield [i], result
+
+
+def _fixed_facts(module: nn.Module) -> Hashable:
+    """Return what a module computes with beside the tensors of the model's vector: its attributes and counters."""
+    attributes = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    counters = {name: buffer for name, buffer in module._buffers.items() if not _is_exchanged(buffer)}
+    return tuple((name, _fingerprint(value)) for name, value in sorted((attributes | counters).items()))
+
+
+def _is_exchanged(buffer: Tensor | None) -> bool:
+    return buffer is not None and buffer.is_floating_point()
+
+
+def _fingerprint(value: object) -> Hashable:
+    """Return a value that is the same for equal tensors and for other things that are written alike."""
+    if isinstance(value, Tensor) and value.device.type != "meta":
+        return as_array(value.detach()).tobytes()
+    return repr(value)
 
 
 def as_array(tensor: Tensor) -> Array:

@@ -104,6 +104,17 @@ class Objective:
         loss_of = self._own_loss or BATCH_LOSSES[self.rule.loss]
         return loss_of(outputs, targets), outputs
 
+    @property
+    def is_weighable(self) -> bool:
+        """Whether :meth:`weighted_batch` can compute the loss: a loss by name, which is a mean over examples."""
+        return self._own_loss is None and not self.is_models_own
+
+    def weighted_batch(self, outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return the mean loss of those rows of a batch whose weight (B,) is 1 / |rows|; that of the others is 0."""
+        if self.is_cross_entropy:
+            return _weighted_cross_entropy(outputs, targets, weights)
+        return (self.example_losses(outputs, targets) * weights).sum()
+
     def losses(self, model: nn.Module, x: ModelInputs, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return the loss of each example (B,), and the model's outputs (B, …)."""
         if not self.is_models_own:
@@ -241,6 +252,14 @@ def _batch_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """Return the mean over all labels of a batch that count, as PyTorch does."""
     n_labels = (targets != IGNORED).sum().clamp_min(1)
     return _token_cross_entropies(outputs, targets).sum() / n_labels
+
+
+def _weighted_cross_entropy(outputs: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean over all labels that count of the rows whose weight is not 0."""
+    is_real = weights > 0
+    counts = (targets != IGNORED) & is_real.reshape(-1, *[1] * (targets.ndim - 1))
+    losses = torch.where(counts, _token_cross_entropies(outputs, targets), 0.0)
+    return losses.sum() / counts.sum().clamp_min(1)
 
 
 def _example_cross_entropies(outputs: Tensor, targets: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from sortition.learning.rule import LocalRule
+from sortition.learning.vector import as_rows
 
 BETA1 = 0.9
 BETA2 = 0.999
@@ -37,7 +38,7 @@ def unpack(states: Tensor, parameters: Sequence[Tensor], n_moments: int) -> list
 
 def pack(moments: Sequence[Sequence[Tensor]], steps: Tensor | None) -> Tensor:
     """Return rows (k, S) from the moments of each parameter; ``steps`` (k,) are Adam's."""
-    columns = [moment.flatten(1) for moments_of_kind in zip(*moments, strict=True) for moment in moments_of_kind]
+    columns = [as_rows(moment) for moments_of_kind in zip(*moments, strict=True) for moment in moments_of_kind]
     if steps is not None:
         columns.append(steps[:, None])
     return torch.cat(columns, 1)

@@ -16,6 +16,7 @@ from sortition.learning import dropout, optimiser, vector
 from sortition.learning.batches import BatchPlan
 from sortition.learning.examples import AnyExamples
 from sortition.learning.objective import Objective, outputs_of
+from sortition.learning.precision import forward_precision
 from sortition.learning.rule import LocalRule
 
 
@@ -23,9 +24,15 @@ class SequentialTrainer:
     """The one model through which all clients train, with its keyed dropout layers."""
 
     def __init__(
-        self, model: nn.Module, examples: AnyExamples, labels: Tensor, objective: Objective | None = None
+        self,
+        model: nn.Module,
+        examples: AnyExamples,
+        labels: Tensor,
+        objective: Objective | None = None,
+        precision: str = "float32",
     ) -> None:
         self.model = model
+        self.precision = precision
         self.objective = objective
         self.examples = examples
         self.labels = labels
@@ -47,8 +54,10 @@ class SequentialTrainer:
         dispersion: bool,
         squares: Tensor | None = None,
         state: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, float]:
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """Train one client and return its local vector (P,), the sum of its batch losses, and its dispersion.
+
+        Nothing is read back from the device.
 
         Args:
             start: (P,) the parameters from which it begins.
@@ -87,10 +96,11 @@ class SequentialTrainer:
     def _forward(self, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Return the mean loss of a batch, with its gradient, and the outputs."""
         x = self.examples.take(batch)
-        if self.objective is not None:
-            return self.objective.batch(self.model, x, self.labels[batch])
-        logits = outputs_of(self.model, x)
-        return nn.functional.cross_entropy(logits, self.labels[batch]), logits
+        with forward_precision(batch.device, self.precision):
+            if self.objective is not None:
+                return self.objective.batch(self.model, x, self.labels[batch])
+            logits = outputs_of(self.model, x)
+        return nn.functional.cross_entropy(logits.float(), self.labels[batch]), logits
 
     def _mean_square(self, outputs: Tensor, labels: Tensor) -> Tensor:
         """Return the mean squared loss of the examples of a batch."""
@@ -114,7 +124,7 @@ class SequentialDescent:
         if state is not None:
             self._recall(state)
         self.total = [torch.zeros_like(value) for value in self.values] if track else None
-        self.squares = 0.0
+        self.squares = torch.zeros((), dtype=_sum_dtype(self.values[0].device), device=self.values[0].device)
 
     @torch.no_grad()
     def step(self, gradients: Sequence[Tensor | None]) -> None:
@@ -164,13 +174,19 @@ class SequentialDescent:
         stack_of_one = [[moment[None] for moment in moments_of_parameter] for moments_of_parameter in self.moments]
         return optimiser.pack(stack_of_one, steps)[0]
 
-    def dispersion(self, steps: int) -> float:
+    def dispersion(self, steps: int) -> Tensor:
         """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)); 0 for a single step or when not tracked."""
         if self.total is None or steps < 2:
-            return 0.0
+            return torch.zeros_like(self.squares)
         variance = (self.squares - _squared_norm(self.total) / steps) / (steps - 1)
-        return max(variance, 0.0) ** 0.5
+        return variance.clamp_min(0).sqrt()
 
 
-def _squared_norm(tensors: Sequence[Tensor]) -> float:
-    return float(torch.stack(torch._foreach_norm(list(tensors))).square().sum())
+def _squared_norm(tensors: Sequence[Tensor]) -> Tensor:
+    norms = torch.stack(torch._foreach_norm(list(tensors)))
+    return norms.square().sum().to(_sum_dtype(norms.device))
+
+
+def _sum_dtype(device: torch.device) -> torch.dtype:
+    """Return the type in which squares are added up; Apple's devices have no float64."""
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -9,17 +9,16 @@ client's batch have weight 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sortition.core.arrays import Array
-from sortition.learning import dropout, optimiser
-from sortition.learning.batches import BatchPlan
+from sortition.learning import dropout
+from sortition.learning.batches import BatchPlan, padded_plans
+from sortition.learning.client_stack import ClientStack, Slot, StackedDescent, StackResult
 from sortition.learning.examples import Examples, first_rows
 from sortition.learning.rule import LocalRule
 
@@ -30,9 +29,6 @@ BACKWARD = {
     nn.Sigmoid: torch.ops.aten.sigmoid_backward,
 }
 GATHERED = 1 << 21  # up to so many numbers the examples of all steps are gathered at once; beyond, step by step
-
-T = TypeVar("T")
-U = TypeVar("U")
 
 
 # ---- which models can be stacked
@@ -52,7 +48,7 @@ def stackable_layers(model: nn.Module, width: int | None = None) -> list[nn.Modu
         return None
     if _share_a_parameter(layers):
         return None
-    if any(type(layer) not in (nn.Linear, nn.Dropout, *FORWARD) for layer in layers):
+    if any(type(layer) not in (nn.Linear, nn.Dropout, dropout.KeyedDropout, *FORWARD) for layer in layers):
         return None
     return layers
 
@@ -66,7 +62,9 @@ def _opened(model: nn.Module) -> list[nn.Module]:
 
 def _changes_nothing(layer: nn.Module) -> bool:
     """Whether a layer passes flattened examples on as they are."""
-    return type(layer) in (nn.Identity, nn.Flatten) or getattr(layer, "p", 1) == 0  # dropout of rate 0
+    if isinstance(layer, nn.Dropout):
+        return layer.p == 0
+    return type(layer) in (nn.Identity, nn.Flatten)
 
 
 def _has_hooks(model: nn.Module) -> bool:
@@ -81,23 +79,7 @@ def _share_a_parameter(layers: Sequence[nn.Module]) -> bool:
     return len(set(parameter_ids)) < len(parameter_ids)
 
 
-# ---- the plans of several clients, padded to one shape
-
-
-def padded_plans(ranked: Sequence[BatchPlan]) -> tuple[Array, Array, list[int]]:
-    """Lay plans side by side: indices (S, k, B), row weights (S, k, B), and how many clients train in each step."""
-    n_steps = ranked[0].steps
-    n_rows = max(plan.index.shape[1] for plan in ranked)
-    index = np.zeros((n_steps, len(ranked), n_rows), np.int64)
-    counts = np.ones((n_steps, len(ranked)), np.int64)
-    for client, plan in enumerate(ranked):
-        index[: plan.steps, client, : plan.index.shape[1]] = plan.index
-        counts[: plan.steps, client] = plan.counts
-    is_real = np.arange(n_rows) < counts[:, :, None]
-    weights = np.where(is_real, 1 / counts[:, :, None], 0).astype(np.float32)
-    steps_of_clients = np.array([plan.steps for plan in ranked])
-    active = [int((steps_of_clients > step).sum()) for step in range(n_steps)]
-    return index, weights, active
+# ---- dropout
 
 
 def dropout_words(
@@ -118,13 +100,9 @@ def dropout_words(
     tables = [np.zeros((n_steps, n_clients, width, n_rows), np.int16) for width in widths]
     for client, (plan, source) in enumerate(zip(ranked, sources, strict=True)):
         rows = plan.index.shape[1]
-        spans = [dropout.words(rows * width) for width in widths]
-        words = dropout.draw(source, plan.steps * sum(spans)).reshape(plan.steps, sum(spans))
-        start = 0
-        for table, width, span in zip(tables, widths, spans, strict=True):
-            layer_words = words[:, start : start + rows * width].reshape(plan.steps, rows, width)
+        words_by_layer = dropout.step_words(source, steps=plan.steps, rows=rows, widths=widths)
+        for table, layer_words in zip(tables, words_by_layer, strict=True):
             table[: plan.steps, client, :, :rows] = layer_words.swapaxes(1, 2)
-            start += span
     return tables
 
 
@@ -164,115 +142,11 @@ class BatchLosses:
 
     def sums(self) -> Tensor:
         """Return Σ_s of the mean losses of a client's batches (k,), added step by step: padding adds nothing."""
-        return (self._losses * self.weights).sum((2, 3)).cumsum(0)[-1].neg_()
+        return (self._losses * self.weights).sum((2, 3)).cumsum(0).select(0, -1).neg_()
 
     def squares(self) -> Tensor:
         """Return the mean squared loss of the examples of each batch (k, S)."""
         return (self._losses.square() * self.weights).sum((2, 3)).t()
-
-
-# ---- the local rule
-
-
-@dataclass
-class Slot:
-    """One parameter of all clients of a stack (k, …) with what the local rule needs of it.
-
-    Attributes:
-        value: the parameter, which the training changes.
-        anchor: where each client began.
-        moments: none, a velocity, or Adam's two.
-        total: the sum of the gradients; only where the dispersion is measured.
-    """
-
-    value: Tensor
-    anchor: Tensor
-    moments: Sequence[Tensor] = ()
-    total: Tensor | None = None
-
-    def first(self, count: int) -> Slot:
-        """Return the slot of the first clients, in the same memory."""
-        total = self.total
-        if total is not None:
-            total = first_rows(total, count)
-        return Slot(
-            value=first_rows(self.value, count),
-            anchor=first_rows(self.anchor, count),
-            moments=[first_rows(moment, count) for moment in self.moments],
-            total=total,
-        )
-
-
-@dataclass
-class StackedDescent:
-    """Applies the local rule of one round to slots, in place: SGD with momentum, or Adam.
-
-    Attributes:
-        rule: the local rule.
-        lr: its learning rate in this round.
-        squares: (k,) Σ_s ‖g_s‖²; only where the dispersion is measured.
-        factors: Adam's rate and root (k,) of the current step; None for SGD.
-    """
-
-    rule: LocalRule
-    lr: float
-    squares: Tensor | None = None
-    factors: tuple[Tensor, Tensor] | None = None
-
-    def step(self, slot: Slot, left: Tensor, right: Tensor | None) -> None:
-        """Descend along the product of (k, a, b) and (k, b, c), or along ``left`` itself if there is no right."""
-        value = slot.value
-        rule = self.rule
-        pull = rule.weight_decay + rule.proximal
-        if slot.total is not None and self.squares is not None:
-            left = _gradient(left, right)
-            right = None
-            first_rows(self.squares, len(value)).add_(left.flatten(1).square().sum(1))
-            slot.total.add_(left)
-        if self.factors is not None:
-            self._adam(slot, _gradient(left, right))
-            return
-        if not slot.moments:
-            _accumulate(value, left, right, keep=1 - self.lr * pull, scale=-self.lr)
-            if rule.proximal:
-                value.add_(slot.anchor, alpha=self.lr * rule.proximal)
-            return
-        velocity = slot.moments[0]
-        _accumulate(velocity, left, right, keep=rule.momentum, scale=1.0)
-        if pull:
-            velocity.add_(value, alpha=pull)
-        if rule.proximal:
-            velocity.add_(slot.anchor, alpha=-rule.proximal)
-        value.add_(velocity, alpha=-self.lr)
-
-    def _adam(self, slot: Slot, gradient: Tensor) -> None:
-        value = slot.value
-        rule = self.rule
-        pull = rule.weight_decay + rule.proximal
-        if pull:
-            gradient = gradient.add(value, alpha=pull)
-        if rule.proximal:
-            gradient = gradient.sub(slot.anchor, alpha=rule.proximal)
-        per_client = (-1, *[1] * (value.dim() - 1))
-        factors = (first_rows(factor, len(value)).view(per_client) for factor in self.factors or ())
-        optimiser.adam_step(value, gradient, *slot.moments, *factors)
-
-
-def _gradient(left: Tensor, right: Tensor | None) -> Tensor:
-    """Return the gradient of which ``left`` and ``right`` are the factors."""
-    if right is None:
-        return left
-    return torch.bmm(left, right)
-
-
-def _accumulate(target: Tensor, left: Tensor, right: Tensor | None, *, keep: float, scale: float) -> None:
-    """Set target ← keep · target + scale · left · right, in place."""
-    if right is not None:
-        target.baddbmm_(left, right, beta=keep, alpha=scale)
-        return
-    if keep != 1:
-        target.mul_(keep)
-    target.add_(left, alpha=scale)
 
 
 # ---- the stack
@@ -303,8 +177,8 @@ class ActiveLayer:
         return torch.baddbmm(self.bias_column, self.weight.value, activations)
 
 
-class Stack:
-    """Clients' copies of one model.
+class Stack(ClientStack):
+    """Clients' copies of one chain of linear layers.
 
     Args:
         layers: of :func:`stackable_layers`.
@@ -320,26 +194,10 @@ class Stack:
         descent: StackedDescent,
         states: Tensor | None = None,
     ) -> None:
+        super().__init__(initial, descent, states)
         self.layers = layers
-        self.descent = descent
         self._active_layers: list[ActiveLayer] = []
         self._active_clients = 0
-        n_moments = descent.rule.moments
-        self.slots = [self._slot(parameter, n_moments) for parameter in initial]
-        self.earlier_steps = [0] * len(initial[0])  # Adam's, of each client
-        if states is not None:
-            remembered = optimiser.unpack(states, initial, n_moments)
-            for slot, moments in zip(self.slots, remembered, strict=True):
-                slot.moments = moments
-            if descent.rule.optimizer == "adam":
-                self.earlier_steps = states[:, -1].int().tolist()
-
-    def _slot(self, parameter: Tensor, n_moments: int) -> Slot:
-        value = parameter.clone(memory_format=torch.contiguous_format)
-        slot = Slot(value=value, anchor=parameter, moments=[torch.zeros_like(value) for _ in range(n_moments)])
-        if self.descent.squares is not None:
-            slot.total = torch.zeros_like(value)
-        return slot
 
     def _layers_of_first(self, count: int) -> list[ActiveLayer]:
         """Return the layers of the first clients, made anew when some have finished."""
@@ -361,7 +219,7 @@ class Stack:
         layers = self._layers_of_first(x.size(0))
         activations = x.transpose(1, 2)
         words_by_layer = iter(words)
-        self._set_adam_factors(step, x.device)
+        self.set_adam_factors(step)
         saved = list[Tensor]()  # what each layer needs on the way back: its input, its mask, or its output
         for layer in layers:
             if layer.is_linear:
@@ -393,77 +251,8 @@ class Stack:
             elif layer.backward is not None:
                 gradient = layer.backward(gradient, saved[position])
 
-    def _set_adam_factors(self, step: int, device: torch.device) -> None:
-        """Set Adam's factors of a step, for each client by the steps that it remembers."""
-        if self.descent.rule.optimizer != "adam":
-            return
-        factors = [optimiser.corrections(earlier + step + 1, self.descent.lr) for earlier in self.earlier_steps]
-        rate, root = torch.tensor(factors, dtype=torch.float32, device=device).t().contiguous()
-        self.descent.factors = (rate, root)
-
-    def remembered(self, steps: Tensor) -> Tensor:
-        """Return what the optimiser remembers (k, S) after so many steps (k,) of each client."""
-        adam_steps = None
-        if self.descent.rule.optimizer == "adam":
-            adam_steps = steps + torch.tensor(self.earlier_steps, dtype=torch.float32, device=steps.device)
-        return optimiser.pack([slot.moments for slot in self.slots], adam_steps)
-
-    def updates(self) -> Tensor:
-        """Return what each client changed (k, P)."""
-        values = [slot.value.flatten(1) for slot in self.slots]
-        anchors = [slot.anchor.flatten(1) for slot in self.slots]
-        sizes = [value.size(1) for value in values]
-        updates = values[0].new_empty(len(values[0]), sum(sizes))
-        for columns, value, anchor in zip(updates.split(sizes, 1), values, anchors, strict=True):
-            torch.sub(value, anchor, out=columns)
-        return updates
-
-    def dispersion(self, steps: Tensor) -> Tensor | None:
-        """Return sqrt((Σ‖g_s‖² − ‖Σ g_s‖²/R) / (R − 1)) (k,), 0 for a single step; None where it is not measured."""
-        if self.descent.squares is None:
-            return None
-        totals = [slot.total for slot in self.slots if slot.total is not None]
-        square_of_sum = sum(total.flatten(1).square().sum(1) for total in totals)
-        excess = (self.descent.squares - square_of_sum / steps).clamp_min(0)
-        return (excess / (steps - 1).clamp_min(1)).sqrt()
-
 
 # ---- training
-
-
-@dataclass(frozen=True, slots=True)
-class StackResult(Generic[T]):
-    """What the training of a stack of k clients gave, as tensors or as arrays.
-
-    Attributes:
-        updates: (k, P).
-        losses: (k,) mean batch losses.
-        dispersion: (k,) spread of the stochastic gradients; None where it is not measured.
-        squares: (k, steps) mean squared losses of the examples of each batch; None where they are not measured.
-        states: (k, S) what the optimiser remembers; None where it starts anew in every round.
-    """
-
-    updates: T
-    losses: T
-    dispersion: T | None
-    squares: T | None
-    states: T | None
-
-    def map(self, convert: Callable[[T], U]) -> StackResult[U]:
-        """Convert every value that is there."""
-        return StackResult(
-            updates=convert(self.updates),
-            losses=convert(self.losses),
-            dispersion=_map_optional(convert, self.dispersion),
-            squares=_map_optional(convert, self.squares),
-            states=_map_optional(convert, self.states),
-        )
-
-
-def _map_optional(convert: Callable[[T], U], value: T | None) -> U | None:
-    if value is None:
-        return None
-    return convert(value)
 
 
 @torch.inference_mode()
@@ -526,15 +315,16 @@ def _take_all_steps(
     """Take all steps of clients that are ordered by their number of steps and return the losses of their batches."""
     device = labels.device
     index, weights, active = padded_plans(ranked)
-    word_tables = []
+    stack.prepare_adam_factors(len(index), device)
+    words_by_step: list[tuple[Tensor, ...]] = [()] * len(index)
     if sources:
-        word_tables = dropout_words(stack.layers, ranked, sources, index.shape)
+        tables = dropout_words(stack.layers, ranked, sources, index.shape)
+        words_by_step = list(zip(*[torch.from_numpy(table).to(device).unbind() for table in tables], strict=True))
     index_on_device = torch.from_numpy(index).to(device)
-    losses = BatchLosses(labels[index_on_device], torch.from_numpy(weights).to(device))
+    losses = BatchLosses(labels.take(index_on_device), torch.from_numpy(weights).to(device))
     batches = _batches(examples, index_on_device, active)
     for step, (active_clients, x) in enumerate(zip(active, batches, strict=True)):
-        words = [torch.from_numpy(table[step, :active_clients]).to(device) for table in word_tables]
-        stack.step(step, x, words, losses)
+        stack.step(step, x, [first_rows(table, active_clients) for table in words_by_step[step]], losses)
     return losses
 
 

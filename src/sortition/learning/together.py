@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from sortition.learning import stacked
+from sortition.core.arrays import Array
 from sortition.learning.learner import DrawnCohort, as_array
 
 WORK = 1 << 20  # multiplications of a step beyond which a cohort fills the processor by itself
@@ -46,16 +47,19 @@ def _shape(cohort: DrawnCohort) -> Hashable:
     """Return what cohorts of one stack have in common; None for a cohort that trains by itself."""
     learner = cohort.learner
     n_clients = len(cohort.plans)
-    if not learner.is_stacked or not n_clients or n_clients > learner.clients_per_stack:
+    if cohort.engine == "sequential" or not n_clients or n_clients > learner.clients_per_stack:
         return None
+    if cohort.engine == "vmapped" and learner.has_convolutions:
+        return None  # torch takes other kernels for other numbers of clients, with other bits
     if cohort.rule.batch is None:  # on some processors a product of odd many rows depends on its place in a stack
         return None
     rows = max(plan.index.shape[1] for plan in cohort.plans)
-    if n_clients * rows * learner.layout.size > WORK:
+    if n_clients * rows * learner.multiplications > WORK:
         return None
     return (
-        learner.architecture,
-        (learner.one_array_of_examples().rows.data_ptr(), learner.y.data_ptr(), learner.device),
+        (cohort.engine, learner.precision),
+        (learner.architecture, learner.task_rule),
+        (learner.examples.source, learner.y.data_ptr(), learner.device),
         cohort.rule,
         cohort.lr,
         rows,
@@ -90,24 +94,22 @@ def _train_in_one_stack(cohorts: Sequence[DrawnCohort]) -> None:
     sources = None
     if first.dropout_sources is not None:
         sources = [(cohorts[member.cohort].dropout_sources or [])[member.client] for member in members]
-    result = stacked.train_stack(
-        layers=learner.layers or [],
-        initial=learner.layout.split(starts),
-        examples=learner.one_array_of_examples(),
-        labels=learner.y,
+    result = learner.train_stack(
+        first,
+        starts=starts,
         plans=[cohorts[member.cohort].plans[member.client] for member in members],
-        rule=first.rule,
-        lr=first.lr,
         sources=sources,
-        dispersion=first.measures_dispersion,
-        squares=first.measures_squares,
         states=_states(cohorts, members),
     )
     arrays = result.map(as_array)
     for position, cohort in enumerate(cohorts):
         rows = np.flatnonzero(cohort_of_row == position).tolist()
         clients = [members[row].client for row in rows]
-        cohort.store(clients, arrays.map(lambda array, rows=rows: array[rows]))
+        cohort.store(clients, arrays.map(partial(_rows_of, rows)))
+
+
+def _rows_of(rows: Sequence[int], array: Array) -> Array:
+    return array[rows]
 
 
 def _states(cohorts: Sequence[DrawnCohort], members: Sequence[Member]) -> Tensor | None:

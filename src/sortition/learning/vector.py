@@ -75,7 +75,7 @@ class Layout:
     def split(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """Return views of ``flat`` (…, P), one per tensor, each of shape (…, *shape)."""
         parts = torch.split(flat, self.sizes, dim=-1)
-        return [part.view(*flat.shape[:-1], *shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return [part.view((*flat.shape[:-1], *shape)) for part, shape in zip(parts, self.shapes, strict=True)]
 
 
 def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tensor:
@@ -85,9 +85,19 @@ def tensor(array: npt.ArrayLike, kind: type, device: torch.device) -> torch.Tens
         return torch.as_tensor(np.ascontiguousarray(array, dtype=kind), device=device)
 
 
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """Return what belongs to k clients (k, …) as (k, numbers); one number of each is a column."""
+    return tensor.reshape(len(tensor), -1)
+
+
 def tensors(model: nn.Module) -> list[torch.Tensor]:
     """Return the model's own tensors in the order of its layout."""
-    return [*(parameter.data for parameter in model.parameters()), *(buffer for _, buffer in _named_buffers(model))]
+    return [*(parameter.data for parameter in model.parameters()), *floating_buffers(model)]
+
+
+def floating_buffers(model: nn.Module) -> list[torch.Tensor]:
+    """Return the buffers that are exchanged like parameters."""
+    return [buffer for _, buffer in _named_buffers(model)]
 
 
 def flatten(model: nn.Module) -> Vector:

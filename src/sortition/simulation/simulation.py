@@ -522,12 +522,12 @@ class Simulation:
         return ScreenedTraining(outcome, refused, SoundUpdates(rows=outcome.deltas, total=total))
 
     def _folds(self, n_clients: int) -> bool:
-        """Say whether a cohort is larger than one block, and nothing looks at single updates or keeps them.
+        """Say whether a cohort is larger than one block or on an accelerator, and nothing looks at single updates.
 
         Then of each block only Σ a_k Δ_k, norms, losses and reports are left: memory does not grow with the cohort.
         """
         world = self.current.setup.world
-        if n_clients <= world.block:
+        if n_clients <= world.block and not self._sums_on_device:
             return False
         needs = self.registrar.needs
         updates_are_reported = any(signal.compute is UPDATE.compute or signal.of == "pairs" for signal in needs.reports)
@@ -540,10 +540,18 @@ class Simulation:
             or self.setup.guards.clip
         )
 
+    @property
+    def _sums_on_device(self) -> bool:
+        """Whether updates are added up where they are trained: nobody reports about them, and none is damaged."""
+        setup = self.current.setup
+        return setup.world.sums_on_device and not self.reported and not setup.faults.faults.damaged
+
     def _fold(self, ids: Ids, weights: Floats, signals: Sequence[Signal]) -> tuple[TrainedCohort, Floats, Vector]:
         """Train block by block; return what is left of the cohort, its updates' norms (k,), and Σ a_k Δ_k (P,)."""
         current = self.current
         params = self.params
+        if self._sums_on_device and ids.size:
+            return current.setup.world.fold(params, ids, weights, current.t)
         total = np.zeros(params.size)
         lengths: list[Floats] = []
         blocks: list[TrainedCohort] = []

@@ -80,7 +80,8 @@ class World:
             client without a hold-out is measured on its training part.
         seed: the seed of batches, dropout masks and devices.
         device: any name that torch knows.
-        engine: ``auto``, ``stacked`` or ``sequential``.
+        engine: ``stacked``, ``vmapped``, ``sequential``, or ``auto`` for the one of the rule in docs/engine.md.
+        precision: of the passes of a training: ``float32``, or ``bf16`` where clients are not stacked.
         devices: the clients' hardware.
         attacks: how some of the clients attack.
         task: loss and metric; None for classification by cross-entropy and accuracy.
@@ -99,6 +100,7 @@ class World:
         seed: int = 0,
         device: str = "cpu",
         engine: str = "auto",
+        precision: str = "float32",
         devices: Devices | None = None,
         attacks: Attacks | None = None,
         task: TaskRule | None = None,
@@ -132,6 +134,7 @@ class World:
             data.classes,
             device=device,
             engine=engine,
+            precision=precision,
             white=data.white,
             objective=None if task is None else Objective(task),
         )
@@ -193,6 +196,7 @@ class World:
     def _prepare(self, rule: LocalRule, fleet: Fleet) -> None:
         """Set what follows from the data, the local rule and the devices."""
         self._check_batches(rule)
+        self.learner.engine_for(rule)  # tries the model and refuses an engine that cannot take it, before it trains
         self.rule = rule
         self.fleet = fleet
         self.states = LocalStates.empty(rule, self.learner)
@@ -308,6 +312,24 @@ class World:
         cache = self._cache_of(params, t)
         for block in cache.in_blocks(ids, tracked_by(signals), max_bytes=0):
             yield self._outcome(cache, block, signals)
+
+    @property
+    def sums_on_device(self) -> bool:
+        """Whether updates are added up where they are trained, so that none is brought back from an accelerator."""
+        return self.learner.device.type not in ("cpu", "meta")
+
+    def fold(self, params: Vector, ids: Ids, weights: Floats, t: int) -> tuple[TrainedCohort, Floats, Vector]:
+        """Train ``ids`` and return the cohort without its updates, their norms (k,), and Σ a_k Δ_k (P,)."""
+        cohort = Training(self._cache_of(params, t), ids, frozenset()).drawn()
+        folded = self.learner.fold_cohort(cohort, weights)
+        outcome = TrainedCohort(
+            ids=ids,
+            deltas=np.empty((0, params.size), np.float32),
+            reports={},
+            durations=self.costs.seconds(ids, t),
+            losses=folded.losses,
+        )
+        return outcome, folded.lengths.astype(float), folded.update
 
     @property
     def block(self) -> int:

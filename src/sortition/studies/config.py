@@ -222,7 +222,8 @@ class Federation(StrictTable):
         stop_at_target: whether a run ends when it has reached the target.
         audit: whether an audit log is kept; by default it is.
         device: where training runs: ``cpu`` or a device of PyTorch.
-        engine: ``stacked``, ``sequential``, or ``auto`` for the faster one.
+        engine: ``stacked``, ``vmapped``, ``sequential``, or ``auto`` for the one of the rule in docs/engine.md.
+        precision: numbers in which training computes: ``float32``, or ``bf16`` where clients are not stacked.
     """
 
     rounds: Count | None = None
@@ -249,6 +250,7 @@ class Federation(StrictTable):
     audit: StrictBool | None = None  # None: an audit log is kept, and the configuration's file does not mention it
     device: str = "cpu"
     engine: str = "auto"
+    precision: str | None = None  # None: float32, and the configuration's file does not mention it
 
     @model_validator(mode="before")
     @classmethod

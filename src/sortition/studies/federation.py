@@ -200,7 +200,18 @@ def _skewed(config: Data, dataset: Dataset, train: Partition, seed: int) -> Data
 
 def build_federation(config: RunConfig) -> BuiltFederation:
     """Return the federation of a run; the methods of one setting and seed that a process plays share it."""
-    depends_on = {"data", "model", "task", "devices", "availability", "attacks", "seed", "device", "engine"}
+    depends_on = {
+        "data",
+        "model",
+        "task",
+        "devices",
+        "availability",
+        "attacks",
+        "seed",
+        "device",
+        "engine",
+        "precision",
+    }
     return _federations.get(_as_key(config.model_dump(include=depends_on)), lambda: _build(config))
 
 
@@ -228,6 +239,7 @@ def _build(config: RunConfig) -> BuiltFederation:
         seed=config.seed,
         device=config.device,
         engine=config.engine,
+        precision=config.precision or "float32",
         devices=config.devices,
         attacks=config.attacks,
         task=config.task,

@@ -18,18 +18,32 @@ MAX_RUNS = 16  # that are played together: more of them gain little
 
 def shape(run: RunConfig) -> str | None:
     """Return what runs in lock-step have in common (data, model, local rule); None for a run played by itself."""
-    widths = _layer_widths(run)
-    if run.task is not None:
+    if run.task is not None or run.precision is not None:
         return None
-    if widths is None or run.device != "cpu" or run.engine == "sequential" or run.method.name in REFERENCES:
+    if run.device != "cpu" or run.engine == "sequential" or run.method.name in REFERENCES:
         return None
-    batch = run.local.batch
-    n_weights = sum((n_inputs + 1) * n_outputs for n_inputs, n_outputs in pairwise(widths))
-    if batch is None or run.cohort * batch * n_weights > MAX_MULTIPLICATIONS:
+    if not _is_small(run):
         return None
     table = run.model_dump(mode="json", include={"data", "model", "local"})
     table["data"]["partition"] = None
     return json.dumps(table, sort_keys=True, default=str)
+
+
+def _is_small(run: RunConfig) -> bool:
+    """Whether the steps of a cohort are small; a model of one's own on small data is taken to be small.
+
+    If it is not, or cannot be vmapped, its runs are played in turns and each cohort trains by itself.
+    """
+    batch = run.local.batch
+    if batch is None:
+        return False
+    if ":" in run.model.name:
+        return run.data.name in INPUTS
+    widths = _layer_widths(run)
+    if widths is None:
+        return False
+    n_weights = sum((n_inputs + 1) * n_outputs for n_inputs, n_outputs in pairwise(widths))
+    return run.cohort * batch * n_weights <= MAX_MULTIPLICATIONS
 
 
 def _layer_widths(run: RunConfig) -> list[int] | None:

@@ -138,6 +138,7 @@ class StudyOptions(TypedDict, total=False):
     audit: bool
     device: str
     engine: str
+    precision: str
     setting: Sequence[ReadOnlyTable]
     cost: str
     all_pairs: bool

@@ -128,6 +128,8 @@ def test_only_small_runs_of_one_shape_are_played_together():
     assert set(shapes(model={"name": "mlp", "hidden": [500, 500]})) == {None}
     assert set(shapes(data={"name": "mnist", "clients": 12, "partition": "iid"})) == {None}
     assert set(shapes(engine="sequential")) == {None}
+    assert None not in shapes(model={"name": "package.module:Attention"})  # a model of one's own, on small data
+    assert set(shapes(model={"name": "package.module:Attention"}, precision="bf16")) == {None}
     assert shapes(method=[{"name": "centralised"}, {"name": "uniform"}])[0] is None
 
 

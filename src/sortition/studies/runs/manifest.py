@@ -35,6 +35,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         "classes": parts.dataset.classes,
         "test_examples": len(parts.dataset.y_test),
         "model": {"name": config.model.name, "parameters": int(setup.world.initial.size)},
+        "engine": setup.world.learner.engine_for(setup.world.rule),
         "method": type(selector).__name__,
         "parameters": {name: str(value) for name, value in selector.parameters().items()},
         "needs": methods.needs_of(selector),
@@ -53,19 +54,16 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         *built.world.fleet.notes,
         *methods.outside_notes(selector),
         *selector.remarks(setup.conditions),
-        *_engine_notes(config, setup),
+        *_engine_notes(setup),
         *_limit_notes(config),
     ]
     return document
 
 
-def _engine_notes(config: RunConfig, setup: Setup) -> list[str]:
-    """Note that a task trains client by client where its model could have been stacked."""
-    learner = setup.world.learner
-    is_chain = learner.stackable and config.engine == "auto"
-    if config.task is None or learner.is_stacked or not is_chain:
-        return []
-    return [f"Clients train one after the other, since only cross-entropy is stacked; the loss is {config.task.loss}."]
+def _engine_notes(setup: Setup) -> list[str]:
+    """Note why clients train one after the other although their steps are small."""
+    note = setup.world.learner.engine_note(setup.world.rule)
+    return [note] if note else []
 
 
 def _limit_notes(config: RunConfig) -> list[str]:

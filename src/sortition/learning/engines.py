@@ -1,0 +1,207 @@
+"""Which engine trains a model: a rule on the model, the device and the work of a step, never a race.
+
+| engine     | takes                                                 | how                                      |
+|------------|-------------------------------------------------------|------------------------------------------|
+| stacked    | chains of linear layers under cross-entropy           | all clients at once, passes written out  |
+| vmapped    | models whose rows are independent, under a named loss | all clients at once, ``torch.func.vmap`` |
+| sequential | every model                                           | one client after the other               |
+
+The limits come from ``benchmarks/engine.py --only choice``; the table stands in docs/engine.md.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from sortition.learning import dropout
+from sortition.learning.batches import BatchPlan
+from sortition.learning.examples import AnyExamples
+from sortition.learning.objective import outputs_of
+from sortition.learning.rule import LocalRule
+from sortition.learning.sequential import SequentialTrainer
+from sortition.learning.vmapped import MappedModel, train_mapped_stack
+
+ENGINES = ("auto", "stacked", "vmapped", "sequential")
+CONVOLUTION_WORK = 1 << 21  # multiplications of one client's step up to which convolutions are vmapped on a CPU
+PRODUCT_WORK = 1 << 22  # the same of models without convolutions
+TOLERANCE = 1e-3  # of gradients in a trial, as a share of the largest number
+TRIED_ROWS = 3  # examples of the trial's larger batch; its other client has one row less, and one of padding
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What one example costs.
+
+    Attributes:
+        multiplications: of a forward pass: products of matrices, convolutions, attention.
+        has_convolutions: whether convolutions are among them.
+    """
+
+    multiplications: int
+    has_convolutions: bool
+
+    def is_small(self, rule: LocalRule) -> bool:
+        """Whether a client's step is so small that on a CPU most of its time is calls of PyTorch."""
+        if rule.batch is None:
+            return False
+        limit = CONVOLUTION_WORK if self.has_convolutions else PRODUCT_WORK
+        return self.multiplications * rule.batch <= limit
+
+
+def work_of(model: nn.Module, examples: AnyExamples, device: torch.device) -> Work:
+    """Count the work of one example; a model that cannot be called so counts as no work, and the trial says why."""
+    x = examples.take(torch.zeros(1, dtype=torch.int64, device=device))
+    counter = FlopCounterMode(display=False)
+    try:
+        with _undisturbed(model), counter:
+            outputs_of(model, x)
+    except Exception:  # a user's module can raise anything
+        return Work(multiplications=0, has_convolutions=False)
+    operations = counter.get_flop_counts().get("Global", {})
+    return Work(
+        multiplications=counter.get_total_flops() // 2,
+        has_convolutions=any("convolution" in str(operation) for operation in operations),
+    )
+
+
+@contextmanager
+def _undisturbed(model: nn.Module) -> Iterator[None]:
+    """Call a model as in training, without gradients, and leave torch's random generator as it was."""
+    model.train()
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        yield
+
+
+# ---- what cannot be vmapped
+
+
+def layer_fault(model: nn.Module) -> str:
+    """Say which layer of a model cannot be vmapped; empty where there is none."""
+    for module in model.modules():
+        name = type(module).__name__
+        if isinstance(module, nn.modules.batchnorm._BatchNorm):
+            return f"{name} mixes the rows of a batch"
+        if isinstance(module, nn.RNNBase):
+            return f"{name} is a recurrent kernel that torch cannot map over clients"
+    return ""
+
+
+def trial_fault(trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, *, compare: bool = True) -> str:
+    """Say why a model cannot be vmapped, by a step of two clients on a few examples; empty where it can.
+
+    Both clients take a step by both engines, which must agree. One batch is smaller, so that rows which depend on one
+    another are seen.
+
+    Args:
+        trainer: the sequential engine with the model and the examples.
+        mapped: the same model, mapped.
+        start: (P,) the parameters from which the clients begin.
+        compare: whether the steps are compared; a device without numbers has none to compare.
+    """
+    examples = trainer.examples
+    index = np.arange(TRIED_ROWS) % len(trainer.labels)
+    index_on_device = torch.from_numpy(index).to(start.device)
+    try:
+        state_fault = _state_fault(trainer.model, examples, index_on_device)
+        if state_fault:
+            return state_fault
+        with _undisturbed(trainer.model):
+            mapped.find_masks(examples.take(index_on_device), TRIED_ROWS)
+        with _without_fallback():
+            if mapped.precision != "float32":
+                _step_fault(trainer, mapped, start, index, compare=False)
+            with _in_float32(trainer, mapped):
+                return _step_fault(trainer, mapped, start, index, compare=compare)
+    except Exception as error:  # a user's module can raise anything
+        words = " ".join(str(error).split())
+        return f"{type(error).__name__}: {words[:160]}"
+
+
+@contextmanager
+def _in_float32(trainer: SequentialTrainer, mapped: MappedModel) -> Iterator[None]:
+    """Let both engines compute in float32: the rounding of fewer digits would hide a difference."""
+    precision = mapped.precision
+    try:
+        trainer.precision = mapped.precision = "float32"
+        yield
+    finally:
+        trainer.precision = mapped.precision = precision
+
+
+@contextmanager
+def _without_fallback() -> Iterator[None]:
+    """Refuse operations that torch maps over clients by a loop."""
+    enabled = torch._C._functorch._is_vmap_fallback_enabled()
+    torch._C._functorch._set_vmap_fallback_enabled(False)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_enabled(enabled)
+
+
+def _state_fault(model: nn.Module, examples: AnyExamples, index: Tensor) -> str:
+    """Say which tensor a forward pass in training changes; empty where there is none."""
+    twin = copy.deepcopy(model)
+    named_tensors = [*twin.named_parameters(), *twin.named_buffers()]
+    versions = {name: (id(tensor), tensor._version) for name, tensor in named_tensors}
+    with _undisturbed(twin):
+        outputs_of(twin, examples.take(index))
+    for name, tensor in [*twin.named_parameters(), *twin.named_buffers()]:
+        if versions.get(name) != (id(tensor), tensor._version):
+            return f"its forward pass changes {name}"
+    return ""
+
+
+def _step_fault(
+    trainer: SequentialTrainer, mapped: MappedModel, start: Tensor, index: np.ndarray, *, compare: bool
+) -> str:
+    """Say how the steps of two clients differ between the engines; empty where they do not."""
+    rule = LocalRule(lr=1.0, steps=1, batch=TRIED_ROWS)
+    row_counts = (TRIED_ROWS, TRIED_ROWS - 1)
+    plans = [BatchPlan(index[None], np.array([count])) for count in row_counts]
+    updates = []
+    for n_clients in (1, 2):
+        result = train_mapped_stack(
+            mapped=mapped,
+            initial=trainer.layout.split(start.expand(n_clients, -1)),
+            trainable=trainer.layout.trainable,
+            examples=trainer.examples,
+            labels=trainer.labels,
+            plans=plans[-n_clients:],
+            rule=rule,
+            lr=rule.lr,
+            sources=_trial_sources()[-n_clients:],
+            dispersion=False,
+            squares=False,
+            states=None,
+        )
+        updates += [*result.updates]
+    expected_updates = []
+    for plan, source in zip(plans, _trial_sources(), strict=True):
+        final, _, _ = trainer.train(start, plan, rule=rule, lr=rule.lr, dropout_source=source, dispersion=False)
+        expected_updates.append(final - start)
+    expected_updates.insert(0, expected_updates[-1])
+    if compare and not all(map(_agree, updates, expected_updates)):
+        return "its clients get other gradients together than alone, as where rows of a batch depend on one another"
+    return ""
+
+
+def _trial_sources() -> list[np.random.BitGenerator]:
+    return [dropout.source(0, "trial", 0, client) for client in range(2)]
+
+
+def _agree(update: Tensor, expected: Tensor) -> bool:
+    """Whether two gradients are the same up to rounding, in proportion to their largest number."""
+    scale = float(expected.abs().max())
+    return bool((update - expected).abs().max() <= TOLERANCE * scale + 1e-7)

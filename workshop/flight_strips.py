@@ -102,9 +102,9 @@ def dispatched(simulation: Simulation) -> list[Work]:
     """Return the work that is under way after a dispatch."""
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
-    now = simulation.now
-    ids = np.empty(0, np.int64) if now.cohort is None else now.cohort.ids
-    seconds = now.setup.world.costs.seconds(ids, now.t)
+    current = simulation.current
+    ids = np.empty(0, np.int64) if current.cohort is None else current.cohort.ids
+    seconds = current.setup.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]
 

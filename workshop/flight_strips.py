@@ -82,7 +82,7 @@ def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
             if work.client not in open_work:
                 works.append(work)
                 open_work[work.client] = work
-        record = simulation.after_training()
+        record: Any = simulation.after_training()
         steps.append(record["clock"])
         answered = record["cohort"] if record["answered"] is None else record["answered"]
         staleness = record.get("staleness", [0] * len(answered))
@@ -103,7 +103,7 @@ def dispatched(simulation: Simulation) -> list[Work]:
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
     current = simulation.current
-    ids = np.empty(0, np.int64) if current.cohort is None else current.cohort.ids
+    ids = np.empty(0, np.int64) if current.at_work is None else current.at_work.cohort.ids
     seconds = current.setup.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]

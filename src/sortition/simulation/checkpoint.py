@@ -246,6 +246,7 @@ class WorkEntry(TypedDict):
 
     index: int
     version: int
+    clock: float
 
 
 class InFlightHeader(TypedDict):
@@ -263,7 +264,9 @@ def _export_work(simulation: OverlappingSimulation) -> tuple[dict[str, Array], I
         arrays[f"model.{work.version}"] = work.cache.params
         arrays |= _export_trained(work)
     header: InFlightHeader = {
-        "work": [{"index": work.index, "version": work.version} for work in simulation.work.values()],
+        "work": [
+            {"index": work.index, "version": work.version, "clock": work.clock} for work in simulation.work.values()
+        ],
         "flights": [_export_flight(flight) for flight in simulation.flying.values()],
     }
     return arrays, header
@@ -342,7 +345,8 @@ def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulatio
     """Return one selection at work, with what its members have trained."""
     index = int(entry["index"])
     version = int(entry["version"])
-    world = simulation.setup.at(version).remembering(simulation.local).world
+    clock = float(entry["clock"])
+    world = simulation.setup.at(version).at_clock(clock).remembering(simulation.local).world
     cache = RoundCache(world, models[version], index, version=version)
     clients = arrays.get(f"work.{index}.trained")
     if clients is not None:
@@ -355,6 +359,7 @@ def _work(entry: Header, arrays: Arrays, models: Mapping[int, Vector], simulatio
     return Work(
         index=index,
         version=version,
+        clock=clock,
         cache=cache,
         to_train=np.asarray(arrays[f"work.{index}.to_train"], np.int64),
         tracked=tracked_by(simulation.reported),

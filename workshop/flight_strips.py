@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
+
+import numpy as np
 
 from sortition.simulation.overlap import OverlappingSimulation
 from sortition.simulation.simulation import Simulation, start
@@ -43,9 +45,6 @@ GAP = 44
 FATES = {"used": STRONG, "used late": "#e8912d", "wasted": "#c94f4f", "still at work": PALE}
 
 
-WASTED: tuple[Literal["failed", "given_up", "too_stale"], ...] = ("failed", "given_up", "too_stale")
-
-
 @dataclass
 class Work:
     """The work of one client.
@@ -83,21 +82,19 @@ def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
             if work.client not in open_work:
                 works.append(work)
                 open_work[work.client] = work
-        record = simulation.after_training()
-        steps.append(simulation.clock)
-        answered = record["answered"]
-        if answered is None:
-            answered = record["cohort"] or []
+        record: Any = simulation.after_training()
+        steps.append(record["clock"])
+        answered = record["cohort"] if record["answered"] is None else record["answered"]
         staleness = record.get("staleness", [0] * len(answered))
         for client, versions in zip(answered, staleness, strict=True):
             open_work[client].fate = "used late" if versions else "used"
-        ended = {int(client) for fates in (record.get(name) for name in WASTED) for client in fates or ()}
+        ended = {int(client) for fate in ("failed", "given_up", "too_stale") for client in record.get(fate, ())}
         for client, work in open_work.items():
             if client in ended:
                 work.fate = "wasted"
             elif work.fate == "still at work" and not what.pace.overlaps:
                 work.fate = "wasted"
-                work.ends = min(work.ends, simulation.clock)  # nobody waits for it any longer
+                work.ends = min(work.ends, record["clock"])  # nobody waits for it any longer
     return works, steps
 
 
@@ -106,7 +103,7 @@ def dispatched(simulation: Simulation) -> list[Work]:
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
     current = simulation.current
-    ids = current.everybody_sent.ids
+    ids = np.empty(0, np.int64) if current.at_work is None else current.at_work.cohort.ids
     seconds = current.setup.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]

@@ -102,6 +102,17 @@ def test_a_run_beyond_the_limit_of_processor_seconds_fails(tmp_path: Path, monke
     assert CpuLimit(1.0).seconds == 1.0
 
 
+def test_no_run_is_begun_when_the_time_is_up(tmp_path: Path) -> None:
+    suite = small_suite(tmp_path)
+    jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
+    outcome = play(suite, jobs, tmp_path / "out", stop_at=0.0)
+    assert (outcome.played, outcome.time_is_up, outcome.interrupted) == (0, True, False)
+    arguments = ["leaderboard", "--suite", str(write_suite(tmp_path)), "-o", str(tmp_path / "out"), "--hours", "0"]
+    result = CliRunner().invoke(app, [*arguments, "--method", "f3ast", "--quick"])
+    assert result.exit_code == 0, result.output
+    assert "stopped; the same command goes on" in result.output
+
+
 def test_the_cheapest_cell_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = small_suite(tmp_path)
     costs = {"r-tuning": 3.0, "r-first": 2.0, "r-second": 1.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +58,9 @@ def leaderboard(
     seeds: Seeds = None,
     jobs: Jobs = None,
     retry: Annotated[bool, typer.Option("--retry", help="suite 2: play failed runs again")] = False,
+    hours: Annotated[
+        float | None, typer.Option(min=0, help="suite 2: begin no more runs after so long", show_default="no limit")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="suite 2: run nothing; say how many hours the missing runs take")
@@ -80,6 +85,7 @@ def leaderboard(
                 "--track": track,
                 "--configurations": configurations,
                 "--retry": retry,
+                "--hours": hours,
                 "--estimate": estimate,
                 "--verify": verify,
             }
@@ -115,6 +121,7 @@ def leaderboard(
         tune=tune,
         retry=retry,
         quiet=quiet,
+        stop_at=math.inf if hours is None else time.monotonic() + 3600 * hours,
     )
     with allowing(users_modules):
         _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)

@@ -50,7 +50,8 @@ def leaderboard(
     quick: Annotated[bool, typer.Option("--quick", help="a few small federations and seeds")] = False,
     tune: Tune = False,
     configurations: Annotated[
-        Path | None, typer.Option(help="suite 2: a file like suite-2-tuning.toml: entries and what is tuned")
+        Path | None,
+        typer.Option(help="suite 2: a file like suite-2-tuning.toml, which is added to it"),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="suite 1: give all methods the same weights, such as 'size'")

@@ -30,7 +30,7 @@ class TrackOptions:
 
     Attributes:
         suite: "2", or the file of a suite of the same form.
-        configurations: a file of entries and alternatives; None for the suite's.
+        configurations: a file of entries and alternatives that are added to the suite's; None for these alone.
         methods: only these rows, and methods of one's own; empty for all.
         tracks: only these; empty for all.
         half: only this half.
@@ -61,7 +61,10 @@ class TrackOptions:
         from sortition.leaderboard import entrants, tracks
 
         suite = tracks.load_tracks(tracks.FILE if self.suite == "2" else Path(self.suite))
-        return suite, entrants.load_configurations(self.configurations or entrants.FILE)
+        configurations = entrants.load_configurations()
+        if self.configurations is not None:
+            configurations = configurations.extended(entrants.load_configurations(self.configurations))
+        return suite, configurations
 
     def track_names(self, suite: TrackSuite) -> list[str]:
         """Return the tracks that are meant, in the suite's order."""

@@ -57,7 +57,7 @@ reused = 0.1
 newcomers = 0.3
 joining = 0.2
 """
-SOAKED = 80  # random scenarios
+SCENARIOS = 100_000  # of which each example of a method plays one, by its own name
 
 
 def digest(*parts: bytes) -> str:
@@ -82,19 +82,24 @@ def study_digests(name: str, text: str) -> Iterator[tuple[str, str]]:
 
 
 def soak_digests() -> Iterator[tuple[str, str]]:
-    """Random scenarios: faults, guards, attacks, devices, joins."""
+    """Random scenarios of faults, guards, attacks, devices and joins: one for every example of every method.
+
+    The scenario depends on the method's name and the example alone, so that a new method adds digests and shifts none.
+    """
     from campaign import soak
     from sortition.simulation import run
 
-    for number in range(SOAKED):
-        told = {**soak.scenario(number), "rounds": 30}
+    for name, parameters in soak.methods():
+        example = f"{name} {json.dumps(parameters, sort_keys=True, default=str)}"
+        number = int(digest(example.encode())[:12], 16) % SCENARIOS
+        told = {**soak.scenario(number), "method": name, "parameters": parameters, "rounds": 30}
         seen: list[str] = []
         end = run(
             soak.setup_of(told, number), on_record=lambda _, record, seen=seen: seen.append(repr(record)) and None
         )
         counters = json.dumps(end.registrar.counters, sort_keys=True)
         yield (
-            f"simulator, scenario {number}: {told['method']}",
+            f"simulator, scenario {number}: {example}",
             digest("\n".join(seen).encode(), end.params.tobytes(), counters.encode()),
         )
 

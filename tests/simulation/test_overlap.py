@@ -1,5 +1,7 @@
 """The simulator where work outlives a step: the properties of docs/time.md."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from sortition.core.guards.settings import Guards
 from sortition.federation.pace import Pace, Quantile, Staleness
 from sortition.learning import LocalRule
 from sortition.selectors import discover, find, load
+from sortition.selectors.pisces import expected_lag
 from sortition.simulation import Attacks, Devices, FaultDraws, Faults, Setup, checkpoint, start
 
 N = len(SIZES)
@@ -348,3 +351,53 @@ def test_the_learning_rate_is_the_versions():
         rates += [(work.version, work.training().drawn().lr) for work in simulation.work.values()]
     assert rates
     assert all(rate == pytest.approx(0.1 * 0.5**version) for version, rate in rates)
+
+
+def test_refl_is_whole_with_its_pace():
+    """IPS chooses among the idle that do not rest; SAA uses what comes late, with less weight than a fresh update."""
+    pace = Pace(deadline=0.4, quorum=0.6, overselect=1.3, late="use", staleness=Staleness("saa", beta=0.35))
+    _, records = played(pace, "refl", rounds=30, parameters={"cooldown": 1})
+    check_accounts(records)
+    mixed = [record for record in records if any(record.get("staleness", ())) and not all(record["staleness"])]
+    assert mixed
+    for record in mixed:
+        weights = np.array(record["used"])
+        stale = np.array(record["staleness"]) > 0
+        assert weights.sum() == pytest.approx(1.0)
+        assert weights[stale].max() < 0.5463 * weights[~stale].min() * (1 + 1e-9)
+    chosen = [set(record["cohort"]) for record in records]
+    assert not any(now & before for before, now in itertools.pairwise(chosen))  # who took part rests
+
+
+@pytest.mark.parametrize("pace", [LATE, BUFFERED], ids=["late", "buffered"])
+def test_oort_under_overlap(pace):
+    """Picks are counted once per dispatch, losses are observed of late updates too, and nobody stays new."""
+    simulation, records = played(pace, "oort", rounds=40)
+    check_accounts(records)
+    state = simulation.registrar.state
+    dispatched = np.zeros(N, int)
+    for record in records:
+        dispatched[record["cohort"]] += 1
+    dispatched[simulation.registrar.in_flight] -= 1
+    assert state.picks.tolist() == dispatched.tolist()
+    assert any(any(record.get("staleness", ())) for record in records)
+    assert not np.isnan(state.utility[dispatched > 0]).any()
+
+
+def test_oort_counts_rounds_and_is_refused_between_steps():
+    with pytest.raises(InputError, match=r"pace\.refill must be 'step' for Oort"):
+        setup(ARRIVAL, "oort")
+
+
+def test_pisces_prefers_who_is_fresh():
+    """Clients whose updates arrive stale are chosen less, by a steep discount."""
+    devices = Devices(speed=100.0, table=[{"client": k, "examples_per_second": 4.0} for k in (1, 4, 6)])
+    simulation, records = played(BUFFERED, "pisces", rounds=80, devices=devices, parameters={"beta": 20.0})
+    check_accounts(records)
+    lags = expected_lag(simulation.registrar.state.lags)
+    dispatched = np.zeros(N, int)
+    for record in records:
+        dispatched[record["cohort"]] += 1
+    slow = np.isin(np.arange(N), (1, 4, 6))
+    assert lags[slow].mean() > lags[~slow].mean() + 1
+    assert dispatched[slow].max() < dispatched[~slow].max() / 2

@@ -124,6 +124,7 @@ class AuditLog:
         entry: dict[str, Any] = {
             **self._selection(turn),
             "clock": turn.clock,
+            "deadline": turn.deadline,
             "done": None if np.array_equal(done, cohort.ids) else encode_ids(done),
             "durations": None if turn.durations is None else encode_numbers(turn.durations),
             "reports": _reports(turn.needs, reports, done),
@@ -143,6 +144,7 @@ class AuditLog:
             **self._selection(turn),
             "version": turn.version,
             "clock": turn.clock,
+            "deadline": turn.deadline,
             "in_flight": encode_ids(turn.in_flight) if turn.in_flight.size else None,
             "rejected": json_value(turn.rejected) or None,
         }

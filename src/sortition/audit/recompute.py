@@ -208,6 +208,7 @@ class _Round:
             self.entry["budget"],
             in_flight=None if in_flight is None else decode_ids(in_flight),
             clock=self.entry.get("clock"),
+            deadline=self.entry.get("deadline"),
             excluded={rule: decode_ids(ids) for rule, ids in (self.entry.get("excluded") or {}).items()},
         )
         _same("clients kept out by the guards", encode_kept_out(turn.kept_out), self.entry.get("kept_out"))

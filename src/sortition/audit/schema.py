@@ -78,6 +78,7 @@ class RoundEntry(TypedDict):
     round: int
     version: NotRequired[int]  # of the model that the chosen train, where rounds overlap
     clock: NotRequired[float | None]  # seconds since the start
+    deadline: NotRequired[float | None]  # seconds after which nobody waited for the chosen any longer
     in_flight: NotRequired[Encoded]  # who was at work
     budget: int
     available: Encoded

@@ -37,7 +37,7 @@ from sortition.core.signals import ModelSize
 from sortition.core.state import State
 from sortition.core.storage import snapshot
 from sortition.core.streams import stream
-from sortition.core.turn import Turn, TurnContext
+from sortition.core.turn import Moment, Turn, TurnContext
 from sortition.core.validation import is_whole
 
 WHO = "A registrar and its turns"
@@ -157,6 +157,7 @@ class Registrar:
         *,
         in_flight: npt.ArrayLike | None = None,
         clock: float | None = None,
+        deadline: float | None = None,
         excluded: Mapping[str, npt.ArrayLike] | None = None,
     ) -> Turn:
         """Start a selection among clients that are reachable and idle.
@@ -169,17 +170,19 @@ class Registrar:
             budget: places to fill.
             in_flight: ids of clients at work; default: those that were dispatched here and have not ended.
             clock: seconds since the start, simulated or real, where there is a clock.
+            deadline: seconds after which nobody waits for the chosen any longer, where that is known.
             excluded: available clients that a policy leaves out, by the key of its rule; the method does not see them.
         """
         with self._thread.inside():
             ids = as_ids("available", available, ordered=True).copy()  # the caller keeps his own
             busy = self.flights.ids if in_flight is None else as_ids("in_flight", in_flight, ordered=True)
             left_out = {rule: as_ids("excluded", clients).copy() for rule, clients in (excluded or {}).items()}
-            return self._begin(ids, budget, busy, clock, left_out)
+            moment = Moment(in_flight=busy, clock=clock, deadline=deadline)
+            return self._begin(ids, budget, moment, left_out)
 
-    def _begin(self, ids: Ids, budget: int, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]) -> Turn:
+    def _begin(self, ids: Ids, budget: int, moment: Moment, excluded: Mapping[str, Ids]) -> Turn:
         self._check_known(ids)
-        self._check_idle(ids, busy)
+        self._check_idle(ids, moment.in_flight)
         round = Round(
             index=self.index,
             horizon=self.horizon,
@@ -188,15 +191,16 @@ class Registrar:
             population=self._view,
             rng=stream(self.seed, "selection", self.index),
             version=self.version,
-            in_flight=frozen(busy),
-            clock=clock,
+            in_flight=frozen(moment.in_flight),
+            clock=moment.clock,
+            deadline=moment.deadline,
         )
         eligible = _without(ids, excluded)
         admitted = self.eligibility.admit(eligible, int(budget), self.version, self.seed, draw=self.index)
         if admitted.ids is not ids:
             round = replace(round, available=admitted.ids)
         self._abandon()
-        context = self._context(ids, admitted, busy, clock, excluded)
+        context = self._context(ids, admitted, moment, excluded)
         turn = self._open = Turn(context, self.state.copy(), round if admitted.ids.size else None, admitted.notes)
         turn.scales = self.eligibility.remembered_scales(self.version)
         if self.observer is not None:
@@ -222,9 +226,7 @@ class Registrar:
             got = f"client {int(ended[0])}, whose work ended since the last step"
             raise bad("available", "clients that can have one place a step", got, "It can be chosen after the step.")
 
-    def _context(
-        self, available: Ids, admitted: Admission, busy: Ids, clock: float | None, excluded: Mapping[str, Ids]
-    ) -> TurnContext:
+    def _context(self, available: Ids, admitted: Admission, moment: Moment, excluded: Mapping[str, Ids]) -> TurnContext:
         return TurnContext(
             selection=self._selection,
             selector=self.selector,
@@ -242,8 +244,7 @@ class Registrar:
             reweighted=self.eligibility.reweighted,
             observer=self.observer,
             version=self.version,
-            in_flight=busy,
-            clock=clock,
+            moment=moment,
             late=lambda: self.count("late"),
             thread=self._thread,
         )

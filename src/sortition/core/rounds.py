@@ -156,6 +156,8 @@ class Round:
         version: of the model that the chosen will train; the same as ``index`` where rounds do not overlap.
         in_flight: sorted ids of the clients that are at work.
         clock: seconds since the start, simulated or real; None where there is no clock.
+        deadline: seconds after which the server no longer waits for the clients of this selection; None where it waits
+            for everybody, or nobody knows yet.
     """
 
     index: int
@@ -167,6 +169,7 @@ class Round:
     version: int = -1  # of __post_init__: the index
     in_flight: Ids = field(default_factory=lambda: NOBODY)
     clock: float | None = None
+    deadline: float | None = None
 
     def __post_init__(self) -> None:
         if self.version < 0:

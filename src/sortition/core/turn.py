@@ -39,6 +39,25 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Moment:
+    """What is going on when a turn begins.
+
+    Attributes:
+        in_flight: sorted ids of the clients that are at work.
+        clock: seconds since the start; None where there is no clock.
+        deadline: seconds after which nobody waits for the chosen any longer; None where there is none, or nobody knows.
+    """
+
+    in_flight: Ids
+    clock: float | None = None
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.deadline is not None and not self.deadline > 0:
+            raise bad("deadline", "seconds > 0, or None", self.deadline)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TurnContext:
     """What a turn is given of its registrar.
 
@@ -59,8 +78,7 @@ class TurnContext:
         reweighted: gives a cohort the weights that the guards set.
         observer: sees questions and answers.
         version: of the model that the cohort trains.
-        in_flight: sorted ids of the clients that are at work.
-        clock: seconds since the start; None where there is no clock.
+        moment: what was going on when the turn began.
         late: is called for an answer that comes after the turn was closed.
         thread: refuses a second thread.
     """
@@ -81,8 +99,7 @@ class TurnContext:
     reweighted: Callable[[Cohort], Cohort]
     observer: Observer | None
     version: int
-    in_flight: Ids
-    clock: float | None
+    moment: Moment
     late: Callable[[], None]
     thread: OneThread
 
@@ -166,12 +183,17 @@ class Turn:
     @property
     def in_flight(self) -> Ids:
         """Sorted ids of the clients that were at work when it began."""
-        return self._context.in_flight
+        return self._context.moment.in_flight
 
     @property
     def clock(self) -> float | None:
         """Seconds since the start when it began."""
-        return self._context.clock
+        return self._context.moment.clock
+
+    @property
+    def deadline(self) -> float | None:
+        """Seconds after which nobody waits for the chosen any longer, where that was known."""
+        return self._context.moment.deadline
 
     @property
     def selection(self) -> object:

@@ -8,6 +8,7 @@ the clients' business: Flower's own loop runs there, and runs in lock-step train
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -303,13 +304,26 @@ class Driver:
     def begin(self, registrar: Registrar, available: Ids) -> Turn:
         """Begin the registrar's turn; where no place is free, it is a skipped one."""
         clock = self.backend.elapsed()
+        deadline = self.deadline()
+        excluded = self.policy.excluded
         if not self.pace.rule.overlaps:
-            return registrar.begin(available, self.pace.places, clock=clock, excluded=self.policy.excluded)
+            return registrar.begin(available, self.pace.places, clock=clock, deadline=deadline, excluded=excluded)
         at_work = self.at_work()
         places = self.pace.free_places(at_work.size)
         if places < 1:
-            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock)
-        return registrar.begin(available, places, in_flight=at_work, clock=clock, excluded=self.policy.excluded)
+            return registrar.begin(available[:0], 1, in_flight=at_work, clock=clock, deadline=deadline)
+        return registrar.begin(
+            available,
+            places,
+            in_flight=at_work,
+            clock=clock,
+            deadline=deadline,
+            excluded=excluded,
+        )
+
+    def deadline(self) -> float | None:
+        """Seconds after which the clients of the next selection are no longer waited for; None for no such limit."""
+        return None if self.pace.deadline == math.inf else self.pace.deadline
 
     def at_work(self) -> Ids:
         """Sorted ids of the clients that are at work: in flight, and not waiting for the step."""

@@ -62,6 +62,14 @@ class Costs:
         model = NUMBER * self.size
         return self.fleet.seconds(ids, t, self.examples(ids), down=model, up=model)
 
+    @property
+    def quiet_seconds(self) -> Floats:
+        """Time in which each client receives the model, trains and answers (N,), at no busy hour, without jitter."""
+        fleet = self.fleet
+        everybody = np.arange(fleet.n_clients)
+        sending = NUMBER * self.size / fleet.bandwidth_down + NUMBER * self.size / fleet.bandwidth_up
+        return np.asarray(self.examples(everybody) / fleet.speed + sending, np.float64)
+
     def resources(self, client: int, t: int) -> Floats:
         """Time (2,) in which one client trains, and in which it sends the model once."""
         examples = int(self.examples(np.array([client]))[0])

@@ -345,6 +345,16 @@ class Fleet:
         """Whether some clients compute faster than others."""
         return bool(self.devices.speed_spread or np.ptp(self.speed) > 0)
 
+    @property
+    def differs(self) -> bool:
+        """Whether some clients compute or send faster than others."""
+        equal_bandwidths = self._is_equal(self.bandwidth_down) and self._is_equal(self.bandwidth_up)
+        return self.speeds_differ or bool(self.devices.jitter) or not equal_bandwidths
+
+    @staticmethod
+    def _is_equal(values: Floats) -> bool:
+        return bool((values == values[0]).all())
+
     def at(self, clock: float) -> Fleet:
         """Return the same devices for work that begins at this second of the clock."""
         if self.devices.busy is None or clock == self.clock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -15,7 +16,7 @@ from sortition.core.errors import InputError, bad
 from sortition.core.guards.settings import Guards
 from sortition.core.policy import Policy
 from sortition.core.rounds import Population
-from sortition.core.selector import Selector, resolved_for
+from sortition.core.selector import Conditions, Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace, refuse_overlap
@@ -119,6 +120,16 @@ class Setup:
             rule = "'raw' where updates of several learning rates meet in a step"
             raise bad("CombineRule.remember", rule, self.combine.remember, hint)
 
+    def check_deadline(self) -> None:
+        """Refuse a deadline that no client can meet, before anything runs."""
+        deadline = self.cohort_pace.deadline
+        if deadline == math.inf or self.world.fleet.devices.jitter:  # with jitter anybody can be fast for once
+            return
+        fastest = float(self.world.costs.quiet_seconds.min())
+        if deadline < fastest:
+            rule = f"at least {fastest:.4g} s, in which the fastest client trains and sends"
+            raise bad("pace.deadline", rule, deadline, "Nobody would ever answer.")
+
     def _check_policy(self, policy: Policy) -> None:
         """Refuse a policy on what simulated clients do not have."""
         facts = () if self.population is None else self.population.facts
@@ -159,6 +170,15 @@ class Setup:
     def most_rounds(self) -> int:
         """How many rounds are played at most, whatever they cost."""
         return MOST_ROUNDS if self.horizon is None else self.horizon
+
+    @property
+    def conditions(self) -> Conditions:
+        """What a method may remark on: the deadline, where it is fixed, and whether devices differ."""
+        deadline = self.cohort_pace.deadline
+        return Conditions(
+            deadline=None if deadline == math.inf else deadline,
+            devices_differ=self.world.fleet.differs,
+        )
 
     def at(self, t: int) -> Setup:
         """The same in round t, where ids may have been taken by clients with other data."""

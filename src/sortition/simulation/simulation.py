@@ -181,6 +181,11 @@ class SimulatedDriver(Driver):
         self._given_up = super().begin(registrar, available) if faults.stale(registrar.index) else None
         return super().begin(registrar, available)
 
+    def deadline(self) -> float | None:
+        """Seconds after which the next selection is no longer waited for, which may follow the trainings so far."""
+        deadline = self.pace.deadline_after(self.backend.seen)
+        return None if deadline == math.inf else deadline
+
     def finish(self, turn: Turn, arrivals: Arrivals) -> Ids:
         """Close the turn; reports that come twice, or for a turn that was given up, are counted and ignored."""
         backend = self.backend
@@ -219,6 +224,7 @@ class Simulation:
         population = setup.population or setup.world.population()
         if population.n_clients != setup.world.n_clients:
             raise bad("Setup.population", f"of the world's {setup.world.n_clients} clients", population.n_clients)
+        setup.check_deadline()
         self.setup = setup
         initial = setup.world.initial
         self.params: Vector = sealed(initial)

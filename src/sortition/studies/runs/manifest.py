@@ -52,6 +52,7 @@ def manifest(config: RunConfig, built: BuiltFederation, setup: Setup) -> TomlTab
         *built.availability.notes,
         *built.world.fleet.notes,
         *methods.outside_notes(selector),
+        *selector.remarks(setup.conditions),
         *_engine_notes(config, setup),
         *_limit_notes(config),
     ]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
+from typing import Any, Literal
 
 from sortition.simulation.overlap import OverlappingSimulation
 from sortition.simulation.simulation import Simulation, start
@@ -43,6 +41,9 @@ BAR = 6
 LEFT = 30
 GAP = 44
 FATES = {"used": STRONG, "used late": "#e8912d", "wasted": "#c94f4f", "still at work": PALE}
+
+
+WASTED: tuple[Literal["failed", "given_up", "too_stale"], ...] = ("failed", "given_up", "too_stale")
 
 
 @dataclass
@@ -83,18 +84,20 @@ def observed(pace: dict[str, Any]) -> tuple[list[Work], list[float]]:
                 works.append(work)
                 open_work[work.client] = work
         record = simulation.after_training()
-        steps.append(record["clock"])
-        answered = record["cohort"] if record["answered"] is None else record["answered"]
+        steps.append(simulation.clock)
+        answered = record["answered"]
+        if answered is None:
+            answered = record["cohort"] or []
         staleness = record.get("staleness", [0] * len(answered))
         for client, versions in zip(answered, staleness, strict=True):
             open_work[client].fate = "used late" if versions else "used"
-        ended = {int(client) for fate in ("failed", "given_up", "too_stale") for client in record.get(fate, ())}
+        ended = {int(client) for fates in (record.get(name) for name in WASTED) for client in fates or ()}
         for client, work in open_work.items():
             if client in ended:
                 work.fate = "wasted"
             elif work.fate == "still at work" and not what.pace.overlaps:
                 work.fate = "wasted"
-                work.ends = min(work.ends, record["clock"])  # nobody waits for it any longer
+                work.ends = min(work.ends, simulation.clock)  # nobody waits for it any longer
     return works, steps
 
 
@@ -102,9 +105,9 @@ def dispatched(simulation: Simulation) -> list[Work]:
     """Return the work that is under way after a dispatch."""
     if isinstance(simulation, OverlappingSimulation):
         return [Work(f.client, f.ends - f.seconds, f.ends) for f in simulation.flying.values()]
-    now = simulation.now
-    ids = np.empty(0, np.int64) if now.cohort is None else now.cohort.ids
-    seconds = now.setup.world.costs.seconds(ids, now.t)
+    current = simulation.current
+    ids = current.everybody_sent.ids
+    seconds = current.setup.world.costs.seconds(ids, current.t)
     begins = simulation.clock
     return [Work(client, begins, begins + took) for client, took in zip(ids.tolist(), seconds.tolist(), strict=True)]
 

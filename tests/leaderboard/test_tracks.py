@@ -162,9 +162,10 @@ def test_information_classes_follow_from_what_methods_need() -> None:
     by_label = {entrant.label: entrant.information for entrant in load_configurations().defaults()}
     assert by_label["uniform"] == by_label["microcosm-sizes"] == "public"
     assert by_label["power-of-choice"] == by_label["oort"] == "scalars"
-    assert by_label["microcosm"] == by_label["flips"] == "labels"
-    assert by_label["hics"] == by_label["microcosm-updates"] == "updates"
-    assert by_label["microcosm-estimate"] == "labels, updates"
+    assert by_label["flips"] == "labels"
+    assert by_label["hics"] == "updates"
+    assert by_label["microcosm"] == "scalars, labels, updates"
+    assert by_label["microcosm-secure"] == "scalars, labels"
 
 
 def test_an_alternative_with_other_information_is_refused() -> None:

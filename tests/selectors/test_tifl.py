@@ -56,7 +56,7 @@ def differs(seed, rounds=40, **parameters):
         if there:
             tier = twin.tier(there, draws.random(1)[0])
             members = {i for i in ids.tolist() if tiers.get(i) == tier}
-            if turn.cohort.notes["tier"] != tier or not np.allclose(registrar._open.state.chance, twin.P):
+            if turn.cohort.notes["tier"] != tier or not np.allclose(registrar._open_turn.state.chance, twin.P):
                 return True
             if not set(turn.cohort.ids.tolist()) <= members or turn.cohort.ids.size != min(3, len(members)):
                 return True

@@ -47,8 +47,10 @@ def list_() -> None:
     table.rows.append(["digits", "handwritten digits, 8×8 grey, 1,797 of them", "embedded"])
     table.rows.append(["synthetic", "Synthetic(α, β) of Li et al., as FedGS uses it", "generated when used"])
     for entry in (*ENTRIES.values(), *SETS.values()):
-        here = fetch.find_stored(entry.name) is not None
-        table.rows.append([entry.name, entry.title, "fetched" if here else f"sortition data get {entry.name}"])
+        place = f"sortition data get {entry.name}"
+        if fetch.find_stored(entry.name) is not None:
+            place = "fetched"
+        table.rows.append([entry.name, entry.title, place])
     table.notes.append(f"Fetched data sets are in {fetch.directory()}.")
     natural = [partitions.NATURAL, "least=1 (the data set's own clients that have so many examples)"]
     screen = console()
@@ -97,7 +99,10 @@ def where(
     if name not in data.names():
         data.load(name)  # raises, with the nearest name
     place = fetch.find_stored(name)
-    typer.echo(str(place) if place else f"{name} is not in {fetch.directory()}")
+    if place is None:
+        typer.echo(f"{name} is not in {fetch.directory()}")
+    else:
+        typer.echo(str(place))
 
 
 @app.command()
@@ -118,8 +123,9 @@ def describe(
 
     options, parameters = _parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed, parameters)
-    title = f"{name}, {partition if dataset.clients is None else 'as it comes'}"
+    parts = previews.split(dataset, partition, clients, seed=seed, parameters=parameters)
+    split_name = partition if dataset.clients is None else "as it comes"
+    title = f"{name}, {split_name}"
     description = skew(parts, dataset.y_train, dataset.classes)
     description = replace(description, notes=(*dataset.notes, *description.notes))
     typer.echo(str(description))
@@ -169,10 +175,10 @@ def availability_(
         raise bad("--rounds", "≥ 1", rounds)
     options, parameters = _parameters(set_)
     dataset = data.load(name, **options)
-    parts = previews.split(dataset, partition, clients, seed, {})
-    bound = previews.mode_over(mode, dataset, parts, seed, parameters)
-    reachable = previews.masks(bound, rounds)
-    for line in previews.statistics(bound, reachable):
+    parts = previews.split(dataset, partition, clients, seed=seed, parameters={})
+    availability = previews.mode_over(mode, dataset, parts, seed=seed, parameters=parameters)
+    reachable = previews.masks(availability, rounds)
+    for line in previews.statistics(availability, reachable):
         typer.echo(line)
     if plot is not None:
         typer.echo(f"picture: {write(availability_chart(reachable, mode, width=800, height=300), plot)}")

@@ -227,7 +227,8 @@ def watch(
     def ready(address: str) -> None:
         typer.echo(f"live: {address}")
         if open_:
-            typer.launch(address if serve else Path(address).resolve().as_uri())
+            url = address if serve else Path(address).resolve().as_uri()
+            typer.launch(url)
 
     watch(
         folders,

@@ -49,7 +49,10 @@ def write(
     """
     packs = [Path(folder) for folder in folders if is_pack(folder)]
     if packs:
-        path = packs[0].with_suffix(".html") if out is None else Path(out)
+        if out is None:
+            path = packs[0].with_suffix(".html")
+        else:
+            path = Path(out)
         with unpacked(folders, DOCUMENTS) as opened_folders:
             return write(
                 opened_folders,
@@ -97,7 +100,10 @@ def _write_history(
         raise bad(option, "given with runs of a study", f"the history {history.path}", "It has no test figures.")
     page = HistoryPage(condense_history(history))
     text = page.render()
-    path = history.path.with_name(f"{slug(history.title)}.html") if out is None else Path(out)
+    if out is None:
+        path = history.path.with_name(f"{slug(history.title)}.html")
+    else:
+        path = Path(out)
     _write_page(path, text)
     if figures is not None:
         export_charts(page.canvas, figures, one_setting=True)

@@ -50,7 +50,10 @@ def checklist(gathered: Gathered) -> list[Point]:
 
 def _clients(settings: list[Setting]) -> Point:
     client_counts = [setting.federation["sizes"].size for setting in settings if "sizes" in setting.federation]
-    fewest = min(client_counts) if len(client_counts) == len(settings) else 0
+    if len(client_counts) == len(settings):
+        fewest = min(client_counts)
+    else:
+        fewest = 0
     return Point(
         asks=f"At least {FEWEST_CLIENTS} clients",
         passed=fewest >= FEWEST_CLIENTS,

@@ -22,8 +22,14 @@ def description(setting: Setting) -> str:
     local = config.get("local") or {}
     sizes = setting.federation.get("sizes")
     clients = "?" if sizes is None else f"{sizes.size:,}"
-    partition = (data.get("partition") or {}).get("name", "as given") if isinstance(data, dict) else "as given"
-    work = _counted(local["steps"], "step") if "steps" in local else _counted(local.get("epochs", 1), "epoch")
+    if isinstance(data, dict):
+        partition = (data.get("partition") or {}).get("name", "as given")
+    else:
+        partition = "as given"
+    if "steps" in local:
+        work = _counted(local["steps"], "step")
+    else:
+        work = _counted(local.get("epochs", 1), "epoch")
     text = (
         f"{_name(data)} over {clients} clients ({partition}), {_reachable(setting)}; {config.get('cohort', '?')} train "
         f"{_length(config)}, {work} of {local.get('batch', '?')} at rate "
@@ -77,7 +83,9 @@ def _listed(values: Config) -> str:
 
 def _name(part: Any) -> str:
     """Return the name of data or a model, which a configuration gives as a table or as a text."""
-    return str(part.get("name", "?")) if isinstance(part, dict) else str(part)
+    if isinstance(part, dict):
+        return str(part.get("name", "?"))
+    return str(part)
 
 
 def _reachable(setting: Setting) -> str:
@@ -88,4 +96,6 @@ def _reachable(setting: Setting) -> str:
 
 
 def _counted(number: float, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+    if number == 1:
+        return f"1 {what}"
+    return f"{number} {what}s"

@@ -88,7 +88,9 @@ def html_document(
 
 
 def _heading(words: str) -> str:
-    return f"<h2>{words}</h2>" if words else ""
+    if words:
+        return f"<h2>{words}</h2>"
+    return ""
 
 
 def _text(name: str) -> str:

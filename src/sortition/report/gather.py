@@ -271,7 +271,10 @@ def gather(
 def _nothing_to_show(folders: Sequence[str | Path], left_out: Sequence[str]) -> InputError:
     """Return the error of folders without a run that can be shown, with the first reason."""
     listed = ", ".join(str(folder) for folder in folders)
-    hint = left_out[0] if left_out else "Make some with: sortition run study.toml -o runs/mine"
+    if left_out:
+        hint = left_out[0]
+    else:
+        hint = "Make some with: sortition run study.toml -o runs/mine"
     return InputError(f"{listed} must be a folder with runs; got none that can be shown. {hint}")
 
 

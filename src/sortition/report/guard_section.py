@@ -67,7 +67,10 @@ def guard_table(gathered: Gathered) -> str:
     actions_by_row: dict[str, Mapping[str, int]] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
-            row = f"{setting.name} · {label}" if len(gathered.settings) > 1 else label
+            if len(gathered.settings) > 1:
+                row = f"{setting.name} · {label}"
+            else:
+                row = label
             actions_by_row[row] = _total_actions(runs)
     return actions_table(actions_by_row)
 

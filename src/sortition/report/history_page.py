@@ -77,7 +77,10 @@ class HistoryPage:
         """What happened, in two sentences."""
         totals = self.digest.totals
         requested = sum(totals.values())
-        backend = f" of a federation run by {self.history.backend}" if self.history.backend else ""
+        if self.history.backend:
+            backend = f" of a federation run by {self.history.backend}"
+        else:
+            backend = ""
         rounds = _counted(len(self.digest.records), "round")
         method = self.history.method[0].upper() + self.history.method[1:]  # "the method" where it is unknown
         choice = f"{method} chose among {self.history.clients:,} clients in {rounds}{backend}"
@@ -145,7 +148,10 @@ class HistoryPage:
             ),
         ]
         if digest.jain is not None:
-            relative = "" if digest.available is None else "; relative to availability"
+            if digest.available is None:
+                relative = ""
+            else:
+                relative = "; relative to availability"
             cards.append(Card(title="evenness (Jain)", value=f"{digest.jain:.2f}", detail=f"1 is even{relative}"))
         if digest.total_seconds is not None:
             median = duration_text(float(np.median(digest.durations)))
@@ -236,7 +242,9 @@ class HistoryPage:
     def time(self) -> str:
         """Seconds of the rounds, where the history has a clock."""
         chart = fates.duration(self.digest)
-        return "" if chart is None else self._drawn([chart])
+        if chart is None:
+            return ""
+        return self._drawn([chart])
 
     def method_notes(self) -> str:
         """Pictures that the method left in its notes."""
@@ -287,8 +295,12 @@ def _number(value: int) -> Cell:
 
 
 def _counted(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what}s"
 
 
 def _percent(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "–"
+    if whole:
+        return f"{100 * part / whole:.0f} %"
+    return "–"

@@ -198,7 +198,9 @@ class Look:
     @property
     def line_legend(self) -> alt.Legend | None:
         """The legend of lines; None where their names stand beside them, or nowhere."""
-        return None if self.names_at_lines else self.method_legend("stroke")
+        if self.names_at_lines:
+            return None
+        return self.method_legend("stroke")
 
     def method_legend(self, symbol: str) -> alt.Legend | None:
         """Return a legend of the methods; None where there is to be none. It stands right where names are at lines."""

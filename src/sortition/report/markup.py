@@ -42,7 +42,10 @@ class Cell:
             attributes += f' class="{self.kind}"'
         if self.value is not None and math.isfinite(self.value):
             attributes += f' data-value="{self.value:.6g}"'
-        text = f"<b>{escape(self.text)}</b>" if self.bold else escape(self.text)
+        if self.bold:
+            text = f"<b>{escape(self.text)}</b>"
+        else:
+            text = escape(self.text)
         return f"<td{attributes}>{self.before}{text}</td>"
 
 

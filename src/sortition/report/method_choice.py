@@ -62,11 +62,11 @@ class MethodChoice:
             if not new_name.strip() or not new_name.isprintable():
                 raise bad("--rename", "given a new name that can be read", new_name)
             new_names[labels[0]] = new_name.strip()
-        taken: dict[str, str] = {}
+        label_by_name: dict[str, str] = {}
         for label, new_name in new_names.items():
-            if new_name in taken:
-                raise bad("--rename", "one name a method", f"{new_name!r} for {taken[new_name]} and {label}")
-            taken[new_name] = label
+            if new_name in label_by_name:
+                raise bad("--rename", "one name a method", f"{new_name!r} for {label_by_name[new_name]} and {label}")
+            label_by_name[new_name] = label
         return new_names
 
 

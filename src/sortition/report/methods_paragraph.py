@@ -140,7 +140,9 @@ def _bibtex(run: Digest) -> str:
 def _key(bibtex: str) -> str:
     """Return the key of a BibTeX entry; empty without one."""
     key = re.match(r"@\w+\s*\{\s*([^,\s{}]+)", bibtex)
-    return key[1] if key else ""
+    if key:
+        return key[1]
+    return ""
 
 
 # -- sentences --------------------------------------------------------------------------------------------------------
@@ -167,8 +169,14 @@ def _setting_sentence(setting: Setting, *, named: bool) -> str:
     manifest = setting.first.manifest
     data = config.get("data") or {}
     model = manifest.get("model") or config.get("model") or {}
-    size = f" of {model['parameters']:,} parameters" if isinstance(model.get("parameters"), int) else ""
-    n_clients = setting.first.counts["selected"].size if setting.first.counts else data.get("clients", "?")
+    if isinstance(model.get("parameters"), int):
+        size = f" of {model['parameters']:,} parameters"
+    else:
+        size = ""
+    if setting.first.counts:
+        n_clients = setting.first.counts["selected"].size
+    else:
+        n_clients = data.get("clients", "?")
     text = f"{data.get('name', 'The data')} is held by {n_clients} clients"
     text += f" (partition: {_table_text(data.get('partition'), 'as given')}); {_availability(setting)}. "
     text += (
@@ -269,9 +277,15 @@ def _statistics(settings: Sequence[Setting]) -> str:
         return "No method is compared with a baseline."
     comparison = next(iter(setting.compared().values()))
     basis = setting.comparison.basis
-    figure = end_of_curve(basis) if isinstance(basis, Budget) else f"{setting.end_title} rounds"
+    if isinstance(basis, Budget):
+        figure = end_of_curve(basis)
+    else:
+        figure = f"{setting.end_title} rounds"
     unit = unit_of(setting.metric).name
-    margin = f"{setting.criteria.margin:g} {unit}" if unit else f"{setting.criteria.margin:g} % of the baseline's loss"
+    if unit:
+        margin = f"{setting.criteria.margin:g} {unit}"
+    else:
+        margin = f"{setting.criteria.margin:g} % of the baseline's loss"
     comparisons = counted(comparison.family, "comparison")
     return (
         f"We compare the test {setting.metric} ({figure}, mean over seeds) with that of {setting.baseline} by "
@@ -307,11 +321,15 @@ def _hardware_text(manifest: Mapping[str, Any]) -> str:
 
 def hours_text(hours: float) -> str:
     """``3.2 core-hours``, or ``0.014 core-hours``."""
-    return f"{hours:.2g} core-hours" if hours < 10 else f"{hours:,.0f} core-hours"
+    if hours < 10:
+        return f"{hours:.2g} core-hours"
+    return f"{hours:,.0f} core-hours"
 
 
 def _seconds_text(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:,.0f} s"
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    return f"{seconds:,.0f} s"
 
 
 def _hashes(runs: Sequence[Digest]) -> str:
@@ -399,7 +417,9 @@ def _left_out(gathered: Gathered, unfinished: int) -> str:
 
 def counted(number: int, what: str) -> str:
     """``1 seed``, ``1,000 seeds``."""
-    return f"1 {what}" if number == 1 else f"{number:,} {what}s"
+    if number == 1:
+        return f"1 {what}"
+    return f"{number:,} {what}s"
 
 
 def listed(texts: Sequence[str]) -> str:

@@ -72,7 +72,9 @@ def _equal_cost(setting: Setting) -> str:
 def _warning(setting: Setting) -> str:
     """Say what makes comparisons of this setting unfair; nothing where all are fair."""
     warning = unfair_warning(setting.comparison.shown_first())
-    return f'<p class="warn">{escape(warning)}</p>' if warning else ""
+    if warning:
+        return f'<p class="warn">{escape(warning)}</p>'
+    return ""
 
 
 def _every_pair(setting: Setting) -> str:
@@ -151,7 +153,10 @@ def _table(
 
 
 def _seeds(row: Row) -> Cell:
-    text = f"{row.finished}/{row.seeds} done" if row.finished < row.seeds else f"{row.seeds}"
+    if row.finished < row.seeds:
+        text = f"{row.finished}/{row.seeds} done"
+    else:
+        text = f"{row.seeds}"
     return Cell(text, row.seeds)
 
 
@@ -169,7 +174,9 @@ def _kind(comparison: Comparison | None) -> str:
     """Return the colour of a verdict; one that is not fair has that of the undecided."""
     if comparison is None:
         return "even"
-    return "open" if comparison.unlike else COLOURS[comparison.verdict]
+    if comparison.unlike:
+        return "open"
+    return COLOURS[comparison.verdict]
 
 
 def _best_of(setting: Setting) -> str:

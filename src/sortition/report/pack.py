@@ -26,7 +26,10 @@ def pack(folder: str | Path, out: str | Path | None = None) -> Path:
     """
     study = Path(folder)
     gathered = gather([study])
-    path = study.resolve().with_name(f"{study.resolve().name}.zip") if out is None else Path(out)
+    if out is None:
+        path = study.resolve().with_name(f"{study.resolve().name}.zip")
+    else:
+        path = Path(out)
     documents = {PAGE: Page(gathered).render().encode()}
     if any(run.done for run in gathered.runs):
         documents[PARAGRAPH] = f"{methods_paragraph(gathered)}\n".encode()

@@ -116,7 +116,10 @@ class Page:
         """What reviewers ask."""
         rows = ""
         for point in checklist(self.gathered):
-            mark = '<td class="good">✓ pass</td>' if point.passed else '<td class="bad">✗ fail</td>'
+            if point.passed:
+                mark = '<td class="good">✓ pass</td>'
+            else:
+                mark = '<td class="bad">✗ fail</td>'
             rows += f"<tr>{mark}<td>{escape(point.asks)}</td><td>{escape(point.fact)}</td></tr>"
         return (
             f'<div class="scroll"><table class="text"><tr><th></th><th>point</th><th>here</th></tr>{rows}</table></div>'
@@ -168,12 +171,12 @@ class Page:
     def _axis_switch(self) -> str:
         """Return the one switch that sets the axis of every curve on the page: rounds, and the costs that runs have."""
         settings = self.gathered.settings
-        known = {axis.currency for setting in settings for axis in learning.cost_axes(setting)}
+        currencies = {axis.currency for setting in settings for axis in learning.cost_axes(setting)}
         chosen = settings[0].comparison.currency
         options = "".join(
             f'<option value="{currency}"{" selected" if currency == chosen else ""}>{title}</option>'
             for currency, title in learning.AXES.items()
-            if currency in known
+            if currency in currencies
         )
         return f'<label>curves over <select id="axis">{options}</select></label>'
 

@@ -37,7 +37,10 @@ def policy_tables(gathered: Gathered) -> str:
     counts_by_row: dict[str, Mapping[str, int]] = {}
     for setting in gathered.settings:
         for label, runs in setting.methods.items():
-            row = f"{setting.name} · {label}" if len(gathered.settings) > 1 else label
+            if len(gathered.settings) > 1:
+                row = f"{setting.name} · {label}"
+            else:
+                row = label
             totals: Counter[str] = Counter()
             for run in runs:
                 totals.update(run.excluded)

@@ -119,13 +119,15 @@ def _cheapest(column: Column, table_rows: Sequence[Row]) -> list[str]:
     texts = {label: column.text(label) for label in costs}
     least_text = texts[min(costs, key=lambda label: costs[label])]
     cheapest = [label for label, text in texts.items() if text == least_text]
-    return cheapest if len(cheapest) < len(texts) else []
+    if len(cheapest) < len(texts):
+        return cheapest
+    return []
 
 
 def columns(setting: Setting) -> list[Column]:
     """Return all that is known of a setting's methods."""
     metric = setting.metric
-    other_metrics = [other for other in tested_metrics(setting.first.config) if other != metric]
+    other_metrics = [tested for tested in tested_metrics(setting.first.config) if tested != metric]
     clients_metric = task_metric(setting.first.config)
     clients_unit = ", %" if clients_metric == "accuracy" else ""
     unit = ", %" if metric == "accuracy" else ""
@@ -141,8 +143,8 @@ def columns(setting: Setting) -> list[Column]:
         _spread(setting, f"best{unit}", f"best-{metric}", metric),
         _spread(setting, f"final{unit}", f"final-{metric}", metric),
         _spread(setting, f"peak − final{unit}", f"peak-minus-final-{metric}", metric),
-        *[_spread(setting, f"{end_title} {other}", f"{end}-{other}", other) for other in other_metrics],
-        *[_spread(setting, f"final {other}", f"final-{other}", other) for other in other_metrics],
+        *[_spread(setting, f"{end_title} {name}", f"{end}-{name}", name) for name in other_metrics],
+        *[_spread(setting, f"final {name}", f"final-{name}", name) for name in other_metrics],
         _to_target(setting, "first crossing", "rounds-to-target"),
         *[_cost_to_target(setting, currency) for currency in CURRENCIES],
         _difference_to_target(setting),
@@ -199,7 +201,9 @@ def _mean(
 
     def text(label: str) -> str:
         value = setting.mean(label, figure)
-        return "" if value is None else f"{value * scale:.{digits}f}"
+        if value is None:
+            return ""
+        return f"{value * scale:.{digits}f}"
 
     return Column(title=title, text=text, value=lambda label: setting.mean(label, figure), main=main, cost=cost)
 
@@ -215,7 +219,9 @@ def _difference_to_target(setting: Setting) -> Column:
     comparisons = {pair.method: pair for pair in setting.comparison.to_target if pair.baseline == setting.baseline}
 
     def value(label: str) -> float | None:
-        return comparisons[label].difference if label in comparisons else None
+        if label in comparisons:
+            return comparisons[label].difference
+        return None
 
     return Column(
         title=f"{SHORT_UNITS[setting.comparison.currency]} to target − {setting.baseline}",
@@ -241,7 +247,9 @@ def _difference(setting: Setting, figure: str, title: str, *, main: bool = False
     comparisons = setting.compared(figure)
 
     def value(label: str) -> float | None:
-        return comparisons[label].difference if label in comparisons else None
+        if label in comparisons:
+            return comparisons[label].difference
+        return None
 
     return Column(title=title, text=lambda label: difference_text(comparisons.get(label)), value=value, main=main)
 
@@ -250,17 +258,24 @@ def _p(setting: Setting) -> Column:
     comparisons = setting.compared()
 
     def value(label: str) -> float | None:
-        return comparisons[label].p if label in comparisons else None
+        if label in comparisons:
+            return comparisons[label].p
+        return None
 
     return Column(title="p", text=lambda label: p_text(comparisons.get(label)), value=value, main=True)
 
 
 def _speed_up(setting: Setting) -> Column:
     """Make the column of speed-ups over the baseline; empty without a target."""
-    comparisons = setting.compared() if setting.target is not None else {}
+    if setting.target is not None:
+        comparisons = setting.compared()
+    else:
+        comparisons = {}
 
     def value(label: str) -> float | None:
-        return comparisons[label].speed_up if label in comparisons else None
+        if label in comparisons:
+            return comparisons[label].speed_up
+        return None
 
     return Column(title="speed-up", text=lambda label: speed_up_text(comparisons.get(label)), value=value, main=True)
 

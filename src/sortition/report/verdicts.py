@@ -57,7 +57,10 @@ class Card:
 def answer(gathered: Gathered) -> str:
     """Say whether any method is better than the baseline, and by how much; with a warning where it is unfair."""
     comparisons = [setting.comparison for setting in gathered.settings]
-    text = headline(comparisons[0]) if len(comparisons) == 1 else headline_over_settings(comparisons)
+    if len(comparisons) == 1:
+        text = headline(comparisons[0])
+    else:
+        text = headline_over_settings(comparisons)
     unfinished = sum(not run.done for run in gathered.runs)
     if unfinished:
         return f"So far, with {unfinished} of {len(gathered.runs)} runs unfinished: {text}"
@@ -126,10 +129,16 @@ def _gain(setting: Setting, label: str, comparison: Comparison | None) -> Card:
         value = setting.mean(label, setting.end_figure)
         form = "{:.1%}" if setting.metric == "accuracy" else "{:.3f}"
         return Card(title=setting.end_title.capitalize(), value=_written(form, value), detail=setting.metric)
-    title = "Gain" if comparison.verdict == BETTER else f"Difference, {comparison.verdict}"
+    if comparison.verdict == BETTER:
+        title = "Gain"
+    else:
+        title = f"Difference, {comparison.verdict}"
     interval = interval_text(comparison.low, comparison.high, setting.metric)
     unit = unit_of(setting.metric)
-    words = f"{unit.name} of {setting.metric}" if unit.name else setting.metric
+    if unit.name:
+        words = f"{unit.name} of {setting.metric}"
+    else:
+        words = setting.metric
     return Card(
         title=title,
         value=signed_difference(comparison),
@@ -153,7 +162,10 @@ def _speed_up(setting: Setting, comparison: Comparison | None) -> Card:
 
 def _traffic(setting: Setting, label: str, comparison: Comparison | None) -> Card:
     ratio = None if comparison is None else comparison.traffic_ratio
-    figure = "megabytes" if setting.comparison.budget is None else f"megabytes-{AT_COST}"
+    if setting.comparison.budget is None:
+        figure = "megabytes"
+    else:
+        figure = f"megabytes-{AT_COST}"
     detail = _of_the_baseline(setting, label, figure, "{:.1f} MB")
     return Card(title="Traffic", value=ratio_text(ratio) or "–", detail=detail)
 

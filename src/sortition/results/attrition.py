@@ -38,7 +38,10 @@ def attrition(records: Iterable[Record]) -> dict[str, int]:
         for name, ids in places(record).items():
             totals[name] += len(ids)
         for name, occurrences in (record.get("faults") or {}).items():
-            count = occurrences if isinstance(occurrences, int) else len(occurrences)
+            if isinstance(occurrences, int):
+                count = occurrences
+            else:
+                count = len(occurrences)
             totals[name] = totals.get(name, 0) + count
         totals["unsound"] += len((record.get("notes") or {}).get("unsound_updates") or ())
         totals["rejected"] += len(record.get("rejected") or ())

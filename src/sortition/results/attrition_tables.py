@@ -78,7 +78,10 @@ def capture(settings: Sequence[Attacked]) -> list[Table]:
     if not columns:
         return []
     labels = list(dict.fromkeys(label for column in columns for setting in column for label in setting.figures))
-    notes = [PAIRED] if any(len(column) > 1 for column in columns) else []
+    if any(len(column) > 1 for column in columns):
+        notes = [PAIRED]
+    else:
+        notes = []
     result = []
     for figure, words in CAPTURED.items():
         table = Table(f"Captured by adversaries: {words}, %", ["method"], notes=list(notes))

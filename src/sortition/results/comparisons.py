@@ -34,7 +34,7 @@ from sortition.results.statistics import (
     compare_pairs,
     holm,
 )
-from sortition.results.sweeps import flat, value_text
+from sortition.results.sweeps import Config, flat, value_text
 from sortition.results.task_metric import higher_is_better
 
 BASELINE = "uniform"  # the method that others are compared with unless a study names another
@@ -62,7 +62,6 @@ SHARED = (
     "evaluate_every",
 )
 OF_THE_METHOD = ("guards.reweight",)
-Config = Mapping[str, Any]  # of one run
 Figures = Mapping[str, float | None]  # of one run, by name
 Methods = Mapping[str, Mapping[int, Figures]]  # label → seed → figures
 
@@ -224,17 +223,23 @@ class SettingComparison:
     @property
     def compared(self) -> tuple[str, str]:
         """The figures that are compared: the one at the end, which decides, and the one of the whole curve."""
-        return IN_ROUNDS if self.budget is None else AT_EQUAL_COST
+        if self.budget is None:
+            return IN_ROUNDS
+        return AT_EQUAL_COST
 
     @property
     def basis(self) -> Window | Budget | None:
         """What the figure at the end is taken of: the last rounds, or a budget."""
-        return self.window if self.budget is None else self.budget
+        if self.budget is None:
+            return self.window
+        return self.budget
 
     @property
     def currency(self) -> Currency:
         """What is counted as cost."""
-        return "rounds" if self.budget is None else self.budget.currency
+        if self.budget is None:
+            return "rounds"
+        return self.budget.currency
 
     @cached_property
     def baseline(self) -> str | None:
@@ -248,7 +253,9 @@ class SettingComparison:
             return Missing.NO_BASELINE
         comparisons = self.against_baseline().values()
         if not comparisons:
-            return Missing.ONE_METHOD if len(self._shown_labels) == 1 else Missing.NO_PAIR
+            if len(self._shown_labels) == 1:
+                return Missing.ONE_METHOD
+            return Missing.NO_PAIR
         if max(comparison.seeds for comparison in comparisons) < FEWEST_SEEDS:
             return Missing.FEW_SEEDS
         return None
@@ -270,7 +277,9 @@ class SettingComparison:
         middle = centre([figures.get(f"{self.compared[0]}-{self.metric}") for figures in self.figures[label].values()])
         if middle is None or math.isnan(middle.mean):
             return -math.inf
-        return middle.mean if self.higher else -middle.mean
+        if self.higher:
+            return middle.mean
+        return -middle.mean
 
     def against_baseline(self, figure: str = "") -> dict[str, Comparison]:
         """Return the comparisons of a figure, by default the one at the end, with the baseline, by label."""
@@ -309,11 +318,11 @@ class SettingComparison:
             higher=False,
             margin=self.criteria.margin,
         )
-        shown = set(self._shown_labels)
+        shown_labels = set(self._shown_labels)
         return [
             replace(_censored(comparison, values), figure="to-target", budget=self.budget)
             for comparison in comparisons
-            if comparison.method in shown and comparison.baseline in shown
+            if comparison.method in shown_labels and comparison.baseline in shown_labels
         ]
 
     @cached_property
@@ -322,12 +331,12 @@ class SettingComparison:
 
     @cached_property
     def _families(self) -> dict[str, list[Comparison]]:
-        shown = set(self._shown_labels)
+        shown_labels = set(self._shown_labels)
         return {
             figure: [
                 comparison
                 for comparison in self._family(figure)
-                if comparison.method in shown and comparison.baseline in shown
+                if comparison.method in shown_labels and comparison.baseline in shown_labels
             ]
             for figure in self.compared
         }
@@ -496,7 +505,9 @@ def _ratio(method_cost: float | None, baseline_cost: float | None) -> float | No
 def _mean_figure(runs: Mapping[int, Figures], key: str) -> float | None:
     """Return the mean of a figure over seeds; None where no seed has it."""
     middle = centre([figures.get(key) for figures in runs.values()])
-    return None if middle is None else middle.mean
+    if middle is None:
+        return None
+    return middle.mean
 
 
 def _cost_a_round(runs: Mapping[int, Figures], cost: str) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from sortition.core.errors import unknown
 from sortition.results import run_folder
 from sortition.results.reference_lines import REFERENCES
 from sortition.results.statistics import Budget
+from sortition.results.sweeps import Config
 
 Costs = Mapping[Currency, Floats]  # (E,) by currency, what a run had cost at each of its evaluations
 AT_COST = "at-cost"  # the figure at the budget
@@ -33,18 +33,20 @@ def checked_currency(cost: str, owner: str) -> Currency:
     raise unknown("cost", cost, CURRENCIES, owner)
 
 
-def devices_differ(config: Mapping[str, Any]) -> bool:
+def devices_differ(config: Config) -> bool:
     """Tell whether a run's clients are not all equally fast."""
     devices = config.get("devices") or {}
     return any(value for key, value in devices.items() if key not in ALIKE)
 
 
-def usual_currency(config: Mapping[str, Any]) -> Currency:
+def usual_currency(config: Config) -> Currency:
     """Return what a study counts that does not say so: what its runs end by; seconds where devices differ; rounds."""
     limits = config.get("until")
     if limits:
         return Until(**limits).currency
-    return "seconds" if devices_differ(config) else "rounds"
+    if devices_differ(config):
+        return "seconds"
+    return "rounds"
 
 
 def common_budget(costs_of_runs: Iterable[Costs], currency: Currency, limit: float = math.inf) -> Budget | None:
@@ -54,7 +56,9 @@ def common_budget(costs_of_runs: Iterable[Costs], currency: Currency, limit: flo
         return None
     amount = min(limit, min(float(run[-1]) for run in costs))
     start = max(float(run[0]) for run in costs)
-    return Budget(currency=currency, start=start, amount=amount) if amount > 0 else None
+    if amount > 0:
+        return Budget(currency=currency, start=start, amount=amount)
+    return None
 
 
 def value_at(costs: Floats, values: Array, amount: float) -> float | None:
@@ -81,15 +85,14 @@ def figures_at_cost(costs: Costs, test: Mapping[str, Array], budget: Budget) -> 
     figures: dict[str, float | None] = {}
     is_level = spent.size > 0 and spent[-1] == 0  # a reference line: what it reaches costs a federation nothing
     for metric, values in test.items():
-        end = float(values[-1]) if is_level else value_at(spent, values, budget.amount)
-        figures[f"{AT_COST}-{metric}"] = end
+        figures[f"{AT_COST}-{metric}"] = float(values[-1]) if is_level else value_at(spent, values, budget.amount)
         figures[f"{AUC}-{metric}"] = mean_over(spent, values, budget.start, budget.amount)
     for currency, other_costs in costs.items():
         figures[f"{currency}-{AT_COST}"] = value_at(spent, other_costs, budget.amount)
     return figures
 
 
-def limit_of(configs: Iterable[Mapping[str, Any]], currency: Currency) -> float:
+def limit_of(configs: Iterable[Config], currency: Currency) -> float:
     """Return the least cost in a currency at which runs end; infinite where no run ends by it."""
     limits = [float((config.get("until") or {}).get(currency, math.inf)) for config in configs]
     return min(limits, default=math.inf)

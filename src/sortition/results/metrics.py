@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -29,6 +29,20 @@ SMOOTH = 5  # rounds of the running mean by which a target is reached
 CHANCE = 0.05  # a model that is no further above guessing has hardly learned
 
 
+class TargetOptions(TypedDict, total=False):
+    """What a run should reach; by default the target of its own configuration.
+
+    Attributes:
+        accuracy: the test accuracy, a share.
+        loss: the test loss, in place of an accuracy.
+        smooth: how many rounds are averaged.
+    """
+
+    accuracy: float | None
+    loss: float | None
+    smooth: int
+
+
 def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
     """Return rounds and the running mean over the evaluations in the last ``width`` rounds up to each of them.
 
@@ -47,7 +61,10 @@ def smoothed(rounds: Array, values: Array, width: int) -> tuple[Array, Floats]:
 def crossing(rounds: Array, values: Array, target: float, *, higher: bool, smooth: int = 1) -> int | None:
     """Return the first round at which the (smoothed) curve reaches the target; None if it never does."""
     rounds, curve = smoothed(rounds, values, smooth)
-    reached = rounds[curve >= target] if higher else rounds[curve <= target]
+    if higher:
+        reached = rounds[curve >= target]
+    else:
+        reached = rounds[curve <= target]
     if not reached.size:
         return None
     return int(reached[0])
@@ -72,7 +89,7 @@ def rounds_to_target(
     return float(round_number)
 
 
-def cost_to_target(run: Run, currency: Currency, **options: Any) -> float | None:
+def cost_to_target(run: Run, currency: Currency, **options: Unpack[TargetOptions]) -> float | None:
     """What the run had cost when the target was first reached; the options are those of ``rounds-to-target``."""
     rounds = rounds_to_target(run, **options)
     if rounds is None:
@@ -84,17 +101,17 @@ def cost_to_target(run: Run, currency: Currency, **options: Any) -> float | None
     return cost
 
 
-def seconds_to_target(run: Run, **options: Any) -> float | None:
+def seconds_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
     """Simulated seconds when the target is first reached."""
     return cost_to_target(run, "seconds", **options)
 
 
-def megabytes_to_target(run: Run, **options: Any) -> float | None:
+def megabytes_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
     """Traffic until the target is first reached, in 10⁶ bytes."""
     return cost_to_target(run, "megabytes", **options)
 
 
-def passes_to_target(run: Run, **options: Any) -> float | None:
+def passes_to_target(run: Run, **options: Unpack[TargetOptions]) -> float | None:
     """Examples that clients computed on until the target is first reached."""
     return cost_to_target(run, "passes", **options)
 
@@ -116,10 +133,10 @@ def auc(run: Run, *, of: str = "accuracy", **budget: float) -> float | None:
 
 def _budget(budget: Mapping[str, float]) -> tuple[Currency, float]:
     """Return the one cost that is given."""
-    given = [(currency, budget[currency]) for currency in CURRENCIES if currency in budget]
-    if len(given) != 1 or len(budget) != 1:
+    amounts = [(currency, budget[currency]) for currency in CURRENCIES if currency in budget]
+    if len(amounts) != 1 or len(budget) != 1:
         raise bad("table.options", f"one of {', '.join(CURRENCIES)}, with of", ", ".join(budget) or "none")
-    return given[0]
+    return amounts[0]
 
 
 def best(run: Run, *, of: str = "accuracy") -> float | None:
@@ -194,7 +211,10 @@ def diverged(run: Run) -> bool:
     """Whether the test loss is not finite, or above that of guessing in the whole last quarter of the evaluations."""
     _, losses = run.curve("loss")
     label_counts = run.federation().get("label_counts")
-    classes = None if label_counts is None else label_counts.shape[1]
+    if label_counts is None:
+        classes = None
+    else:
+        classes = label_counts.shape[1]
     return divergent(losses, classes)
 
 
@@ -204,7 +224,10 @@ def divergent(losses: Array, classes: int | None) -> bool:
         return True
     if losses.size < 2:
         return False
-    start = math.log(classes) if classes and classes > 1 else float(losses[0])
+    if classes and classes > 1:
+        start = math.log(classes)
+    else:
+        start = float(losses[0])
     last_quarter = losses[-max(1, losses.size // 4) :]
     return bool((last_quarter > start).all())
 
@@ -222,7 +245,7 @@ def near_chance(accuracies: Sequence[float], label_counts: Array | None) -> list
     ]
 
 
-def speed_up(run: Run, *, reference: Run, **options: Any) -> float | None:
+def speed_up(run: Run, *, reference: Run, **options: Unpack[TargetOptions]) -> float | None:
     """Rounds to target of the reference over those of the run, same seed; None unless both reached it."""
     return speed_ratio(rounds_to_target(run, **options), rounds_to_target(reference, **options))
 
@@ -319,7 +342,9 @@ def seconds(run: Run) -> float | None:
     if not run.records:
         return None
     clock = run.records[-1].get("clock")
-    return None if clock is None else float(clock)
+    if clock is None:
+        return None
+    return float(clock)
 
 
 def wall_clock(run: Run) -> float | None:

@@ -79,7 +79,10 @@ class ClientNames:
             raise bad("--client", "one client", f"{text!r}, which means {meant}", f"Write id:{text} or name:{text}.")
         rule = f"0 to {known - 1}, the clients known {when}"
         if not self._names:
-            hint = "" if is_id else "No names of clients are known here: --names gives a file of them."
+            if is_id:
+                hint = ""
+            else:
+                hint = "No names of clients are known here: --names gives a file of them."
             raise bad("--client", rule, text, hint)
         raise bad("--client", f"the name of a client, or {rule}", text, closest(text, self._names.values()).strip())
 
@@ -104,7 +107,10 @@ def read_names(path: Path) -> ClientNames:
         raise InputError(f"--names must be {NAMES_RULE}; got {path}, which does not exist.") from None
     except (OSError, ValueError, RecursionError) as error:
         raise StorageError(f"{path} cannot be read: {error}.") from None
-    names = content.get("names") if isinstance(content, dict) else content
+    if isinstance(content, dict):
+        names = content.get("names")
+    else:
+        names = content
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"--names must be {NAMES_RULE}; got {shown(names)} in {path}.")
     return names_by_id(names)

@@ -75,7 +75,9 @@ def rules_of(policies: Tables) -> list[str]:
     """The names of the rules, in the order in which they are looked at; at the end all of them, where several are."""
     names = {rule.name for policy in policies for rule in Policy(**policy).rules}
     ordered = [name for name in RULES if name in names]
-    return [*ordered, ALL_RULES] if len(ordered) > 1 else ordered
+    if len(ordered) > 1:
+        return [*ordered, ALL_RULES]
+    return ordered
 
 
 def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
@@ -112,12 +114,16 @@ def rule_costs(runs: Iterable[PolicyRun]) -> list[RuleCost]:
 
 
 def _centre_of(values: Sequence[float]) -> Centre | None:
-    return centre(values) if values else None
+    if values:
+        return centre(values)
+    return None
 
 
 def _policies(run: PolicyRun) -> list[dict[str, Any]]:
     policies = run.config.get("policy") or []
-    return [dict(policy) for policy in policies] if isinstance(policies, list) else []
+    if isinstance(policies, list):
+        return [dict(policy) for policy in policies]
+    return []
 
 
 def _known_rules(policies: Tables) -> list[str]:

@@ -76,7 +76,9 @@ class Run:
     def setting(self) -> str:
         """The setting's name."""
         name = str(self.config.get("setting", ""))
-        return f"{self.study}: {name}" if self.study else name
+        if self.study:
+            return f"{self.study}: {name}"
+        return name
 
     @property
     def method(self) -> str:
@@ -259,7 +261,9 @@ def curves(runs: str | Path | Iterable[Run]) -> pl.DataFrame:
 def _own_metric(run: Run) -> str:
     """Return the name of a task's metric that has no column in ``COLUMNS``; else nothing."""
     metric = str(run.config.get("task", {}).get("metric_name", ""))
-    return "" if metric in COLUMNS else metric
+    if metric in COLUMNS:
+        return ""
+    return metric
 
 
 COLUMNS = {
@@ -287,7 +291,10 @@ def _curve_rows(run: Run) -> list[dict[str, str | float | None]]:
         bytes_so_far += total_bytes(record)
         passes_so_far += total_passes(record)
         own_metric = _own_metric(run)
-        own_figures = {own_metric: test.get(own_metric)} if own_metric else {}
+        if own_metric:
+            own_figures = {own_metric: test.get(own_metric)}
+        else:
+            own_figures = {}
         rows.append(
             {
                 "setting": run.setting,

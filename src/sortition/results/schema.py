@@ -190,7 +190,10 @@ def too_deep(value: object) -> bool:
 
 def checked(kind: Kind, value: Any, path: Path, line: int | None = None) -> dict[str, Any]:
     """Return the value of a file of this kind, or refuse it; ``line`` is its number in a file of records."""
-    damaged = f"{path} is damaged" if line is None else f"{path} is damaged in line {line}"
+    if line is None:
+        damaged = f"{path} is damaged"
+    else:
+        damaged = f"{path} is damaged in line {line}"
     try:
         KINDS[kind].validate_python(value, strict=True)
     except ValidationError as error:

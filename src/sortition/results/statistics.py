@@ -184,12 +184,16 @@ class Comparison:
     @property
     def gain(self) -> float:
         """The difference, positive where the method is ahead of the baseline."""
-        return self.difference if self.higher_is_better else -self.difference
+        if self.higher_is_better:
+            return self.difference
+        return -self.difference
 
     @property
     def higher_is_better(self) -> bool:
         """Whether more of the metric is better."""
-        return HIGHER[self.metric] if self.higher is None else self.higher
+        if self.higher is None:
+            return HIGHER[self.metric]
+        return self.higher
 
 
 def centre(values: Sequence[float | None], *, geometric: bool = False) -> Centre | None:

@@ -117,7 +117,10 @@ def heading(runs: Iterable[Run], criteria: Criteria = DEFAULT) -> str:
     headings = set()
     for methods in groups.values():
         comparison = comparison_of(methods, criteria)
-        opponent = "each other" if criteria.all_pairs else str(comparison.baseline)
+        if criteria.all_pairs:
+            opponent = "each other"
+        else:
+            opponent = str(comparison.baseline)
         headings.add(verdict_words.heading(comparison.metric, opponent, comparison.basis))
     if len(headings) == 1:
         text = headings.pop()

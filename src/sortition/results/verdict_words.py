@@ -81,7 +81,9 @@ def unit_of(metric: str) -> Unit:
 def with_unit(text: str, metric: str) -> str:
     """``− uniform, points``: a heading with the unit of differences, where the metric has one."""
     unit = unit_of(metric)
-    return f"{text}, {unit.name}" if unit.name else text
+    if unit.name:
+        return f"{text}, {unit.name}"
+    return text
 
 
 def signed(value: float, digits: int) -> str:
@@ -137,7 +139,10 @@ def speed_up_text(comparison: Comparison | None) -> str:
     """``1.52×``, with how many seeds count where not all do: ``1.52× (4/5)``, ``– (0/5)``."""
     if comparison is None:
         return ""
-    size = "–" if comparison.speed_up is None else f"{comparison.speed_up:.2f}×"
+    if comparison.speed_up is None:
+        size = "–"
+    else:
+        size = f"{comparison.speed_up:.2f}×"
     if comparison.reached == comparison.seeds:
         return size
     return f"{size} ({comparison.reached}/{comparison.seeds})"
@@ -145,7 +150,9 @@ def speed_up_text(comparison: Comparison | None) -> str:
 
 def ratio_text(ratio: float | None) -> str:
     """``1.50×``; empty where unknown."""
-    return "" if ratio is None else f"{ratio:.2f}×"
+    if ratio is None:
+        return ""
+    return f"{ratio:.2f}×"
 
 
 # -- which rounds, at which cost ---------------------------------------------------------------------------------------
@@ -275,7 +282,9 @@ def in_order(comparisons: Iterable[Comparison]) -> list[Comparison]:
     """Sort comparisons, the best first; those without a difference come last."""
 
     def sort_key(comparison: Comparison) -> float:
-        return math.inf if math.isnan(comparison.gain) else -comparison.gain
+        if math.isnan(comparison.gain):
+            return math.inf
+        return -comparison.gain
 
     return sorted(comparisons, key=sort_key)
 
@@ -289,7 +298,10 @@ def size_text(comparison: Comparison) -> str:
 def size_and_period(comparison: Comparison) -> str:
     """``2.40 points of accuracy over the last 10 rounds [2.08, 2.72] at the same traffic``."""
     unit = unit_of(comparison.metric)
-    words = f"{unit.name} of {comparison.metric}" if unit.name else unit.words
+    if unit.name:
+        words = f"{unit.name} of {comparison.metric}"
+    else:
+        words = unit.words
     interval = _size_interval(comparison)
     return f"{_size(comparison)} {words} {period(comparison)} {interval} {traffic_text(comparison)}".rstrip()
 
@@ -353,7 +365,10 @@ def why_undecided(comparison: Comparison) -> str:
     if comparison.reason in WHY:
         return WHY[comparison.reason]
     if comparison.reason is Reason.FEW_SEEDS:
-        seeds = "one seed shows" if comparison.seeds == 1 else f"{comparison.seeds} seeds show"
+        if comparison.seeds == 1:
+            seeds = "one seed shows"
+        else:
+            seeds = f"{comparison.seeds} seeds show"
         return f"{seeds} no spread that could be trusted; run at least 5, and never fewer than {FEWEST_SEEDS}"
     return f"{seeds_that_decide(comparison)} seeds would decide ({comparison.seeds} were run)"
 
@@ -397,7 +412,9 @@ def heading(metric: str, baseline: str, basis: Basis = None) -> str:
     """What stands above the sentences: which figure they compare, and with what."""
     text = f"Test {metric} {end_of_curve(basis)} against {baseline}"
     unit = unit_of(metric)
-    return f"{text}, in {unit.name}:" if unit.name else f"{text}:"
+    if unit.name:
+        return f"{text}, in {unit.name}:"
+    return f"{text}:"
 
 
 def several_settings_note(settings: int) -> str:
@@ -405,7 +422,10 @@ def several_settings_note(settings: int) -> str:
     if settings < 2:
         return ""
     expected = round(settings * LEVEL)
-    affected = f"about {expected} of them" if expected > 1 else "any of them"
+    if expected > 1:
+        affected = f"about {expected} of them"
+    else:
+        affected = "any of them"
     return (
         f"Each of the {settings} settings is judged by itself, with a chance of at most 5 % of any false alarm in it: "
         f"{affected} may have one."
@@ -438,7 +458,10 @@ def headline(setting: SettingComparison) -> str:
 def _winner(comparison: Comparison, *, better: int, methods: int) -> str:
     """The sentence on the leading method, which is one of those that are better than the baseline."""
     size = size_and_period(comparison)
-    skewed = "; its differences look skewed" if comparison.skewed else ""
+    if comparison.skewed:
+        skewed = "; its differences look skewed"
+    else:
+        skewed = ""
     if methods == 1:
         return f"{comparison.method} beats {comparison.baseline} by {size}{skewed}."
     verb = "leads with" if better > 1 else "gains"
@@ -471,4 +494,6 @@ def _winners(comparisons: Sequence[Comparison], settings: int) -> str:
     labels = sorted(gains, key=lambda label: (-len(gains[label]), -sum(gains[label])))
     text = ", ".join(f"{label} in {len(gains[label])} of {settings} settings" for label in labels[:NAMED_METHODS])
     unnamed = len(labels) - NAMED_METHODS
-    return f"{text}, and {unnamed} more" if unnamed > 0 else text
+    if unnamed > 0:
+        return f"{text}, and {unnamed} more"
+    return text

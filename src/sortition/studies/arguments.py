@@ -262,7 +262,10 @@ def task_table(
 
 def _registered_function(key: str, function: object) -> str:
     if inspect.isclass(function) or not callable(function):
-        hint = "Give an instance: nn.MSELoss(), not nn.MSELoss." if inspect.isclass(function) else ""
+        if inspect.isclass(function):
+            hint = "Give an instance: nn.MSELoss(), not nn.MSELoss."
+        else:
+            hint = ""
         raise bad(key, "a name or a function (outputs, targets)", function, hint)
     check_takes(function, ("outputs", "targets"), key)
     return python_objects.register(key, function)
@@ -273,7 +276,9 @@ def _metric_name(metric: MetricFunction) -> str:
     name = str(getattr(metric, "__name__", type(metric).__name__))
     if METRIC_NAME.fullmatch(name) and name not in METRICS:
         return name
-    return f"own_{name}" if name in METRICS else UNNAMED
+    if name in METRICS:
+        return f"own_{name}"
+    return UNNAMED
 
 
 def rule_table(rule: Any) -> Any:

@@ -151,7 +151,9 @@ class Target(StrictTable):
     @property
     def metric(self) -> str:
         """Return ``accuracy`` or ``loss``."""
-        return "loss" if self.accuracy is None else "accuracy"
+        if self.accuracy is None:
+            return "loss"
+        return "accuracy"
 
     @property
     def value(self) -> float:
@@ -251,7 +253,10 @@ class Federation(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _refuse_moved_keys(cls, table: Any) -> Any:
-        devices = table.get("devices") if isinstance(table, dict) else None
+        if isinstance(table, dict):
+            devices = table.get("devices")
+        else:
+            devices = None
         for key in ("deadline", "overselect"):
             if isinstance(devices, dict) and key in devices:
                 hint = f"Write pace = {{ {key} = {devices[key]} }}: how long the server waits is its own matter."
@@ -280,12 +285,16 @@ class Federation(StrictTable):
     @property
     def most_rounds(self) -> int:
         """How many rounds a run has at most, whatever they cost."""
-        return MOST_ROUNDS if self.rounds is None else self.rounds
+        if self.rounds is None:
+            return MOST_ROUNDS
+        return self.rounds
 
     @property
     def metric(self) -> str:
         """The name of the test metric beside the loss: accuracy, or the task's."""
-        return "accuracy" if self.task is None else self.task.metric_name
+        if self.task is None:
+            return "accuracy"
+        return self.task.metric_name
 
 
 def _check_partition_and_availability(federation: Federation) -> None:

@@ -100,9 +100,15 @@ def _natural(config: Data, dataset: Dataset, seed: int) -> tuple[Partition, Part
     The second value is what the released split holds back of each client; None where it holds nothing back.
     """
     client_rows = dataset.clients or ()
-    minimum_size = int(config.partition.options.get("least", 1)) if config.partition else 0
+    if config.partition:
+        minimum_size = int(config.partition.options.get("least", 1))
+    else:
+        minimum_size = 0
     chosen = np.flatnonzero([len(rows) >= minimum_size for rows in client_rows])
-    n_clients = chosen.size if config.clients is None else config.clients
+    if config.clients is None:
+        n_clients = chosen.size
+    else:
+        n_clients = config.clients
     if config.partition is None and n_clients != len(client_rows):
         rule = f"{len(client_rows)}, as {config.name} comes split, or given with a partition"
         raise bad("data.clients", rule, n_clients)

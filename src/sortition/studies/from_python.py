@@ -190,7 +190,10 @@ def study(
         callbacks: what follows the runs.
         until: the cost at which runs end, in place of the study's: ``{"seconds": 3600}``, megabytes or passes.
     """
-    table = read(source) if isinstance(source, str | Path) else dict(source)
+    if isinstance(source, str | Path):
+        table = read(source)
+    else:
+        table = dict(source)
     if until is not None:
         table["until"] = arguments.rule_table(until)
     return _execute(plan(table, tuple(sets)), out, jobs=jobs, on=on, progress=progress, callbacks=callbacks)
@@ -269,9 +272,15 @@ def _execute(
     """Play what is missing of a plan in its folder, and return what the folder then holds."""
     from sortition.studies.runs import runner
 
-    folder = Path(tempfile.mkdtemp(prefix="sortition-")) if out is None else Path(out)
+    if out is None:
+        folder = Path(tempfile.mkdtemp(prefix="sortition-"))
+    else:
+        folder = Path(out)
     notes = []
-    display = automatic(progress) if isinstance(progress, bool) else progress
+    if isinstance(progress, bool):
+        display = automatic(progress)
+    else:
+        display = progress
     processes, why_one = _processes(jobs, callbacks)
     if why_one:
         say(display, f"All runs are played in this process, since {why_one}.")

@@ -42,7 +42,10 @@ def check_distinct(who: str, names: Iterable[str]) -> None:
         look = as_seen(name).casefold()
         if look in name_by_look:
             other_name = name_by_look[look]
-            hint = "Give one of them another name." if other_name == name else f"It reads like {other_name!r}."
+            if other_name == name:
+                hint = "Give one of them another name."
+            else:
+                hint = f"It reads like {other_name!r}."
             raise bad(who, "unique in a study", name, hint)
         name_by_look[look] = name
 

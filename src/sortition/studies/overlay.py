@@ -213,5 +213,8 @@ def _differing_keys(tables: list[ReadOnlyTable]) -> list[str]:
 
 
 def _short_text(value: object) -> str:
-    text = format(value, "g") if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        text = format(value, "g")
+    else:
+        text = str(value)
     return "".join(character for character in text if character.isalnum() or character in "-+.")

@@ -56,7 +56,10 @@ def _leads_out(name: str) -> bool:
 def digest(key: str, path: str) -> str:
     """Return the SHA-256 of the source files behind an import path."""
     value = imported(path, key)
-    definitions = inspect.getmro(value) if inspect.isclass(value) else (value,)
+    if inspect.isclass(value):
+        definitions = inspect.getmro(value)
+    else:
+        definitions = (value,)
     modules = {path.partition(":")[0]}
     modules |= {str(getattr(definition, "__module__", "")) for definition in definitions}
     sha256 = hashlib.sha256()

@@ -304,7 +304,10 @@ def _with_changes(rule: Rule, changes: ReadOnlyTable, owner: str) -> Rule:
     if "step" in changes:
         changes = {"name": changes["step"], **{key: value for key, value in changes.items() if key != "step"}}
     if "name" in changes and changes["name"] != values.get("name"):
-        values = rule.without_step() if isinstance(rule, ServerRule) else {}
+        if isinstance(rule, ServerRule):
+            values = rule.without_step()
+        else:
+            values = {}
     if "steps" in changes:
         values["epochs"] = None
     if "epochs" in changes:

@@ -34,7 +34,10 @@ def _run_of_each_method(plan: StudyPlan) -> dict[str, RunConfig]:
     run_by_label: dict[str, RunConfig] = {}
     has_several_settings = len(plan.settings) > 1
     for run in plan.runs:
-        label = f"{run.setting}, {run.method.label}" if has_several_settings else run.method.label
+        if has_several_settings:
+            label = f"{run.setting}, {run.method.label}"
+        else:
+            label = run.method.label
         if run.method.name not in REFERENCES:
             run_by_label.setdefault(label, run)
     return run_by_label

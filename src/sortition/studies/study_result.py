@@ -269,7 +269,9 @@ class StudyResult:
     def _frame(self, what: str) -> pl.DataFrame:
         if what not in ("table", "curves"):
             raise bad("what", "'table' or 'curves'", what)
-        return self.table if what == "table" else self.curves
+        if what == "table":
+            return self.table
+        return self.curves
 
     @cached_property
     def conclusions(self) -> list[str]:
@@ -338,7 +340,10 @@ def left_out_note(runs: Sequence[run_folder.Run], run_folders: Collection[Path])
     if len(names) > SHOWN_NOTES:
         listed += ", …"
     in_brackets = f" ({listed})" if names else ""
-    subject = "1 run that is" if len(other_runs) == 1 else f"{len(other_runs):,} runs that are"
+    if len(other_runs) == 1:
+        subject = "1 run that is"
+    else:
+        subject = f"{len(other_runs):,} runs that are"
     return [f"The folder holds {subject} not of this study{in_brackets}: left out here, shown by sortition report."]
 
 

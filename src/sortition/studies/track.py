@@ -177,7 +177,10 @@ class MLflow(Tracker):
         if self.uri is not None:
             mlflow.set_tracking_uri(self.uri)
         mlflow.set_experiment(self.experiment)
-        folder = {"folder": str(options["folder"])} if "folder" in options else {}
+        if "folder" in options:
+            folder = {"folder": str(options["folder"])}
+        else:
+            folder = {}
         mlflow.start_run(run_name="/".join(tags.values()), tags={**tags, **folder})
         parameters = {key: str(value)[:LONGEST_PARAMETER] for key, value in options.items() if key != "folder"}
         mlflow.log_params(parameters)

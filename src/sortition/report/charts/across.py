@@ -55,7 +55,9 @@ def mean_ranks(gathered: Gathered) -> Ranking | None:
         return None
     values = {setting.name: _last_means(setting) for setting in gathered.settings}
     ranking = rank(values, higher=gathered.settings[0].higher)
-    return ranking if len(ranking.ranks) > 1 else None
+    if len(ranking.ranks) > 1:
+        return ranking
+    return None
 
 
 def _last_means(setting: Setting) -> dict[str, float]:
@@ -98,7 +100,10 @@ def _ranks(ranking: Ranking, palette: Palette, left_out_note: str) -> Chart:
         .mark_rule(strokeWidth=5, opacity=0.5)
         .encode(y=alt.Y("first:N", scale=method_scale), y2="last:N", x=slots)
     )
-    friedman = "" if math.isnan(ranking.p) else f" Friedman's test that all are alike: p = {ranking.p:.3f}."
+    if math.isnan(ranking.p):
+        friedman = ""
+    else:
+        friedman = f" Friedman's test that all are alike: p = {ranking.p:.3f}."
     return Chart(
         name="ranks",
         title="Mean ranks",
@@ -152,7 +157,9 @@ def _cost_name(setting: Setting, by_rounds: bool) -> str:
     """Return what a profile counts as the cost of a run."""
     if by_rounds:
         return f"{setting.comparison.currency} to target"
-    return "error" if setting.higher else setting.metric
+    if setting.higher:
+        return "error"
+    return setting.metric
 
 
 def _shared(gathered: Gathered) -> list[str]:
@@ -168,7 +175,10 @@ def _costs(setting: Setting, label: str, shared: Sequence[str], by_rounds: bool)
     """Return what each seed cost that all methods have finished; infinite where the target was not reached."""
     finished = [{run.seed for run in setting.methods[method] if run.done} for method in shared]
     figures_by_seed = {run.seed: run.figures for run in setting.methods[label]}
-    key = to_target(setting.comparison.currency) if by_rounds else setting.end_figure
+    if by_rounds:
+        key = to_target(setting.comparison.currency)
+    else:
+        key = setting.end_figure
     values = [figures_by_seed[seed].get(key) for seed in sorted(set.intersection(*finished))]
     costs = np.array([math.inf if value is None else float(value) for value in values])
     if not by_rounds and setting.higher:

@@ -203,4 +203,6 @@ def traffic(setting: Setting) -> list[Chart]:
 
 def _mean(values: Sequence[float]) -> float:
     middle = centre(values)
-    return 0.0 if middle is None else middle.mean
+    if middle is None:
+        return 0.0
+    return middle.mean

@@ -179,7 +179,10 @@ def _how_many(digest: HistoryDigest) -> Chart:
     for positions in np.array_split(np.arange(times.size), min(times.size, 40)):
         lowest = times[positions[0]]
         highest = times[positions[-1]]
-        span = str(lowest) if lowest == highest else f"{lowest}–{highest}"
+        if lowest == highest:
+            span = str(lowest)
+        else:
+            span = f"{lowest}–{highest}"
         rows.append({"times": span, "clients": int(clients[positions].sum())})
     chart = (
         on("how_many")
@@ -288,7 +291,9 @@ def _rounds_a_bar(rounds: int) -> int:
 def _averaged(rounds: int) -> str:
     """Say how many rounds a bar averages, where it is more than one."""
     width = _rounds_a_bar(rounds)
-    return f" Means of {width} rounds." if width > 1 else ""
+    if width > 1:
+        return f" Means of {width} rounds."
+    return ""
 
 
 def _sparse(values: Sequence[int], most: int) -> list[int]:

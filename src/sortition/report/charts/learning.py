@@ -246,7 +246,10 @@ def _extent(rows: Rows, value: str, *, zero: bool) -> tuple[float, float]:
 def figures(setting: Setting, look: Look) -> list[Chart]:
     """Draw accuracy and loss against a chosen axis, and the difference from the baseline."""
     fewest_evaluations = min(run.rounds.size for run in setting.runs)
-    width = SMOOTHINGS[1] if fewest_evaluations >= 2 * SMOOTHINGS[1] else 1
+    if fewest_evaluations >= 2 * SMOOTHINGS[1]:
+        width = SMOOTHINGS[1]
+    else:
+        width = 1
     charts = []
     if setting.baseline is not None and len(setting.methods) > 1:
         charts += _difference(setting, setting.baseline, look, width)
@@ -301,7 +304,9 @@ def _cost_x() -> alt.X:
 def _band(rows: Rows) -> str:
     """Say what the bands are; nothing where there are none."""
     has_bands = any(row["n"] >= FEWEST_SEEDS for row in rows)
-    return "band: 95 % interval of the mean over seeds" if has_bands else ""
+    if has_bands:
+        return "band: 95 % interval of the mean over seeds"
+    return ""
 
 
 def _means(width: int, over: str = "mean over seeds") -> str:

@@ -91,7 +91,8 @@ def _explain_client(
         sentences += _chosen_sentences(log, decoded, client_id, record)
     elif client_id in decoded.available and not why_not_eligible:
         sentences.append(f"It was not chosen; {_who_was_chosen(log, decoded, names)}.")
-    reason_said_already = "" if record is None else (record.get("left_out") or {}).get(str(client_id))
+    left_out = {} if record is None else record.get("left_out") or {}
+    reason_said_already = left_out.get(str(client_id))
     for reason in decoded.refused(client_id):
         if reason != reason_said_already:
             sentences.append(f"Something it sent was refused: {printable(reason, MAX_REASON)}.")
@@ -174,7 +175,9 @@ def short_fate(record: RoundRecord | None, client_id: int) -> str:
 
 
 def _fate(record: RoundRecord | None, client_id: int) -> Fate | None:
-    return None if record is None else fates(record).get(client_id)
+    if record is None:
+        return None
+    return fates(record).get(client_id)
 
 
 def reason_of(record: RoundRecord, client_id: int) -> str:
@@ -270,7 +273,10 @@ def _earlier_rounds(log: Log, t: int, client_id: int) -> str:
     n_kept_out = sum(any(client_id in ids for ids in decoded.kept_out.values()) for decoded in earlier)
     chosen = [round_index for round_index, decoded in enumerate(earlier) if client_id in decoded.cohort]
     n_completed = sum(client_id in earlier[round_index].completed for round_index in chosen)
-    kept_out = f", kept out by the guards in {n_kept_out}" if n_kept_out else ""
+    if n_kept_out:
+        kept_out = f", kept out by the guards in {n_kept_out}"
+    else:
+        kept_out = ""
     n_excluded = sum(any(client_id in ids for ids in decoded.excluded.values()) for decoded in earlier)
     if n_excluded:
         kept_out += f", left out by the policy in {n_excluded}"

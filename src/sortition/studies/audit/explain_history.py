@@ -47,7 +47,10 @@ def cohort(history: History, t: int, names: ClientNames) -> list[str]:
         sentences.append("Nobody was chosen.")
     fate_by_client = fates(record)
     for member, weight in zip(members, record.get("weights") or [], strict=True):
-        fate = "" if fate_by_client[member] == "used" else f"; {short_fate(record, member)}"
+        if fate_by_client[member] == "used":
+            fate = ""
+        else:
+            fate = f"; {short_fate(record, member)}"
         sentences.append(f"{names.at_the_start(member)} was chosen with weight {weight:.4g}{fate}.")
     if late := record.get("late"):
         sentences.append(f"Answers to earlier rounds came from {names.listed(late)}: too late to be used.")
@@ -142,7 +145,10 @@ def _earlier_rounds(history: History, t: int, client_id: int) -> str:
     earlier = [record for record in history.records if record["round"] < t]
     chosen = [record for record in earlier if client_id in cohort_of(record)]
     n_used = sum(fates(record)[client_id] == "used" for record in chosen)
-    last = f", last in round {chosen[-1]['round']}" if chosen else ""
+    if chosen:
+        last = f", last in round {chosen[-1]['round']}"
+    else:
+        last = ""
     available = ""
     if history.says_who_was_there:
         n_available = sum("present" in record and not _was_away(record, client_id) for record in earlier)

@@ -56,7 +56,7 @@ class Finding:
     def add(self, result: Recomputation, header: ReadOnlyTable) -> None:
         """Take over what the recomputation found; another version of the code may choose differently."""
         self.recomputed = result.rounds
-        self.unchecked_because = result.left or self.unchecked_because
+        self.unchecked_because = result.stopped_because or self.unchecked_because
         version = str(dict(header.get("versions") or {}).get("sortition", "unknown"))[:40]
         if version == __version__:
             self.faults += result.differences
@@ -136,4 +136,6 @@ def why_no_log(run: run_folder.Run) -> str:
 def final_hash(run: run_folder.Run) -> str | None:
     """Return the hash that the run's log should end with, by the run's summary."""
     audit_summary = run.summary.get("audit")
-    return audit_summary.get("final") if isinstance(audit_summary, Mapping) else None
+    if isinstance(audit_summary, Mapping):
+        return audit_summary.get("final")
+    return None

@@ -37,7 +37,10 @@ def why(source: Path, t: int, client: str | None = None, names_file: Path | None
     if recorded.log is None:
         return [*recorded.warnings, *_from_history(recorded, t, client)]
     log = recorded.log
-    record = None if recorded.history is None else recorded.history.record(t)
+    if recorded.history is None:
+        record = None
+    else:
+        record = recorded.history.record(t)
     if client is None:
         sentences = explain.cohort(log, t, names=recorded.names, record=record)
     else:
@@ -62,7 +65,10 @@ def recorded_in(source: Path, names_file: Path | None = None) -> Recorded:
 
     Names come from the file that the user gives, else from what was disclosed beside the log, else from the history.
     """
-    users_names = None if names_file is None else read_names(names_file)
+    if names_file is None:
+        users_names = None
+    else:
+        users_names = read_names(names_file)
     history = find_history(source)
     if history is not None:
         return _recorded_by_history(history, users_names)

@@ -172,7 +172,10 @@ class StopRule:
         self._last_values[t] = value
         self._last_values = {round_: value for round_, value in self._last_values.items() if round_ >= first_round}
         mean = sum(self._last_values.values()) / len(self._last_values)
-        meets_target = mean >= target.value if HIGHER[target.metric] else mean <= target.value
+        if HIGHER[target.metric]:
+            meets_target = mean >= target.value
+        else:
+            meets_target = mean <= target.value
         if meets_target and t + 1 >= target.smooth:
             self.reached = True
 

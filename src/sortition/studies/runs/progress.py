@@ -251,23 +251,32 @@ def say(progress: Progress, text: str) -> None:
 def _all_rounds(runs: Sequence[RunConfig]) -> int | None:
     """Return how many rounds there will be at most; None where the cost alone ends a run."""
     rounds = [run.rounds for run in runs if run.rounds is not None]
-    return sum(rounds) if len(rounds) == len(runs) else None
+    if len(rounds) == len(runs):
+        return sum(rounds)
+    return None
 
 
 def _rounds_and_figure(run: RunConfig, event: Event) -> str:
     """Return how far a run is, and the figure of its last evaluation."""
-    rounds = f"round {event.round}" if run.rounds is None else f"round {event.round}/{run.rounds}"
+    if run.rounds is None:
+        rounds = f"round {event.round}"
+    else:
+        rounds = f"round {event.round}/{run.rounds}"
     if event.value is None:
         return rounds
     return f"{rounds} {_figure_name(run)} {event.value:.3f}"
 
 
 def _figure_name(run: RunConfig) -> str:
-    return run.target.metric if run.target and run.stop_at_target else run.metric
+    if run.target and run.stop_at_target:
+        return run.target.metric
+    return run.metric
 
 
 def _failures(number: int) -> str:
-    return f", {number} failed" if number else ""
+    if number:
+        return f", {number} failed"
+    return ""
 
 
 def automatic(wanted: bool) -> Progress:
@@ -282,4 +291,6 @@ def showing(console: Console, *, quiet: bool = False) -> Progress:
     """Return what shows progress in the way that suits where the output goes."""
     if quiet:
         return Quiet()
-    return Bars(console) if console.is_terminal else Lines(console)
+    if console.is_terminal:
+        return Bars(console)
+    return Lines(console)

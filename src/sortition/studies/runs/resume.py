@@ -52,7 +52,9 @@ def state(run: RunConfig, path: Path) -> RunState:
     rounds_played = stored.summary.get("rounds", 0)
     if _stopped_at_target(stored, rounds_played):
         return "done"
-    return "done" if rounds_played >= run.most_rounds or _has_cost(stored, run.until) else "started"
+    if rounds_played >= run.most_rounds or _has_cost(stored, run.until):
+        return "done"
+    return "started"
 
 
 def _stopped_at_target(stored: run_folder.Run, rounds_played: int) -> bool:
@@ -77,7 +79,10 @@ def _check_same_code(stored: run_folder.Run, table: ReadOnlyTable) -> None:
 
 def other_code(stored: run_folder.Run, key: str) -> StorageError:
     """Return the error that says that the code behind a key of a stored run has changed since."""
-    outdated_runs = f"the runs of {stored.method!r}" if key.startswith("method.") else "its runs"
+    if key.startswith("method."):
+        outdated_runs = f"the runs of {stored.method!r}"
+    else:
+        outdated_runs = "its runs"
     return StorageError(
         f"{stored.path} was played with other code: what {key} stands for has changed since. "
         f"{CHOOSE_ANOTHER_FOLDER}, or remove {outdated_runs}."

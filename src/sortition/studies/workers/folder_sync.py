@@ -85,7 +85,9 @@ def pack(folder: Path) -> list[Piece]:
     """Return all that a run needs to continue elsewhere; files that record its end are removed, as for resuming."""
     for name in (run_folder.SUMMARY, run_folder.FAILURE):
         (folder / name).unlink(missing_ok=True)
-    return FolderSender(folder).pieces() if folder.is_dir() else []
+    if folder.is_dir():
+        return FolderSender(folder).pieces()
+    return []
 
 
 def put(folder: Path, pieces: Iterable[Piece]) -> None:

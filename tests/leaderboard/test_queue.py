@@ -10,10 +10,10 @@ from tests.leaderboard.small_tracks import CONFIGURATIONS, METHODS, small_suite,
 from typer.testing import CliRunner
 
 from sortition.cli import app
-from sortition.leaderboard import queue, run_rows
+from sortition.leaderboard import costs, queue, run_rows
 from sortition.leaderboard.entrants import Entrant
 from sortition.leaderboard.queue import CpuLimit, jobs_of, play
-from sortition.leaderboard.tracks import TrackSuite
+from sortition.leaderboard.tracks import TrackSuite, load_tracks
 from sortition.leaderboard.tuning import SEEDS, tuned_entrant, tuning_cells, tuning_gains
 from sortition.studies.runs import runner
 
@@ -102,10 +102,21 @@ def test_a_run_beyond_the_limit_of_processor_seconds_fails(tmp_path: Path, monke
     assert CpuLimit(1.0).seconds == 1.0
 
 
+def test_no_run_is_begun_when_the_time_is_up(tmp_path: Path) -> None:
+    suite = small_suite(tmp_path)
+    jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
+    outcome = play(suite, jobs, tmp_path / "out", stop_at=0.0)
+    assert (outcome.played, outcome.time_is_up, outcome.interrupted) == (0, True, False)
+    arguments = ["leaderboard", "--suite", str(write_suite(tmp_path)), "-o", str(tmp_path / "out"), "--hours", "0"]
+    result = CliRunner().invoke(app, [*arguments, "--method", "f3ast", "--quick"])
+    assert result.exit_code == 0, result.output
+    assert "stopped; the same command goes on" in result.output
+
+
 def test_the_cheapest_cell_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     suite = small_suite(tmp_path)
-    costs = {"r-tuning": 3.0, "r-first": 2.0, "r-second": 1.0}
-    monkeypatch.setattr(queue, "estimated_seconds", lambda suite, cell, row: costs[cell.name])
+    seconds = {"r-tuning": 3.0, "r-first": 2.0, "r-second": 1.0}
+    monkeypatch.setattr(queue, "estimated_seconds", lambda suite, cell, row: seconds[cell.name])
     jobs = jobs_of(suite, suite.cells("rounds"), METHODS, tmp_path / "out")
     assert [job.cell.name for job in jobs] == ["r-second", "r-first", "r-tuning"]
 
@@ -164,3 +175,11 @@ def test_options_that_do_not_fit_are_refused(options: list[str], message: str) -
     result = CliRunner().invoke(app, ["leaderboard", *options])
     assert result.exit_code != 0
     assert message in result.output + str(result.exception)
+
+
+def test_every_cell_of_suite_2_has_a_measured_cost() -> None:
+    suite = load_tracks()
+    for cell in suite.cell:
+        assert cell.name in costs.measured()["uniform"], cell.name
+        assert costs.estimated_seconds(suite, cell, "ocs") > costs.estimated_seconds(suite, cell, "uniform") > 0
+    assert costs.estimated_seconds(suite, suite.cell[0], "a method of one's own") > 0

@@ -126,6 +126,20 @@ def test_in_a_browser(page: Path, tmp_path: Path, width: int, height: int) -> No
 
 
 @NEEDS_CHROMIUM
+def test_a_page_without_results_works_in_a_browser(tmp_path: Path) -> None:
+    empty = page_data(SUITE, CONFIGURATIONS, table_of([]), {}, "2026-11-18")
+    path = tmp_path / "empty.html"
+    path.write_text(html(empty, parquet_bytes(table_of([]))), encoding="utf-8")
+    with Browser(tmp_path / "profile") as browser:
+        browser.open(path, 1280, 900)
+        assert "no finished rows" in browser.evaluate("document.getElementById('status').textContent")
+        assert browser.evaluate("document.querySelectorAll('#cells tbody tr').length") == len(SUITE.cells("rounds"))
+        browser.evaluate("document.querySelector('[data-track=overlap]').click()")
+        assert browser.evaluate("document.querySelectorAll('#cells tbody tr').length") == len(SUITE.cells("overlap"))
+        assert browser.console == []
+
+
+@NEEDS_CHROMIUM
 def test_everything_is_reached_and_done_by_keys(page: Path, tmp_path: Path) -> None:
     with Browser(tmp_path / "profile") as browser:
         browser.open(page, 1280, 900)

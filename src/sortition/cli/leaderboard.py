@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from sortition.cli.leaderboard_tracks import TrackOptions
-    from sortition.leaderboard.board import Board
     from sortition.leaderboard.suite import Suite
     from sortition.studies.plan import StudyPlan
     from sortition.studies.runs.runner import Execution
@@ -48,7 +49,8 @@ def leaderboard(
     quick: Annotated[bool, typer.Option("--quick", help="a few small federations and seeds")] = False,
     tune: Tune = False,
     configurations: Annotated[
-        Path | None, typer.Option(help="suite 2: a file like suite-2-tuning.toml: entries and what is tuned")
+        Path | None,
+        typer.Option(help="suite 2: a file like suite-2-tuning.toml, which is added to it"),
     ] = None,
     weights: Annotated[
         str | None, typer.Option(help="suite 1: give all methods the same weights, such as 'size'")
@@ -56,6 +58,9 @@ def leaderboard(
     seeds: Seeds = None,
     jobs: Jobs = None,
     retry: Annotated[bool, typer.Option("--retry", help="suite 2: play failed runs again")] = False,
+    hours: Annotated[
+        float | None, typer.Option(min=0, help="suite 2: begin no more runs after so long", show_default="no limit")
+    ] = None,
     show: Annotated[bool, typer.Option("--show", help="run nothing; read what is finished")] = False,
     estimate: Annotated[
         bool, typer.Option("--estimate", help="suite 2: run nothing; say how many hours the missing runs take")
@@ -80,6 +85,7 @@ def leaderboard(
                 "--track": track,
                 "--configurations": configurations,
                 "--retry": retry,
+                "--hours": hours,
                 "--estimate": estimate,
                 "--verify": verify,
             }
@@ -115,6 +121,7 @@ def leaderboard(
         tune=tune,
         retry=retry,
         quiet=quiet,
+        stop_at=math.inf if hours is None else time.monotonic() + 3600 * hours,
     )
     with allowing(users_modules):
         _on_tracks(options, show=show, estimate=estimate, verify=verify, share=verify_share, seed=verify_seed)
@@ -175,26 +182,38 @@ class _FirstSuite:
         """Run what is missing, and print the standings."""
         from sortition.cli.exit_codes import exit_for
         from sortition.leaderboard.board import Board
+        from sortition.leaderboard.standings import standing_lines, standings_table
         from sortition.leaderboard.suite import load_suite
         from sortition.leaderboard.variants import plain_rows
         from sortition.studies.overlay import label_of
 
-        _exclude(self.method, self.tune, self.weights, self.half, self.quick)
+        _exclude(method=self.method, tune=self.tune, weights=self.weights, half=self.half, quick=self.quick)
         suite = load_suite()
-        played = None if self.show else partial(_played, out=self.out, jobs=self.jobs, quiet=self.quiet)
-        run = partial(_run, suite, self.out, played)
-        cells = suite.cells("held-out" if self.tune else self.half, quick=self.quick)
-        chosen = _tuned(suite, run) if self.tune else _entries(self.method, self.weights)
+        play = None
+        if not self.show:
+            play = partial(_play, out=self.out, jobs=self.jobs, quiet=self.quiet)
+        run = partial(_run, suite, self.out, play)
+        if self.tune:
+            cells = suite.cells("held-out", quick=self.quick)
+            entries = _tuned(suite, run)
+        else:
+            cells = suite.cells(self.half, quick=self.quick)
+            entries = _entries(self.method, self.weights)
         default_seeds = QUICK_SEEDS if self.quick else suite.seeds
-        execution, rows = run(suite.study(cells, chosen, range(self.seeds or default_seeds)))
-        labels = [label_of(entry) for entry in chosen]
+        execution, rows = run(suite.study(cells, entries, range(self.seeds or default_seeds)))
+        labels = [label_of(entry) for entry in entries]
         board = Board(suite, cells, plain_rows(rows, labels))
-        _print_standings(board, labels if self.method or self.tune or self.weights else [], self.quiet)
+        if not self.quiet and board.ranked:
+            console().print(standings_table(board))
+        if self.method or self.tune or self.weights:
+            for line in standing_lines(board, labels):
+                typer.echo(line)
         if execution is not None:
             exit_for(execution, f"the same command goes on: {self.out}")
 
 
-def _exclude(method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
+def _exclude(*, method: list[str] | None, tune: bool, weights: str | None, half: str | None, quick: bool) -> None:
+    """Refuse options that exclude each other."""
     from sortition.core.errors import bad
 
     if sum(map(bool, (method, tune, weights))) > 1 or (tune and (half or quick)):
@@ -206,7 +225,9 @@ def _entries(method: list[str] | None, weights: str | None) -> list[TomlTable]:
 
     if weights is not None:
         return weighed_entries(weights)
-    return chosen_entries(method) if method else default_entries()
+    if method:
+        return chosen_entries(method)
+    return default_entries()
 
 
 def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.DataFrame]]) -> list[TomlTable]:
@@ -220,14 +241,16 @@ def _tuned(suite: Suite, run: Callable[[StudyPlan], tuple[Execution | None, pl.D
 
 
 def _run(
-    suite: Suite, out: Path, played: Callable[[StudyPlan], Execution] | None, plan: StudyPlan
+    suite: Suite, out: Path, play: Callable[[StudyPlan], Execution] | None, plan: StudyPlan
 ) -> tuple[Execution | None, pl.DataFrame]:
     """Run what is missing of a plan, unless nothing shall run, and read everything that is finished."""
-    execution = played(plan) if played is not None else None
+    execution = None
+    if play is not None:
+        execution = play(plan)
     return execution, _stored(suite, plan, out)
 
 
-def _played(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
+def _play(plan: StudyPlan, out: Path, jobs: int | None, quiet: bool) -> Execution:
     from sortition.studies.runs import runner
     from sortition.studies.runs.progress import showing
 
@@ -241,16 +264,6 @@ def _stored(suite: Suite, plan: StudyPlan, out: Path) -> pl.DataFrame:
     rows = results.collected(suite, plan, out, results.stored(out / results.RUNS))
     results.write_runs(rows, out / results.RUNS)
     return rows
-
-
-def _print_standings(board: Board, named: list[str], quiet: bool) -> None:
-    """Print the whole table, and a line for each method that was named."""
-    from sortition.leaderboard.standings import standing_lines, standings_table
-
-    if not quiet and board.ranked:
-        console().print(standings_table(board))
-    for line in standing_lines(board, named):
-        typer.echo(line)
 
 
 def register(app: typer.Typer) -> None:

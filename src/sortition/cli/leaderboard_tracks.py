@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class TrackOptions:
 
     Attributes:
         suite: "2", or the file of a suite of the same form.
-        configurations: a file of entries and alternatives; None for the suite's.
+        configurations: a file of entries and alternatives that are added to the suite's; None for these alone.
         methods: only these rows, and methods of one's own; empty for all.
         tracks: only these; empty for all.
         half: only this half.
@@ -39,6 +40,7 @@ class TrackOptions:
         tune: whether configurations are tried, and the tuned table is run.
         retry: whether failed runs are played again.
         quiet: whether only the end is said.
+        stop_at: of ``time.monotonic()``, when no more runs are begun.
     """
 
     suite: str
@@ -52,13 +54,17 @@ class TrackOptions:
     tune: bool
     retry: bool
     quiet: bool
+    stop_at: float = math.inf
 
     def load(self) -> tuple[TrackSuite, Configurations]:
         """Load the suite and its configurations."""
         from sortition.leaderboard import entrants, tracks
 
         suite = tracks.load_tracks(tracks.FILE if self.suite == "2" else Path(self.suite))
-        return suite, entrants.load_configurations(self.configurations or entrants.FILE)
+        configurations = entrants.load_configurations()
+        if self.configurations is not None:
+            configurations = configurations.extended(entrants.load_configurations(self.configurations))
+        return suite, configurations
 
     def track_names(self, suite: TrackSuite) -> list[str]:
         """Return the tracks that are meant, in the suite's order."""
@@ -86,11 +92,11 @@ def run_tracks(options: TrackOptions) -> None:
         cells = suite.cells(track, options.half, quick=options.quick)
         seeds = options.seeds or (QUICK_SEEDS if options.quick else None)
         outcome = _play(suite, cells, defaults, options, seeds=seeds)
-        if options.tune and not outcome.interrupted:
+        if options.tune and not outcome.has_stopped:
             outcome = _tune(suite, track, configurations, defaults, options)
-        if outcome.interrupted:
+        if outcome.has_stopped:
             typer.echo(f"stopped; the same command goes on: {options.out}")
-            raise typer.Exit(130)
+            raise typer.Exit(130 if outcome.interrupted else 0)
     show_tracks(options)
 
 
@@ -110,6 +116,7 @@ def _play(
         suite,
         jobs,
         options.out,
+        stop_at=options.stop_at,
         progress=lambda: showing(console(), quiet=options.quiet),
         say=(lambda line: None) if options.quiet else typer.echo,
     )
@@ -133,7 +140,7 @@ def _tune(
     cells = tuning_cells(suite, track)
     candidates = [candidate for default in defaults for candidate in configurations.candidates(default)]
     outcome = _play(suite, cells, candidates, options, seeds=SEEDS)
-    if outcome.interrupted or not cells:
+    if outcome.has_stopped or not cells:
         return outcome
     tuned = tuned_entrants(suite, track, configurations, defaults, read_all(suite, options.out, cells))
     for row, entrant in tuned.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from sortition.leaderboard.entrants import BASELINE, Configurations
+from sortition.leaderboard.entrants import BASELINE, Configurations, stated_entrant
 from sortition.leaderboard.inference import TrackBoard, rows_over_cap
 from sortition.leaderboard.tracks import TrackSuite
 from sortition.leaderboard.tuning import default_table, tuned_entrants, tuned_table
@@ -25,7 +25,10 @@ def boards_of(
         return {DEFAULT: TrackBoard(suite, suite.cells(track, quick=True), defaults, seeds=QUICK_SEEDS)}
     held_out = suite.cells(track, "held-out")
     boards = {DEFAULT: TrackBoard(suite, held_out, defaults, over_cap=over_cap)}
-    rows = [entrant for entrant in configurations.defaults() if entrant.label in set(results["row"])]
+    rows = [
+        stated_entrant(label, configuration, label)
+        for label, configuration in defaults.select("label", "configuration").unique(maintain_order=True).iter_rows()
+    ]
     tuned = tuned_entrants(suite, track, configurations, rows, results)
     if any(not entrant.is_default for entrant in tuned.values()) and BASELINE in tuned:
         boards[TUNED] = TrackBoard(suite, held_out, tuned_table(results, tuned), over_cap=over_cap)

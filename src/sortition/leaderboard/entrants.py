@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from sortition import selectors
-from sortition.core.errors import bad, unknown
+from sortition.core.errors import InputError, bad, unknown
 from sortition.core.selector import Needs
 from sortition.studies import methods
 from sortition.studies.config import validated
@@ -72,6 +72,16 @@ class Entrant:
         return methods.selector(self.name, self.parameters).resolved(FACTS).needs
 
 
+def stated_entrant(label: str, configuration: str, row: str) -> Entrant:
+    """Return the entrant that stored results state."""
+    try:
+        parameters = json.loads(configuration)
+        name = str(parameters.pop("name"))
+    except (TypeError, ValueError, KeyError, AttributeError):
+        raise InputError(f"the configuration must be a table with a name; got {configuration!r}.") from None
+    return Entrant(label=label, name=name, parameters=parameters, row=row)
+
+
 def information_class(needs: Needs) -> str:
     """Return what a method knows beyond sizes and its own choices: ``public``, or some of scalars, labels, updates."""
     signals = (*needs.asks, *needs.reports)
@@ -96,6 +106,14 @@ class Configurations(BaseModel):
     entry: dict[str, Table] = {}
     alternatives: dict[str, list[Table]] = {}
     absent: dict[str, str] = {}
+
+    def extended(self, other: Configurations) -> Configurations:
+        """Return these with the rows and alternatives of another file, which replace those of the same row."""
+        return Configurations(
+            entry={**self.entry, **other.entry},
+            alternatives={**self.alternatives, **other.alternatives},
+            absent={**self.absent, **other.absent},
+        )
 
     def defaults(self) -> list[Entrant]:
         """Return the default rows: the baseline first, then every method of the catalogue, then further rows."""
@@ -124,7 +142,7 @@ class Configurations(BaseModel):
         if len(candidates) > MOST_CONFIGURATIONS:
             rule = f"at most {MOST_CONFIGURATIONS - 1}, beside the default"
             raise bad(f"alternatives.{default.label}", rule, len(candidates) - 1)
-        for candidate in candidates:
+        for candidate in candidates[1:]:
             if candidate.information != default.information:
                 rule = f"given the same information as the default ({default.information})"
                 raise bad(candidate.label, rule, candidate.information)

@@ -6,6 +6,7 @@ most the runs of one seed that had begun, and those go on from their checkpoints
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -63,11 +64,18 @@ class QueueOutcome:
         played: runs that are finished now.
         failed: runs that failed now: (cell, label, seed) → why.
         interrupted: whether it was stopped.
+        time_is_up: whether it ended before all runs were played, since its hours were over.
     """
 
     played: int = 0
     failed: dict[tuple[str, str, int], str] = field(default_factory=dict)
     interrupted: bool = False
+    time_is_up: bool = False
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether runs are left that would have been played."""
+        return self.interrupted or self.time_is_up
 
 
 class CpuLimit(Callback):
@@ -119,14 +127,21 @@ def play(
     jobs: Sequence[Job],
     folder: Path,
     *,
+    stop_at: float = math.inf,
     progress: Callable[[], Progress | None] = lambda: None,
     say: Callable[[str], object] = lambda line: None,
 ) -> QueueOutcome:
-    """Play the jobs in order and keep their results in ``folder``."""
+    """Play the jobs in order and keep their results in ``folder``.
+
+    No seed of a cell is begun when ``time.monotonic()`` has passed ``stop_at``.
+    """
     outcome = QueueOutcome()
     for number, job in enumerate(jobs, start=1):
         say(f"{number} of {len(jobs)}: {job.cell.name}, {job.n_runs} runs")
         for seed, entrants in job.missing.items():
+            if time.monotonic() > stop_at:
+                outcome.time_is_up = True
+                return outcome
             _play_seed(suite, job.cell, entrants, seed, folder=folder, outcome=outcome, progress=progress())
             if outcome.interrupted:
                 return outcome

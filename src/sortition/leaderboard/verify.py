@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import tempfile
 from collections import defaultdict
@@ -17,7 +16,7 @@ import polars as pl
 from sortition.core.errors import InputError
 from sortition.core.streams import stream
 from sortition.leaderboard import queue, run_rows
-from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant
+from sortition.leaderboard.entrants import BASELINE, Configurations, Entrant, stated_entrant
 from sortition.leaderboard.tracks import TrackCell, TrackSuite
 
 SHARE = 0.1  # of the runs that are played again
@@ -64,6 +63,8 @@ def verify(
     rows: list[Row] = []
     for cell in cells:
         stored = run_rows.read_rows(run_rows.path_of(folder, cell)).rows(named=True)
+        if labels is not None:
+            stored = [row for row in stored if row["row"] in (BASELINE, *labels)]
         report.problems += checked_rows(suite, cell, stored, configurations)
         rows += [row for row in stored if labels is None or row["row"] in labels]
     report.rows = len(rows)
@@ -154,13 +155,7 @@ def entrant_of(row: Row, candidates: Mapping[str, Entrant]) -> Entrant:
 
 
 def _stated_entrant(row: Row) -> Entrant:
-    """Return the entrant that a row says."""
-    try:
-        parameters = json.loads(row["configuration"])
-        name = str(parameters.pop("name"))
-    except (TypeError, ValueError, KeyError, AttributeError):
-        raise InputError(f"the configuration must be a table with a name; got {row['configuration']!r}.") from None
-    return Entrant(label=row["label"], name=name, parameters=parameters, row=row["row"])
+    return stated_entrant(row["label"], row["configuration"], row["row"])
 
 
 def _wrong_curve(cell: TrackCell, row: Row, rounds: int, evaluate_every: int) -> Iterable[str]:

@@ -16,8 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from sortition.core.record import RoundRecord, answered_ids
+
 EXAMPLES = Path(__file__).parents[2] / "examples" / "metrics"
 OF_TARGET = ("job", "instance", "__name__")
+COUNTERS = ("rounds", "chosen", "used", "silent", "failed", "standby")
 PATIENCE = 60.0  # seconds until Prometheus must have scraped
 
 needs_prometheus = pytest.mark.skipif(
@@ -46,13 +49,11 @@ class Prometheus:
         with urllib.request.urlopen(address, timeout=10) as response:
             answer = json.load(response)
         assert answer["status"] == "success", answer
-        found = {}
+        values = {}
         for series in answer["data"]["result"]:
-            labels = {
-                key: value for key, value in series["metric"].items() if key not in ("job", "instance", "__name__")
-            }
-            found[tuple(sorted(labels.items()))] = float(series["value"][1])
-        return found
+            labels = {key: value for key, value in series["metric"].items() if key not in OF_TARGET}
+            values[tuple(sorted(labels.items()))] = float(series["value"][1])
+        return values
 
     def wait_for(self, expression: str, value: float) -> None:
         """Wait until a query has this one value."""
@@ -97,13 +98,12 @@ def scraping(folder: Path, target: int) -> Iterator[Prometheus]:
 
 
 class AtTheEnd:
-    """A sink that lets Prometheus scrape the last round before the endpoint closes, and asks it for values."""
+    """A sink that lets Prometheus scrape the last round before the endpoint closes, and asks it for the counters."""
 
-    def __init__(self, prometheus: Prometheus, rounds: int, *expressions: str) -> None:
+    def __init__(self, prometheus: Prometheus, rounds: int) -> None:
         self.prometheus = prometheus
         self.rounds = rounds
-        self.expressions = expressions
-        self.answers: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+        self.totals: dict[str, float] = {}
 
     def begin(self, series, played: int) -> None:
         """Nothing to do."""
@@ -112,7 +112,17 @@ class AtTheEnd:
         """After the last round, wait for the scrape."""
         if series.last["round"] + 1 == self.rounds:
             self.prometheus.wait_for("sortition_round", self.rounds - 1)
-            self.answers = {expression: self.prometheus.query(expression) for expression in self.expressions}
+            for name in COUNTERS:
+                self.totals[name] = sum(self.prometheus.query(f"sortition_{name}_total").values())
 
     def end(self, completed: bool) -> None:
         """Nothing to do."""
+
+    def check(self, history: list[RoundRecord]) -> None:
+        """What Prometheus has scraped is what the records say."""
+        assert len(history) == self.rounds
+        assert self.totals["rounds"] == self.rounds
+        assert self.totals["chosen"] == sum(len(record["cohort"]) for record in history) > 0
+        assert self.totals["used"] == sum(len(answered_ids(record)) for record in history) > 0
+        for name in ("silent", "failed", "standby"):
+            assert self.totals[name] == sum(len(record.get(name) or ()) for record in history)

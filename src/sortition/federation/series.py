@@ -282,7 +282,7 @@ class SelectionSeries:
         return list(zip(QUANTILES, np.quantile(rounds, QUANTILES).tolist(), strict=True))
 
     def _histograms(self) -> list[Series]:
-        since = tuple(Sample(rounds, {"quantile": f"{q:g}"}) for q, rounds in self._rounds_since_quantiles())
+        since = tuple(Sample(rounds, {"share": f"{share:g}"}) for share, rounds in self._rounds_since_quantiles())
         return [
             Series("rounds_since_chosen", "gauge", "Rounds since clients that were ever chosen last were.", since),
             Series(

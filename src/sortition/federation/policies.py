@@ -22,7 +22,7 @@ from sortition.core.policy import COUNTED, FACT_OF, MEGABYTE, UTC_OFFSET, Per, P
 from sortition.core.questions import Measure
 from sortition.core.signals import ModelSize
 from sortition.core.streams import stream
-from sortition.federation.ledger import Claim, Ledger
+from sortition.federation.ledger import Claim, Ledger, Lifetime, Lookback, News
 
 NUMBER = 4  # bytes of a number that travels
 Excluded = Mapping[str, Ids]  # rule → whom it left out
@@ -124,6 +124,10 @@ class Tally:
             self._uses[code] += uses
             self._bytes[code] += n_bytes
 
+    def add_lifetime(self, subject: Hashable, uses: int) -> None:
+        """Count participations that are too long ago for everything but the lifetime."""
+        self._lifetime[self.code(subject)] += uses
+
     def advance(self, moment: Moment) -> None:
         """Forget what is no longer within the window."""
         if self._window is None:
@@ -210,7 +214,7 @@ class PolicyKeeper:
         job: this federation, by which its rounds are told from those of other jobs.
         round: the round that is about to begin.
         excluded: whom each rule left out when this round began.
-        ledger: where claims are shared with other jobs; None: they are counted here alone.
+        ledger: where claims are shared with other jobs (:meth:`share`); None: they are counted here alone.
     """
 
     def __init__(self, policies: Sequence[Policy], directory: Directory | None = None, *, seed: int = 0) -> None:
@@ -224,6 +228,12 @@ class PolicyKeeper:
         self._tallies = [Tally(policy) for policy in self.policies if _counts(policy)]
         self._used: set[int] = set()  # clients that take part in this round already
         self._latest = -np.inf  # the clock is never read backwards
+
+    def share(self, ledger: Ledger, job: str) -> None:
+        """Count in a ledger from now on, as this job; the ledger keeps whatever the rules look back at."""
+        self.job = job
+        self.ledger = ledger
+        ledger.register(job, lookback(self.policies))
 
     # -- who is eligible -----------------------------------------------------------------------------------------------
 
@@ -393,6 +403,7 @@ class PolicyKeeper:
             return self._checked(ids, uses=uses, n_bytes=n_bytes, reserve=reserve)[1]
         with self.ledger.exclusively():
             self._catch_up()
+            self.ledger.prune(self._moment().seconds)
             claims, refused = self._checked(ids, uses=uses, n_bytes=n_bytes, reserve=reserve)
             self.ledger.append(claims)
             self.ledger.unread()  # they are counted already
@@ -429,23 +440,24 @@ class PolicyKeeper:
 
     def _count(self, claim: Claim, *, of_this_job: bool) -> None:
         moment = Moment(claim.round, claim.at)
-        subjects: dict[Per, tuple[str, ...]] = {
-            "client": (claim.client,),
-            "owner": (claim.owner,) if claim.owner else (),
-            "tag": claim.tags,
-        }
         for tally in self._tallies:
-            only = tally.policy.only
-            if only and claim.client not in only and not set(claim.tags) & set(only):
-                continue
-            for subject in subjects[tally.policy.per]:
+            for subject in _counted_subjects(tally.policy, claim):
                 tally.add(subject, moment, uses=claim.uses, n_bytes=claim.bytes, of_this_job=of_this_job)
+
+    def _count_news(self, news: News) -> None:
+        if news.lifetimes is not None:
+            self._tallies = [Tally(tally.policy) for tally in self._tallies]
+            for lifetime in news.lifetimes:
+                for tally in self._tallies:
+                    for subject in _counted_subjects(tally.policy, lifetime):
+                        tally.add_lifetime(subject, lifetime.uses)
+        for claim in news.claims:
+            self._count(claim, of_this_job=claim.job == self.job)
 
     def _catch_up(self) -> None:
         """Count what is new in the ledger, and forget what has left its window."""
         if self.ledger is not None:
-            for claim in self.ledger.unread():
-                self._count(claim, of_this_job=claim.job == self.job)
+            self._count_news(self.ledger.unread())
         moment = self._moment()
         for tally in self._tallies:
             tally.advance(moment)
@@ -502,6 +514,27 @@ class PolicyKeeper:
 
 def _counts(policy: Policy) -> bool:
     return any(rule.name in COUNTED for rule in policy.rules)
+
+
+def _counted_subjects(policy: Policy, use: Claim | Lifetime) -> tuple[str, ...]:
+    """The names under which a policy counts a use; none where it does not apply to the device."""
+    if policy.only and use.client not in policy.only and set(use.tags).isdisjoint(policy.only):
+        return ()
+    if policy.per == "client":
+        return (use.client,)
+    if policy.per == "tag":
+        return use.tags
+    return (use.owner,) if use.owner else ()
+
+
+def lookback(policies: Iterable[Policy]) -> Lookback:
+    """How far back the windows and separations of these policies look."""
+    texts = [text for policy in policies for text in (policy.separation, policy.window) if text]
+    spans = [Span.read("policy", text) for text in texts]
+    return Lookback(
+        seconds=max((span.amount for span in spans if not span.in_rounds), default=0.0),
+        rounds=int(max((span.amount for span in spans if span.in_rounds), default=0.0)),
+    )
 
 
 def _rule(policy: Policy, name: str) -> Rule | None:

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("prometheus_client", reason="prometheus_client is not installed: pip install 'sortition[metrics]'")
 
 import yaml
-from tests.federation.prometheus import EXAMPLES, AtTheEnd, free_port, needs_prometheus, needs_promtool, scraping
+from campaign.prometheus import EXAMPLES, free_port, scraping
+from tests.federation.prometheus import AtTheEnd, needs_prometheus, needs_promtool
 from tests.federation.scraping import samples
 from tests.federation.test_metrics import check_counters, played, scraped
 
@@ -138,7 +139,7 @@ def test_promtool_accepts_the_page():
 @pytest.mark.prometheus
 def test_prometheus_scrapes_a_federation_on_ones_own_server(tmp_path):
     target = free_port()
-    with scraping(tmp_path, target) as prometheus:
+    with scraping(tmp_path, {"sortition": target}) as prometheus:
         at_the_end = AtTheEnd(prometheus, 5)
         federation = played(5, metrics=[Metrics(target), at_the_end])
     at_the_end.check(federation.history)

@@ -84,7 +84,9 @@ class LiveFederation:
         )
         arrangement = options.arrangement
         if arrangement is not None and arrangement.shadows:
-            self.driver.shadows = Shadows(arrangement.shadows, arrangement.live_label, logger=self.logger)
+            self.driver.shadows = Shadows(
+                arrangement.shadows, arrangement.live_label, pace=options.pace.rule, logger=self.logger
+            )
             self.files.shadows = self.driver.shadows
         self.metrics: LiveMetrics | None = None
         if isinstance(transport, MeteredTransport):

@@ -17,7 +17,7 @@ from sortition.core.rounds import Population
 from sortition.core.selector import Selector, resolved_for
 from sortition.core.signals import ACCURACY, PRODUCTS, ModelSize
 from sortition.core.validation import is_whole
-from sortition.federation.pace import CohortPace, Pace, refuse_overlap
+from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
 from sortition.simulation.faults import FaultDraws, Faults
 from sortition.simulation.local_states import LocalStates
@@ -99,8 +99,6 @@ class Setup:
     def _check_pace(self) -> None:
         """Refuse a pace that does not fit, and whatever cannot be served under it, by name."""
         self.cohort_pace.check("Setup", self.guards.minimum)
-        if self.shadows:
-            refuse_overlap(self.cohort_pace.rule, "Setup", "Shadows choose when a round is over.")
         self.pace.check_selector(self.selector)
         if not self.pace.overlaps:
             return

@@ -239,7 +239,9 @@ class Simulation:
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
         self.driver.registrar = selection.registrar(setup.known(max(0, played - 1)), self._size)
         if setup.shadows:
-            self.driver.shadows = Shadows(setup.shadows, type(setup.selector).__name__, only_read=True)
+            self.driver.shadows = Shadows(
+                setup.shadows, type(setup.selector).__name__, only_read=True, pace=setup.cohort_pace.rule
+            )
             self.driver.shadows.watch(self.driver.registrar)
 
     @property

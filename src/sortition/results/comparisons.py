@@ -52,6 +52,7 @@ SHARED = (
     "pace",
     "guards",
     "policy",
+    "habits",
     "faults",
     "attacks",
     "evaluate_every",

@@ -20,6 +20,7 @@ from sortition.core.validation import is_whole
 from sortition.federation.pace import CohortPace, Pace
 from sortition.learning import LocalRule
 from sortition.simulation.faults import FaultDraws, Faults
+from sortition.simulation.habits import FACTS, Habits
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.world import World
 
@@ -53,6 +54,7 @@ class Setup:
         shadows: methods that choose beside the live one and send nothing, by label.
         pace: how many are chosen at a time, and when a step is made.
         policies: how often and when devices may be used; all hold together.
+        habits: how devices are used, for policies on batteries, charging, idle devices and local hours.
     """
 
     world: World
@@ -71,6 +73,7 @@ class Setup:
     shadows: Mapping[str, Selector[Any]] = field(default_factory=dict)
     pace: Pace = Pace()
     policies: tuple[Policy, ...] = ()
+    habits: Habits = Habits()
 
     def __post_init__(self) -> None:
         for name, least in (("cohort", 1), ("horizon", 1), ("evaluate_every", 0), ("clients_every", 0)):
@@ -116,9 +119,9 @@ class Setup:
         """Refuse a policy on what simulated clients do not have."""
         facts = () if self.population is None else self.population.facts
         for fact in policy.facts:
-            if fact not in facts:
+            if fact not in facts and fact not in FACTS:
                 hint = "Give it as a fact of the population, or leave the rule to real devices."
-                raise bad("policy", f"on facts that clients have ({', '.join(facts)})", fact, hint)
+                raise bad("policy", f"on facts that clients have ({', '.join((*facts, *FACTS))})", fact, hint)
         if policy.per == "tag":
             raise bad("Policy.per", "'client' or 'owner' in a simulation", "tag", "Simulated clients have no tags.")
         if policy.per == "owner" and "groups" not in facts:

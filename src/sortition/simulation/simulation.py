@@ -43,6 +43,7 @@ from sortition.learning.together import train_together
 from sortition.learning.vector import Vector
 from sortition.simulation.devices import RoundEnd
 from sortition.simulation.faults import FATES, POINTS
+from sortition.simulation.habits import DailyLife
 from sortition.simulation.ledger import LANES, NUMBER, Ledger
 from sortition.simulation.local_states import LocalStates
 from sortition.simulation.round_cache import Training, Trainings
@@ -234,6 +235,7 @@ class Simulation:
         self._crash = len(POINTS)  # the first of POINTS at which the server falls over
         self._saved: tuple[dict[str, Any], tuple[Any, Any], list[dict[str, Any]]] | None = None
         self.policy = PolicyKeeper(setup.policies, SimulatedDirectory(self), seed=setup.seed)
+        self.life = DailyLife(setup.habits, setup.world.n_clients, setup.world.seed)
         selection = Selection(setup.selector, setup.horizon, setup.seed, setup.guards)
         self.seen: deque[float] = deque(maxlen=SEEN)  # durations of the last trainings; infinite without an answer
         self.driver = SimulatedDriver(self, selection, setup.cohort_pace, policy=self.policy)
@@ -341,8 +343,12 @@ class Simulation:
         names = facts_of(self.setup.policies)
         if not names:
             return Eligible(ids, {})
-        known = self.now.setup.known(self.now.t)
-        return Eligible(ids, {name: np.asarray(getattr(known, name))[ids] for name in names})
+        population = self.now.setup.known(self.now.t)
+        facts: dict[str, Array] = {}
+        if any(name not in population.facts for name in names):
+            facts = self.life.facts(self.clock)
+        facts |= {name: np.asarray(getattr(population, name)) for name in names if name in population.facts}
+        return Eligible(ids, {name: facts[name][ids] for name in names})
 
     def _note_newcomers(self, t: int) -> None:
         """Note who joined, and forget what was remembered of those whose ids others took."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Strict
@@ -27,6 +27,7 @@ SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week"
 MEGABYTE = 1_000_000
 COUNTED = ("separation", "participations", "megabytes", "lifetime")  # rules on what a device has done before
 FACT_OF = {"examples": "sizes", "battery": "battery", "charging": "charging", "idle": "idle"}
+SHARED_BY: dict[str | None, Per] = {None: "client", "owner": "owner", "tag": "tag"}  # words of a key → who shares it
 UTC_OFFSET = "utc_offset"  # the fact that says by how many hours a device's clock is ahead of UTC
 MOST_OF_A_COUNT = 2**53
 _SPAN = re.compile(r"(?P<amount>[0-9]+(\.[0-9]+)?) (?P<unit>round|second|minute|hour|day|week)s?")
@@ -53,7 +54,7 @@ class Span:
     @classmethod
     def read(cls, who: str, text: object) -> Span:
         """Read "3 rounds" or "6 hours"; ``who`` is given it."""
-        match = _SPAN.fullmatch(text) if isinstance(text, str) else None
+        match = _matched(_SPAN, text)
         hint = 'Write "3 rounds", "90 seconds", "6 hours", "1 day" or "2 weeks".'
         if match is None:
             raise bad(who, "a number and a unit", text, hint)
@@ -61,7 +62,9 @@ class Span:
         in_rounds = match["unit"] == "round"
         if not 0 < amount <= MOST_OF_A_COUNT or (in_rounds and amount != int(amount)):
             raise bad(who, "a whole number of rounds, or a time above 0", text, hint)
-        return cls(match.string, amount if in_rounds else amount * SECONDS[match["unit"]], in_rounds)
+        if not in_rounds:
+            amount *= SECONDS[match["unit"]]
+        return cls(match.string, amount, in_rounds)
 
 
 @dataclass(frozen=True)
@@ -85,11 +88,16 @@ class Rule:
     @property
     def key(self) -> str:
         """The rule in one line, under which records and audit logs name it."""
-        limit = f"={self.limit}" if self.limit else ""
-        window = f"/{self.window}" if self.window else ""
-        per = f" per {self.per}" if self.per != "client" else ""
-        only = f" only {', '.join(self.only)}" if self.only else ""
-        return f"{self.name}{limit}{window}{per}{only}"
+        key = self.name
+        if self.limit:
+            key += f"={self.limit}"
+        if self.window:
+            key += f"/{self.window}"
+        if self.per != "client":
+            key += f" per {self.per}"
+        if self.only:
+            key += f" only {', '.join(self.only)}"
+        return key
 
     @classmethod
     def parse(cls, key: str) -> Rule | None:
@@ -97,12 +105,13 @@ class Rule:
         match = _KEY.fullmatch(key)
         if match is None or match["name"] not in RULES:
             return None
+        words = match["only"].split(", ") if match["only"] else []
         return cls(
             name=match["name"],
             limit=match["limit"] or "",
             window=match["window"] or "",
-            per="client" if match["per"] is None else "owner" if match["per"] == "owner" else "tag",
-            only=tuple(match["only"].split(", ")) if match["only"] else (),
+            per=SHARED_BY[match["per"]],
+            only=tuple(words),
         )
 
 
@@ -200,30 +209,33 @@ class Policy:
         """Its rules, those first that need no fact of a device: a client is left out by the first that it breaks."""
         limits = {
             "separation": self.separation,
-            "participations": str(self.participations or ""),
-            "megabytes": f"{self.megabytes:g}" if self.megabytes else "",
-            "lifetime": str(self.lifetime or ""),
-            "hours": self.hours + (" local" if self.local_hours else ""),
-            "examples": str(self.examples or ""),
-            "battery": f"{self.battery:g}" if self.battery else "",
+            "participations": _limit_text(self.participations),
+            "megabytes": _limit_text(self.megabytes),
+            "lifetime": _limit_text(self.lifetime),
+            "hours": self.hours,
+            "examples": _limit_text(self.examples),
+            "battery": _limit_text(self.battery),
         }
+        if self.local_hours:
+            limits["hours"] += " local"
         names = [name for name in RULES if limits.get(name) or (name in ("charging", "idle") and getattr(self, name))]
-        return tuple(
-            Rule(
-                name=name,
-                limit=limits.get(name, ""),
-                window=self.window if name in ("participations", "megabytes") else "",
-                per=self.per if name in COUNTED else "client",
-                only=self.only,
-            )
-            for name in names
-        )
+        return tuple(self._rule(name, limits.get(name, "")) for name in names)
+
+    def _rule(self, name: str, limit: str) -> Rule:
+        rule = Rule(name, limit, only=self.only)
+        if name in ("participations", "megabytes"):
+            rule = replace(rule, window=self.window)
+        if name in COUNTED:
+            rule = replace(rule, per=self.per)
+        return rule
 
     @property
     def facts(self) -> tuple[str, ...]:
         """The facts of a device that its rules look at."""
         names = [FACT_OF[rule.name] for rule in self.rules if rule.name in FACT_OF]
-        return (*names, UTC_OFFSET) if self.local_hours else tuple(names)
+        if self.local_hours:
+            names.append(UTC_OFFSET)
+        return tuple(names)
 
     def without(self, name: str) -> Policy | None:
         """The same policy without one rule; None where nothing is left of it."""
@@ -234,7 +246,9 @@ class Policy:
             table.pop("window", None)
         if not set(COUNTED) & table.keys():
             table.pop("per", None)
-        return Policy(**table) if table.keys() & set(RULES) else None
+        if not table.keys() & set(RULES):
+            return None
+        return Policy(**table)
 
     def changed(self) -> dict[str, Any]:
         """The fields that differ from the defaults: what a run's configuration holds."""
@@ -257,9 +271,22 @@ RULES = (
 )  # in the order in which they are looked at
 
 
+def _matched(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
+    if not isinstance(text, str):
+        return None
+    return pattern.fullmatch(text)
+
+
+def _limit_text(limit: float) -> str:
+    """A limit as it stands in a rule's key; empty where it is off."""
+    if not limit:
+        return ""
+    return str(limit) if isinstance(limit, int) else f"{limit:g}"
+
+
 def read_hours(who: str, text: object) -> tuple[int, int]:
     """Read "22-6": the hours from which and until which a device may begin."""
-    match = _HOURS.fullmatch(text) if isinstance(text, str) else None
+    match = _matched(_HOURS, text)
     if match is None or int(match["first"]) > 24 or int(match["last"]) > 24 or match["first"] == match["last"]:
         raise bad(who, "two different hours of a day", text, 'Write "22-6": from 22:00 until 6:00.')
     return int(match["first"]) % 24, int(match["last"]) % 24
@@ -296,8 +323,9 @@ def reason(key: str) -> str:
             return f"chosen {rule.limit} of {rule.limit} times in all"
         case "hours":
             hours = rule.limit.removesuffix(" local")
-            clock = "its own clock" if rule.limit.endswith(" local") else "the server's clock"
-            return f"outside of the hours {hours} of {clock}"
+            if rule.limit.endswith(" local"):
+                return f"outside of the hours {hours} of its own clock"
+            return f"outside of the hours {hours} of the server's clock"
         case "examples":
             return f"fewer than {rule.limit} examples"
         case "battery":

@@ -217,16 +217,16 @@ class Ledger:
     def unread(self) -> News:
         """What was added since the last call."""
         with self._translated(), self._one_moment():
-            behind = self._pruned_to() > self._read_to
+            pruned_to = self._pruned_to()
             lifetimes = None
-            if behind:
+            begin = self._read_to
+            if pruned_to > self._read_to:
                 lifetimes = [_lifetime(row) for row in self._db.execute(LIFETIMES)]
-            rows = self._db.execute(READ, (0 if behind else self._read_to,)).fetchall()
+                begin = 0
+            rows = self._db.execute(READ, (begin,)).fetchall()
             claims = [_claim(row[1:]) for row in rows]
-            last_ids = [self._read_to, self._pruned_to()]
-        if rows:
-            last_ids.append(int(rows[-1][0]))
-        self._read_to = max(last_ids)
+        row_ids = [int(row[0]) for row in rows]
+        self._read_to = max([self._read_to, pruned_to, *row_ids])
         return News(claims, lifetimes)
 
     def prune(self, now: float) -> int:
@@ -251,8 +251,8 @@ class Ledger:
 
     def _pruned_to(self) -> int:
         """The last row that was pruned; 0 where none ever was."""
-        row = self._db.execute("SELECT last_id FROM pruned").fetchone()
-        return 0 if row is None else int(row[0])
+        (last_id,) = self._db.execute("SELECT COALESCE(MAX(last_id), 0) FROM pruned").fetchone()
+        return int(last_id)
 
     @contextmanager
     def _one_moment(self) -> Iterator[None]:
@@ -305,10 +305,10 @@ def _lifetime(row: Sequence[object]) -> Lifetime:
 
 def _claim(row: Sequence[object]) -> Claim:
     """The claim of a row, whose types SQLite does not enforce."""
-    job, round_index, client, owner, tags, at, uses, n_bytes = row
+    job, round_index, client, owner, tags, seconds, uses, n_bytes = row
     words = json.loads(str(tags))
     is_sound = isinstance(words, list) and uses in (0, 1) and isinstance(n_bytes, int) and n_bytes >= 0
-    if not is_sound or not isinstance(round_index, int) or not isinstance(at, float):
+    if not is_sound or not isinstance(round_index, int) or not isinstance(seconds, float):
         raise ValueError(f"a row of client {client!r} does not hold a claim")
     return Claim(
         job=str(job),
@@ -316,7 +316,7 @@ def _claim(row: Sequence[object]) -> Claim:
         client=str(client),
         owner=str(owner),
         tags=tuple(str(word) for word in words),
-        at=at,
-        uses=1 if uses else 0,
+        at=seconds,
+        uses=int(str(uses)),
         bytes=int(str(n_bytes)),
     )

@@ -79,7 +79,9 @@ class Moment:
 
     def by(self, span: Span) -> float:
         """The moment in the unit of a span."""
-        return float(self.round) if span.in_rounds else self.seconds
+        if span.in_rounds:
+            return float(self.round)
+        return self.seconds
 
 
 class Tally:
@@ -93,8 +95,8 @@ class Tally:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.rules = {rule.name: rule for rule in policy.rules if rule.name in COUNTED}
-        self._separation = Span.read("separation", policy.separation) if policy.separation else None
-        self._window = Span.read("window", policy.window) if policy.window else None
+        self._separation = _span("separation", policy.separation)
+        self._window = _span("window", policy.window)
         self._most_bytes = int(policy.megabytes * MEGABYTE)
         self._codes: dict[Hashable, int] = {}
         self._last: list[float] = []  # when each subject was last used, in the unit of the separation
@@ -193,10 +195,10 @@ class Tally:
             raise ValueError("a policy's counts are not one a subject")
         fresh._last = [-np.inf if value is None else float(value) for value in saved["last"]]
         fresh._lifetime = [int(count) for count in saved["lifetime"]]
-        for when, code, uses, n_bytes in saved["window"]:
+        for moment, code, uses, n_bytes in saved["window"]:
             if not 0 <= code < n_subjects:
                 raise ValueError("a policy's window holds an unknown subject")
-            heapq.heappush(fresh._in_window, (float(when), int(code), int(uses), int(n_bytes)))
+            heapq.heappush(fresh._in_window, (float(moment), int(code), int(uses), int(n_bytes)))
             fresh._uses[code] += int(uses)
             fresh._bytes[code] += int(n_bytes)
         self.__dict__.update(fresh.__dict__)
@@ -268,8 +270,10 @@ class PolicyKeeper:
     def disregard(self, clients: Collection[int]) -> None:
         """Leave clients out of :attr:`excluded` that could not be chosen anyway."""
         if self.excluded:
-            others = {rule: ids[[k not in clients for k in ids.tolist()]] for rule, ids in self.excluded.items()}
-            self.excluded = {rule: ids for rule, ids in others.items() if ids.size}
+            choosable = {
+                rule: ids[[client not in clients for client in ids.tolist()]] for rule, ids in self.excluded.items()
+            }
+            self.excluded = {rule: ids for rule, ids in choosable.items() if ids.size}
 
     def counts(self) -> dict[str, int]:
         """How many clients each rule left out."""
@@ -329,10 +333,10 @@ class PolicyKeeper:
             hour = (self._directory.hour(utc=True) + values) % 24
             return np.array([not _within(policy.hours, value) for value in hour.tolist()], bool)
         if rule.name in ("charging", "idle"):
-            least = float(np.finfo(np.float64).tiny)
+            limit = float(np.finfo(np.float64).tiny)
         else:
-            least = float(getattr(policy, rule.name))
-        return np.array(~(values >= least), bool)
+            limit = float(getattr(policy, rule.name))
+        return np.array(~(values >= limit), bool)
 
     def _without_room(self, candidates: Ids) -> dict[int, Rule]:
         """Whom a draw leaves out, where more clients of an owner or a tag are there than it has places left.
@@ -356,9 +360,9 @@ class PolicyKeeper:
             for number, subject in places:
                 if (number, subject) not in rooms:
                     rooms[number, subject] = shared[number].room(subject, n_bytes)
-            full = next((rooms[place][1] for place in places if rooms[place][0] < 1), None)
-            if full is not None:
-                left_out[client] = full
+            exhausted_rule = next((rooms[place][1] for place in places if rooms[place][0] < 1), None)
+            if exhausted_rule is not None:
+                left_out[client] = exhausted_rule
                 continue
             for place in places:
                 rooms[place] = (rooms[place][0] - 1, rooms[place][1])
@@ -386,13 +390,16 @@ class PolicyKeeper:
         if not trains and not counts_bytes:
             return question
         size = self._directory.model_size()
-        numbers = (size.parameters or 0) + signal.floats_down + (1 if signal.scalar else signal.length(size) or 0)
+        row_length = 1 if signal.scalar else signal.length(size) or 0
+        numbers = (size.parameters or 0) + signal.floats_down + row_length
         reserve = 0 if trains else self._training_bytes()
         refused = self._claim(question.ids, uses=int(trains), n_bytes=NUMBER * numbers, reserve=reserve)
         if not refused.size:
             return question
-        asked = question.ids[~np.isin(question.ids, refused)]
-        return replace(question, ids=asked) if asked.size else None
+        permitted_ids = question.ids[~np.isin(question.ids, refused)]
+        if not permitted_ids.size:
+            return None
+        return replace(question, ids=permitted_ids)
 
     def _claim(self, ids: Ids, *, uses: int, n_bytes: int, reserve: int) -> Ids:
         """Check and count in one step, which no other job can come between; whoever breaks a rule is returned.
@@ -483,8 +490,7 @@ class PolicyKeeper:
         if per == "client":
             return (self._directory.name(client),)
         if per == "owner":
-            owner = self._directory.owner(client)
-            return (owner,) if owner else ()
+            return _known_owner(self._directory.owner(client))
         return self._directory.tags(client)
 
     def _applies(self, policy: Policy, client: int) -> bool:
@@ -524,7 +530,19 @@ def _counted_subjects(policy: Policy, use: Claim | Lifetime) -> tuple[str, ...]:
         return (use.client,)
     if policy.per == "tag":
         return use.tags
-    return (use.owner,) if use.owner else ()
+    return _known_owner(use.owner)
+
+
+def _known_owner(owner: str) -> tuple[str, ...]:
+    """The owner as a subject; nobody where owners are not known."""
+    return (owner,) if owner else ()
+
+
+def _span(name: str, text: str) -> Span | None:
+    """The span of a rule; None where the rule is off."""
+    if not text:
+        return None
+    return Span.read(name, text)
 
 
 def lookback(policies: Iterable[Policy]) -> Lookback:

@@ -31,7 +31,7 @@ from sortition.core.questions import Measure, Reading
 from sortition.core.record import ShadowRecord
 from sortition.core.registrar import Registrar
 from sortition.core.rounds import Cohort, Population
-from sortition.core.selector import Selector, resolved_for
+from sortition.core.selector import AnySelector, resolved_for
 from sortition.core.turn import Turn
 from sortition.federation.pace import Pace
 from sortition.federation.participation import Participation
@@ -45,7 +45,8 @@ UNSOUND = "its update is unsound"
 NOBODY = np.empty(0, np.int64)
 UNDER_WAY = ("chosen", "online", "last_available")  # arrays of a registrar's snapshot, beside those of the flights
 
-Exported = tuple[dict[str, Array], dict[str, Any]]
+Header = dict[str, Any]  # as JSON knows it
+Exported = tuple[dict[str, Array], Header]
 
 
 @dataclass
@@ -59,7 +60,7 @@ class Seen:
         strikes: (N,) rounds in which each client was unsound, before this one.
         until: (N,) until when each is in quarantine.
         answers: what clients answered to the live method's questions.
-        done: whose updates came.
+        finished: whose updates came.
         reports: what these reported, by signal.
     """
 
@@ -69,7 +70,7 @@ class Seen:
     strikes: Ids
     until: Ids
     answers: list[tuple[Measure, Answers]] = field(default_factory=list)
-    done: Ids = field(default_factory=lambda: np.empty(0, np.int64))
+    finished: Ids = field(default_factory=lambda: np.empty(0, np.int64))
     reports: dict[str, Answers] = field(default_factory=dict)
 
     @property
@@ -85,18 +86,18 @@ class Seen:
             return self.available
         return np.setdiff1d(self.available, np.concatenate(list(excluded.values())))
 
-    def rows(self, question: Measure) -> dict[int, Any]:
+    def rows(self, question: Measure) -> dict[int, Array]:
         """The rows that answer a shadow's question, of clients that were asked the same in this round."""
-        rows: dict[int, Any] = {}
+        rows: dict[int, Array] = {}
         if question.after is not None or question.signal.of == "pairs":
             return rows  # nobody rehearsed for the shadow, and products are of the pairs that were asked
-        for asked, answers in self.answers:
-            if asked.signal == question.signal and asked.after is None:
+        for live_question, answers in self.answers:
+            if live_question.signal == question.signal and live_question.after is None:
                 rows |= _rows_by_client(answers)
         return {client: rows[client] for client in question.ids.tolist() if client in rows}
 
 
-def _rows_by_client(answers: Answers) -> dict[int, Any]:
+def _rows_by_client(answers: Answers) -> dict[int, Array]:
     """Copies of the rows: a shadow may do with them what it likes."""
     if isinstance(answers, Reading):
         return {client: np.array(row) for client, row in zip(answers.ids.tolist(), answers.values, strict=True)}
@@ -104,25 +105,25 @@ def _rows_by_client(answers: Answers) -> dict[int, Any]:
 
 
 @dataclass
-class Wanted:
+class Inquiry:
     """What a shadow wanted to know in a round.
 
     Attributes:
-        asked: rows that it asked for, over all questions.
-        known: of these, rows that clients had sent anyway.
+        rows_asked: rows that it asked for, over all questions.
+        rows_known: of these, rows that clients had sent anyway.
         trainings: clients that would have trained for a question.
         unknown: signal → rows of questions and reports that nobody had sent.
     """
 
-    asked: int = 0
-    known: int = 0
+    rows_asked: int = 0
+    rows_known: int = 0
     trainings: int = 0
     unknown: dict[str, int] = field(default_factory=dict)
 
     def count(self, question: Measure, known: int) -> None:
         """Count a question, of which so many rows are known."""
-        self.asked += int(question.ids.size)
-        self.known += known
+        self.rows_asked += int(question.ids.size)
+        self.rows_known += known
         if question.signal.of == "training":
             self.trainings += int(question.ids.size)
         if question.after is not None:
@@ -159,7 +160,7 @@ class Choices:
     """What a shadow chose between two steps.
 
     Attributes:
-        wanted: what it wanted to know.
+        inquiry: what it wanted to know.
         ids: whom it chose, selection after selection.
         weights: what their updates would weigh.
         chosen_live: of ``ids``, whether the live method chose it in the same selection.
@@ -167,7 +168,7 @@ class Choices:
         error: what it raised; empty where it raised nothing.
     """
 
-    wanted: Wanted = field(default_factory=Wanted)
+    inquiry: Inquiry = field(default_factory=Inquiry)
     ids: Ids = field(default_factory=lambda: NOBODY)
     weights: Floats = field(default_factory=lambda: np.empty(0))
     chosen_live: Array = field(default_factory=lambda: np.empty(0, bool))
@@ -197,7 +198,7 @@ class Shadow:
         cannot: why it cannot choose at all; empty where it can.
     """
 
-    def __init__(self, label: str, selector: Selector[Any], pace: Pace | None = None) -> None:
+    def __init__(self, label: str, selector: AnySelector, pace: Pace | None = None) -> None:
         self.label = label
         self.selector = selector
         self.pace = Pace() if pace is None else pace
@@ -213,9 +214,9 @@ class Shadow:
         try:
             selector = resolved_for(self.selector, population)
             self.pace.check_selector(selector)
-            missing = [fact for fact in selector.needs.reads if fact not in population.facts]
-            if missing:
-                self.cannot = f"it reads {', '.join(missing)}, which the live method does not"
+            missing_facts = [fact for fact in selector.needs.reads if fact not in population.facts]
+            if missing_facts:
+                self.cannot = f"it reads {', '.join(missing_facts)}, which the live method does not"
                 return
             self.registrar = Registrar(
                 self.selector, population, horizon=live.horizon, seed=live.seed, guards=live.guards
@@ -238,13 +239,14 @@ class Shadow:
 
     def _play(self, seen: Seen, live: Registrar, registrar: Registrar) -> ShadowRecord:
         choices = Choices()
-        turn = self._choose(seen, registrar, choices.wanted)
+        turn = self._choose(seen, registrar, choices.inquiry)
         cohort = turn.cohort or Cohort.uniform([])
-        came = cohort.ids[np.isin(cohort.ids, seen.done)]
-        registrar.finish(turn, came, self._reports(seen, registrar, cohort, came, choices.wanted))
+        arrived = cohort.ids[np.isin(cohort.ids, seen.finished)]
+        reports = self._reports(seen, registrar, cohort=cohort, arrived=arrived, inquiry=choices.inquiry)
+        registrar.finish(turn, arrived, reports)
         self._count(seen, live, cohort)
         choices.add(cohort, seen.cohort)
-        choices.trained = int(came.size)
+        choices.trained = int(arrived.size)
         return self._remark(live, choices)
 
     def _count(self, seen: Seen, live: Registrar, cohort: Cohort) -> None:
@@ -255,7 +257,7 @@ class Shadow:
             clients=live.population.n_clients,
         )
 
-    def _choose(self, seen: Seen, registrar: Registrar, wanted: Wanted) -> Turn:
+    def _choose(self, seen: Seen, registrar: Registrar, inquiry: Inquiry) -> Turn:
         """A turn of the shadow's own registrar, in step with the live one."""
         registrar.index = seen.turn.index
         registrar.version = seen.turn.version
@@ -275,30 +277,32 @@ class Shadow:
             if len(turn.asked) >= MOST_QUESTIONS:
                 raise InputError(f"{self.label} asked {MOST_QUESTIONS} questions in one round.")
             rows = seen.rows(turn.question)
-            wanted.count(turn.question, len(rows))
+            inquiry.count(turn.question, len(rows))
             turn.answer(rows)
         return turn
 
     @staticmethod
-    def _reports(seen: Seen, registrar: Registrar, cohort: Cohort, came: Ids, wanted: Wanted) -> dict[str, Answers]:
+    def _reports(
+        seen: Seen, registrar: Registrar, *, cohort: Cohort, arrived: Ids, inquiry: Inquiry
+    ) -> dict[str, Answers]:
         """What members of the shadow's cohort reported to the live method anyway."""
         reports: dict[str, Answers] = {}
         for signal in registrar.needs.reports:
             rows = _rows_by_client(seen.reports.get(signal.name, {}))
-            reports[signal.name] = {client: rows[client] for client in came.tolist() if client in rows}
-            wanted.miss(signal.name, cohort.ids.size - len(reports[signal.name]))
+            reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
+            inquiry.miss(signal.name, cohort.ids.size - len(reports[signal.name]))
         return reports
 
     def _remark(self, live: Registrar, choices: Choices) -> ShadowRecord:
-        wanted = choices.wanted
+        inquiry = choices.inquiry
         n_chosen = int(choices.ids.size)
         remark: ShadowRecord = {
             "chosen": n_chosen,
             "cohort": choices.ids[:MOST_IDS].tolist(),
             "trained": choices.trained,
-            "trainings": n_chosen + wanted.trainings,
-            "asked": wanted.asked,
-            "known": wanted.known,
+            "trainings": n_chosen + inquiry.trainings,
+            "asked": inquiry.rows_asked,
+            "known": inquiry.rows_known,
             "never_chosen": self.participation.never_chosen,
         }
         if n_chosen:
@@ -309,8 +313,8 @@ class Shadow:
         distance = mixture_distance(live.population, choices.ids, choices.weights)
         if distance is not None:
             remark["mixture"] = distance
-        if wanted.unknown:
-            remark["unknown"] = dict(wanted.unknown)
+        if inquiry.unknown:
+            remark["unknown"] = dict(inquiry.unknown)
         return remark
 
     # -- where work outlives a step ------------------------------------------------------------------------------------
@@ -336,15 +340,15 @@ class Shadow:
 
     def _select(self, seen: Seen, live: Registrar, registrar: Registrar) -> None:
         """Choose among those who were there; members that the live method did not choose are given up."""
-        wanted = self._choices.wanted
-        turn = self._choose(seen, registrar, wanted)
+        inquiry = self._choices.inquiry
+        turn = self._choose(seen, registrar, inquiry)
         cohort = turn.cohort or Cohort.uniform([])
         registrar.dispatch(turn)
         chosen_live = self._choices.add(cohort, seen.cohort)
         not_trained = cohort.ids[~chosen_live]
         registrar.give_up(not_trained, NOT_TRAINED)
         for signal in registrar.needs.reports:
-            wanted.miss(signal.name, int(not_trained.size))
+            inquiry.miss(signal.name, int(not_trained.size))
         self._count(seen, live, cohort)
 
     def _step(self, event: Stepped, registrar: Registrar) -> None:
@@ -354,20 +358,20 @@ class Shadow:
         unsound = np.array(sorted(step.blamed), np.int64)
         registrar.give_up(np.intersect1d(unsound, registrar.in_flight), UNSOUND)
         is_own = np.isin(step.arrived, registrar.in_flight)
-        came = step.arrived[is_own]
+        arrived = step.arrived[is_own]
         seconds = dict(zip(step.ids.tolist(), step.durations.tolist(), strict=True))
         reports: dict[str, Answers] = {}
         for signal in registrar.needs.reports:
             rows = _rows_by_client(event.reports.get(signal.name, {}))
-            reports[signal.name] = {client: rows[client] for client in came.tolist() if client in rows}
-            self._choices.wanted.miss(signal.name, int(came.size) - len(reports[signal.name]))
-        self._choices.trained += int(came.size)
+            reports[signal.name] = {client: rows[client] for client in arrived.tolist() if client in rows}
+            self._choices.inquiry.miss(signal.name, int(arrived.size) - len(reports[signal.name]))
+        self._choices.trained += int(arrived.size)
         registrar.receive(
-            came,
+            arrived,
             reports,
             discounts=None if step.discounts is None else step.discounts[is_own],
             normalise=step.normalise,
-            durations=[seconds.get(client, np.nan) for client in came.tolist()],
+            durations=[seconds.get(client, np.nan) for client in arrived.tolist()],
         )
 
     def end_step(self, live: Registrar) -> ShadowRecord:
@@ -409,8 +413,8 @@ def _end_step(registrar: Registrar, step: Received) -> None:
     """Bring a registrar to the version after a step, also where the shadow raised when it was to learn from it."""
     if registrar.version > step.version:
         return
-    used = np.intersect1d(step.arrived, registrar.in_flight)
-    registrar.flights = registrar.flights.stepped(used)
+    used_ids = np.intersect1d(step.arrived, registrar.in_flight)
+    registrar.flights = registrar.flights.stepped(used_ids)
     registrar.intake = None
     registrar.chosen = NOBODY
     registrar.version = step.version + 1
@@ -450,7 +454,7 @@ class Shadows:
 
     def __init__(
         self,
-        selectors: Mapping[str, Selector[Any]],
+        selectors: Mapping[str, AnySelector],
         live_label: str,
         *,
         only_read: bool = False,
@@ -486,8 +490,9 @@ class Shadows:
         if self._live.guards.size_cap or self._live.guards.reweight != "own":
             reads.add("sizes")
         facts = {name: getattr(population, name) for name in population.facts if name in reads}
-        known = None if population.known.size == population.n_clients else population.known
-        return Population(**facts, known=known, n_clients=population.n_clients)
+        if population.known.size == population.n_clients:
+            return Population(**facts, n_clients=population.n_clients)
+        return Population(**facts, known=population.known, n_clients=population.n_clients)
 
     # -- an observer of the live registrar -----------------------------------------------------------------------------
 
@@ -508,7 +513,7 @@ class Shadows:
     def finished(self, turn: Turn, done: Ids, reports: Reports) -> None:
         """Keep who trained, and the reports."""
         if self._seen is not None and self._seen.turn is turn:
-            self._seen.done = done.copy()
+            self._seen.finished = done.copy()
             self._seen.reports = {name: with_ids(name, rows, done) for name, rows in reports.items()}
 
     def dispatched(self, turn: Turn) -> None:
@@ -523,8 +528,8 @@ class Shadows:
 
     def stepped(self, step: Received, reports: Reports) -> None:
         """Keep the step, and what was reported."""
-        sent = {name: with_ids(name, rows, step.arrived) for name, rows in reports.items()}
-        self._events.append(Stepped(step, sent))
+        rows_by_signal = {name: with_ids(name, rows, step.arrived) for name, rows in reports.items()}
+        self._events.append(Stepped(step, rows_by_signal))
 
     def joined(self, population: Population) -> None:
         """Let the shadows go on with the same clients."""
@@ -540,11 +545,11 @@ class Shadows:
         if self.overlaps:
             self._catch_up(live)
             return self._said({shadow.label: shadow.end_step(live) for shadow in self.shadows})
-        seen = self._seen
+        live_round = self._seen
         self._seen = None
-        if seen is None:
+        if live_round is None:
             return {}
-        return self._said({shadow.label: shadow.play(seen, live) for shadow in self.shadows})
+        return self._said({shadow.label: shadow.play(live_round, live) for shadow in self.shadows})
 
     def _catch_up(self, live: Registrar) -> None:
         """Let the shadows go through whatever has happened."""
@@ -570,7 +575,7 @@ class Shadows:
         if self._live is not None:
             self._catch_up(self._live)
         arrays: dict[str, Array] = {}
-        tables: dict[str, Any] = {}
+        tables: Header = {}
         for number, shadow in enumerate(self.shadows):
             exported = shadow.export()
             if exported is None:
@@ -610,12 +615,12 @@ class SavedSelection:
     """
 
     arrays: dict[str, Array]
-    registrar: dict[str, Any]
+    registrar: Header
     shadows: Exported | None
 
 
 def promoted_state(
-    label: str, arrays: Mapping[str, Array], registrar: Mapping[str, Any], header: Mapping[str, Any]
+    label: str, arrays: Mapping[str, Array], registrar: Mapping[str, object], header: Header
 ) -> SavedSelection:
     """The state of a shadow as that of the live method, and the shadows with the live method's state in its place.
 
@@ -635,19 +640,19 @@ def promoted_state(
     number = table["number"]
     shadow_arrays = _part(arrays, "shadow.")
     promoted = _part(shadow_arrays, f"{number}.registrar.")
-    others = {name: value for name, value in shadow_arrays.items() if not name.startswith(f"{number}.")}
-    others |= {f"{number}.registrar.{name}": value for name, value in _part(arrays, "registrar.").items()}
-    others |= {f"{number}.participation.{name}": value for name, value in Participation().export().items()}
+    shadow_states = {name: value for name, value in shadow_arrays.items() if not name.startswith(f"{number}.")}
+    shadow_states |= {f"{number}.registrar.{name}": value for name, value in _part(arrays, "registrar.").items()}
+    shadow_states |= {f"{number}.participation.{name}": value for name, value in Participation().export().items()}
     tables[former] = {"number": number, "registrar": dict(registrar)}
-    same = {name: registrar[name] for name in ("index", "counters", "horizon")}
-    new_header = {**table["registrar"], **same}
+    live_fields = {name: registrar[name] for name in ("index", "counters", "horizon")}
+    new_header = {**table["registrar"], **live_fields}
     new_header.pop("under_way", None)
     if "under_way" in registrar:  # clients go on with the work that they were sent, whoever chose them
         new_header["under_way"] = registrar["under_way"]
         promoted = {name: value for name, value in promoted.items() if not _is_under_way(name)}
         live = _part(arrays, "registrar.")
         promoted |= {name: value for name, value in live.items() if _is_under_way(name)}
-    return SavedSelection(promoted, new_header, (others, {"live": label, "shadows": tables}))
+    return SavedSelection(promoted, new_header, (shadow_states, {"live": label, "shadows": tables}))
 
 
 def _is_under_way(name: str) -> bool:

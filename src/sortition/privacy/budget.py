@@ -148,9 +148,9 @@ def _check_guards(deployment: Deployment) -> None:
 def _probability(selector: AnySelector, sampling: Sampling, cohort: int, clients: int) -> float:
     if sampling == "full":
         return 1.0
-    given = selector.parameters().get("q")
-    if sampling == "poisson" and given is not None:
-        return min(float(given), 1.0)
+    own_probability = selector.parameters().get("q")
+    if sampling == "poisson" and own_probability is not None:
+        return min(float(own_probability), 1.0)
     return cohort / clients
 
 

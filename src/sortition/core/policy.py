@@ -27,7 +27,6 @@ SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week"
 MEGABYTE = 1_000_000
 COUNTED = ("separation", "participations", "megabytes", "lifetime")  # rules on what a device has done before
 FACT_OF = {"examples": "sizes", "battery": "battery", "charging": "charging", "idle": "idle"}
-SHARED_BY: dict[str | None, Per] = {None: "client", "owner": "owner", "tag": "tag"}  # words of a key → who shares it
 UTC_OFFSET = "utc_offset"  # the fact that says by how many hours a device's clock is ahead of UTC
 MOST_OF_A_COUNT = 2**53
 _SPAN = re.compile(r"(?P<amount>[0-9]+(\.[0-9]+)?) (?P<unit>round|second|minute|hour|day|week)s?")
@@ -35,6 +34,15 @@ _HOURS = re.compile(r"(?P<first>[0-9]{1,2})-(?P<last>[0-9]{1,2})")
 _KEY = re.compile(
     r"(?P<name>[a-z]+)(=(?P<limit>[^/]+?))?(/(?P<window>.+?))?( per (?P<per>owner|tag))?( only (?P<only>.+))?"
 )
+
+_SHARERS: dict[str | None, Per] = {None: "client", "owner": "owner", "tag": "tag"}  # by what a key says after "per"
+
+
+def _matched(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
+    """Match a whole text; what is no text does not match."""
+    if not isinstance(text, str):
+        return None
+    return pattern.fullmatch(text)
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class Span:
 
     @classmethod
     def read(cls, who: str, text: object) -> Span:
-        """Read "3 rounds" or "6 hours"; ``who`` is given it."""
+        """Read "3 rounds" or "6 hours"; ``who`` names the option in messages."""
         match = _matched(_SPAN, text)
         hint = 'Write "3 rounds", "90 seconds", "6 hours", "1 day" or "2 weeks".'
         if match is None:
@@ -101,17 +109,19 @@ class Rule:
 
     @classmethod
     def parse(cls, key: str) -> Rule | None:
-        """The rule of a key; None where it is no key of ours."""
+        """Read the rule of a key; None where it is no key of ours."""
         match = _KEY.fullmatch(key)
         if match is None or match["name"] not in RULES:
             return None
-        words = match["only"].split(", ") if match["only"] else []
+        names_and_tags: tuple[str, ...] = ()
+        if match["only"]:
+            names_and_tags = tuple(match["only"].split(", "))
         return cls(
             name=match["name"],
             limit=match["limit"] or "",
             window=match["window"] or "",
-            per=SHARED_BY[match["per"]],
-            only=tuple(words),
+            per=_SHARERS[match["per"]],
+            only=names_and_tags,
         )
 
 
@@ -207,22 +217,27 @@ class Policy:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """Its rules, those first that need no fact of a device: a client is left out by the first that it breaks."""
+        hours = self.hours
+        if self.local_hours:
+            hours += " local"
         limits = {
             "separation": self.separation,
-            "participations": _limit_text(self.participations),
-            "megabytes": _limit_text(self.megabytes),
-            "lifetime": _limit_text(self.lifetime),
-            "hours": self.hours,
-            "examples": _limit_text(self.examples),
-            "battery": _limit_text(self.battery),
+            "participations": _written(self.participations),
+            "megabytes": _written(self.megabytes),
+            "lifetime": _written(self.lifetime),
+            "hours": hours,
+            "examples": _written(self.examples),
+            "battery": _written(self.battery),
         }
-        if self.local_hours:
-            limits["hours"] += " local"
-        names = [name for name in RULES if limits.get(name) or (name in ("charging", "idle") and getattr(self, name))]
-        return tuple(self._rule(name, limits.get(name, "")) for name in names)
+        return tuple(self._rule(name, limits.get(name, "")) for name in RULES if limits.get(name) or self._is_on(name))
+
+    def _is_on(self, name: str) -> bool:
+        """Tell whether a condition holds that has no limit."""
+        return name in ("charging", "idle") and bool(getattr(self, name))
 
     def _rule(self, name: str, limit: str) -> Rule:
-        rule = Rule(name, limit, only=self.only)
+        """Make one rule of this policy."""
+        rule = Rule(name=name, limit=limit, only=self.only)
         if name in ("participations", "megabytes"):
             rule = replace(rule, window=self.window)
         if name in COUNTED:
@@ -238,7 +253,7 @@ class Policy:
         return tuple(names)
 
     def without(self, name: str) -> Policy | None:
-        """The same policy without one rule; None where nothing is left of it."""
+        """Return the same policy without one rule; None where nothing is left of it."""
         table = {key: value for key, value in self.changed().items() if key != name}
         if name == "hours":
             table.pop("local_hours", None)
@@ -251,7 +266,7 @@ class Policy:
         return Policy(**table)
 
     def changed(self) -> dict[str, Any]:
-        """The fields that differ from the defaults: what a run's configuration holds."""
+        """Return the fields that differ from the defaults: what a run's configuration holds."""
         table = {item.name: getattr(self, item.name) for item in fields(Policy)}
         table["only"] = list(self.only)
         defaults = {item.name: item.default for item in fields(Policy)} | {"only": []}
@@ -271,17 +286,13 @@ RULES = (
 )  # in the order in which they are looked at
 
 
-def _matched(pattern: re.Pattern[str], text: object) -> re.Match[str] | None:
-    if not isinstance(text, str):
-        return None
-    return pattern.fullmatch(text)
-
-
-def _limit_text(limit: float) -> str:
-    """A limit as it stands in a rule's key; empty where it is off."""
+def _written(limit: float) -> str:
+    """Write a limit as a key has it; empty where it is off."""
     if not limit:
         return ""
-    return str(limit) if isinstance(limit, int) else f"{limit:g}"
+    if isinstance(limit, float):
+        return f"{limit:g}"
+    return str(limit)
 
 
 def read_hours(who: str, text: object) -> tuple[int, int]:
@@ -293,7 +304,7 @@ def read_hours(who: str, text: object) -> tuple[int, int]:
 
 
 def as_policies(who: str, value: object) -> tuple[Policy, ...]:
-    """The policies that an option gives: none, one, or several, which hold together."""
+    """Return the policies that an option gives: none, one, or several, which hold together."""
     if value is None:
         return ()
     if isinstance(value, Policy):
@@ -322,10 +333,9 @@ def reason(key: str) -> str:
         case "lifetime":
             return f"chosen {rule.limit} of {rule.limit} times in all"
         case "hours":
-            hours = rule.limit.removesuffix(" local")
             if rule.limit.endswith(" local"):
-                return f"outside of the hours {hours} of its own clock"
-            return f"outside of the hours {hours} of the server's clock"
+                return f"outside of the hours {rule.limit.removesuffix(' local')} of its own clock"
+            return f"outside of the hours {rule.limit} of the server's clock"
         case "examples":
             return f"fewer than {rule.limit} examples"
         case "battery":
@@ -334,7 +344,7 @@ def reason(key: str) -> str:
 
 
 def _limit(rule: Rule) -> str:
-    """A limit on what was done before, in words."""
+    """Say a limit on what was done before in words."""
     if rule.name == "separation":
         return f"of {rule.limit} between two participations"
     if rule.name == "participations":

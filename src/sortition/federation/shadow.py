@@ -271,6 +271,7 @@ class Shadow:
             seen.budget,
             in_flight=seen.turn.in_flight.copy(),
             clock=seen.turn.clock,
+            deadline=seen.turn.deadline,
             excluded={rule: np.setdiff1d(ids, has_had_its_place) for rule, ids in seen.turn.excluded.items()},
         )
         while turn.question is not None:

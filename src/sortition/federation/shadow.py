@@ -265,7 +265,7 @@ class Shadow:
         registrar.eligibility = registrar.eligibility.copied()
         registrar.eligibility.strikes = seen.strikes.copy()
         registrar.eligibility.until = seen.until.copy()
-        has_had_its_place = np.union1d(registrar.flights.ids, registrar.flights.ended)
+        has_had_its_place = np.union1d(registrar.flights.ids, registrar.flights.ended_ids)
         turn = registrar.begin(
             np.setdiff1d(seen.available, has_had_its_place, assume_unique=True),
             seen.budget,

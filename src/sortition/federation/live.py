@@ -114,8 +114,10 @@ class LiveFederation:
             self.messenger.judge = registrar
         self.files.watch(registrar)
         if self.driver.shadows is not None:
-            saved = self.files.saved
-            self.driver.shadows.watch(registrar, saved and saved.shadows)
+            saved_shadows = None
+            if self.files.saved is not None:
+                saved_shadows = self.files.saved.shadows
+            self.driver.shadows.watch(registrar, saved_shadows)
         if self.metrics is not None:
             self.metrics.registrar = registrar
         self.messenger.needs = registrar.needs  # a run that goes on keeps what was resolved
